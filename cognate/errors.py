@@ -1,0 +1,11 @@
+"""What can go wrong in `forge cognate`."""
+
+from __future__ import annotations
+
+
+class CognateError(Exception):
+    """Training could not give honest specialists."""
+
+
+class PresetError(CognateError):
+    """A preset and what it makes do not agree."""

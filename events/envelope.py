@@ -1,0 +1,66 @@
+"""What happened (Event) and how it was recorded (Envelope)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys, no spaces, no NaN: equal values give equal text, and so equal hashes."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+class Event(BaseModel):
+    """A fact in the past tense. Subclasses are frozen pydantic models registered under a name.
+
+    Fields must survive a round trip through JSON unchanged; floats do (shortest repr).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    type: ClassVar[str] = ""
+    schema_version: ClassVar[int] = 1
+
+    def payload(self) -> str:
+        """The event's data as canonical JSON."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+@dataclass(frozen=True)
+class Context:
+    """Who appends, and because of what. Recorded with every event of an append."""
+
+    actor: str = "system"
+    correlation: str | None = None
+    causation: str | None = None
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One row of the log."""
+
+    #: Place in the whole log; grows, never reused, explicit.
+    position: int
+    stream: str
+    #: Place in the stream: 1, 2, 3, … without gaps.
+    version: int
+    event_id: str
+    type: str
+    schema: int
+    #: Canonical JSON.
+    data: str
+    key: str
+    actor: str
+    causation: str | None
+    correlation: str | None
+    #: UTC, ISO 8601 with microseconds.
+    recorded_at: str
+    code_version: str
+    prev_hash: str
+    hash: str

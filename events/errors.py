@@ -1,0 +1,62 @@
+"""Errors of the log. Each says what happened, why, and what to do."""
+
+from __future__ import annotations
+
+
+class EventsError(Exception):
+    """Something in the log is wrong."""
+
+
+class ConcurrencyError(EventsError):
+    """Somebody appended to the stream first: fold again and decide again."""
+
+    def __init__(self, stream: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"stream {stream} is at version {actual}, not {expected}: "
+            "somebody appended in between. Read it again and decide again."
+        )
+        self.stream, self.expected, self.actual = stream, expected, actual
+
+
+class IdempotencyError(EventsError):
+    """Only some of the events of one append are recorded already, or in another stream."""
+
+    def __init__(self, keys: list[str]) -> None:
+        super().__init__(
+            f"idempotency keys {', '.join(keys)} are taken by another append. "
+            "Events appended together must always be appended together: use keys of their own."
+        )
+        self.keys = keys
+
+
+class UnknownEventError(EventsError):
+    """A row's type or schema is not known to this version of the program."""
+
+    def __init__(self, type_: str, schema: int, known: str) -> None:
+        super().__init__(
+            f"event {type_}@{schema} is not known here ({known}). "
+            "It was written by a newer version: upgrade before deciding anything from this log."
+        )
+        self.type, self.schema = type_, schema
+
+
+class PayloadError(EventsError):
+    """A row does not hold what its type says."""
+
+    def __init__(self, position: int, type_: str, why: str) -> None:
+        super().__init__(
+            f"event {type_} at position {position} cannot be read: {why}. "
+            "The row was changed or damaged; restore the database from a backup."
+        )
+        self.position, self.type = position, type_
+
+
+class StoreUnavailableError(EventsError):
+    """The database cannot be opened or written."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"the log at {where} is not available: {why}. "
+            "Check that the folder exists, is writable and has free space; nothing recorded is lost."
+        )
+        self.where = where

@@ -1,0 +1,63 @@
+"""Event type and schema version → class; upcasters carry old rows to the latest schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from events.envelope import Envelope, Event
+from events.errors import PayloadError, UnknownEventError
+
+E = TypeVar("E", bound=Event)
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Registry:
+    """The events of one domain. Rows are never rewritten: an old one is upcast while it is read."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type[Event]] = {}
+        self._upcasters: dict[tuple[str, int], Upcaster] = {}
+
+    def event(self, cls: type[E]) -> type[E]:
+        """Class decorator: register the latest schema of an event type."""
+        if not cls.type or cls.type in self._classes:
+            raise ValueError(f"event type {cls.type!r} is empty or registered twice")
+        self._classes[cls.type] = cls
+        return cls
+
+    def upcaster(self, type_: str, from_schema: int) -> Callable[[Upcaster], Upcaster]:
+        """Decorator: a pure function from the data of `from_schema` to that of the next schema."""
+
+        def register(function: Upcaster) -> Upcaster:
+            self._upcasters[type_, from_schema] = function
+            return function
+
+        return register
+
+    def types(self) -> dict[str, type[Event]]:
+        """All registered event classes by type name, in order of name."""
+        return dict(sorted(self._classes.items()))
+
+    def load(self, row: Envelope) -> Event:
+        """The row as an event of the latest schema.
+
+        Raises UnknownEventError for a type, or a schema newer than the one known here, and
+        PayloadError where the data does not validate.
+        """
+        cls = self._classes.get(row.type)
+        if cls is None or row.schema > cls.schema_version:
+            known = "no such type" if cls is None else f"the latest schema is {cls.schema_version}"
+            raise UnknownEventError(row.type, row.schema, known)
+        try:
+            data = json.loads(row.data)
+            for schema in range(row.schema, cls.schema_version):
+                data = self._upcasters[row.type, schema](data)
+            return cls.model_validate(data)
+        except KeyError as missing:
+            raise UnknownEventError(row.type, row.schema, f"no upcaster {missing}") from missing
+        except (ValidationError, ValueError) as error:
+            raise PayloadError(row.position, row.type, str(error)) from error

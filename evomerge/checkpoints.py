@@ -1,0 +1,220 @@
+"""Model folders: safe reads, sharded streaming writes, digests.
+
+A checkpoint is a Hugging Face folder with `config.json` and safetensors weights. Tensors are
+memory-mapped; nothing is read before it is used. Pickled weights are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import blake3
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from events import failpoints
+from evomerge.errors import SourceError, UnavailableError
+from evomerge.tensors import EMBEDDINGS, HEAD, Shape, elements
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+#: Largest shard written, bytes.
+SHARD_BYTES = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An opened model folder: which tensors it has, and where."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    #: Tensor name → file.
+    files: Mapping[str, Path]
+    #: Tensor name → (dtype as safetensors names it, shape).
+    shapes: Mapping[str, tuple[str, Shape]]
+
+    @property
+    def tied(self) -> bool:
+        """Whether the head is the embedding: no head tensor of its own is stored."""
+        return HEAD not in self.files
+
+    @property
+    def parameters(self) -> int:
+        """Number of elements of all stored tensors."""
+        return sum(elements(shape) for _, shape in self.shapes.values())
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All tensors by name, in order of name; memory-mapped, not to be written to."""
+        result: dict[str, torch.Tensor] = {}
+        for file in sorted(set(self.files.values())):
+            with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+                for name in opened.keys():
+                    result[name] = opened.get_tensor(name)
+        return {name: result[name] for name in sorted(result)}
+
+
+def open_checkpoint(folder: Path) -> Checkpoint:
+    """Open a model folder and read its headers. Raises SourceError naming what is wrong."""
+    if not folder.exists():
+        raise SourceError(f"model {folder} does not exist. Check the path, or give a Hub id.")
+    config_file = folder / "config.json"
+    if not config_file.is_file():
+        raise SourceError(f"model {folder} has no config.json: it is not a Hugging Face folder.")
+    try:
+        config = json.loads(config_file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{config_file} cannot be read as JSON: {error}") from error
+    files: dict[str, Path] = {}
+    shapes: dict[str, tuple[str, Shape]] = {}
+    for file in _weight_files(folder):
+        for name, shape in _header(file).items():
+            files[name], shapes[name] = file, shape
+    if not files:
+        raise SourceError(f"model {folder} holds no tensors.")
+    return Checkpoint(folder, config, files, shapes)
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / INDEX
+    if index.is_file():
+        try:
+            names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise SourceError(f"{index} is not a safetensors index: {error!r}") from error
+        files = [folder / Path(name).name for name in names]
+        missing = [file.name for file in files if not file.is_file()]
+        if missing:
+            raise SourceError(f"model {folder} lacks the shards {', '.join(missing)}.")
+        return files
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    pickled = sorted(p.name for suffix in ("*.bin", "*.pt", "*.pth") for p in folder.glob(suffix))
+    if pickled:
+        raise SourceError(
+            f"model {folder} has only pickled weights ({', '.join(pickled)}), which can run code "
+            "when loaded. Convert them on a machine where you trust them:\n"
+            f'  python -c "from transformers import AutoModelForCausalLM as M; '
+            f'M.from_pretrained({str(folder)!r}).save_pretrained({str(folder) + "-safe"!r})"'
+        )
+    raise SourceError(f"model {folder} has no {SINGLE} and no {INDEX}.")
+
+
+def _header(file: Path) -> dict[str, tuple[str, Shape]]:
+    """Names, dtypes and shapes in a safetensors file. The library checks that it is whole."""
+    try:
+        with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+            slices = {name: opened.get_slice(name) for name in opened.keys()}
+            return {n: (s.get_dtype(), tuple(s.get_shape())) for n, s in slices.items()}
+    except (SafetensorError, OSError) as error:
+        raise SourceError(
+            f"{file} is not a whole safetensors file ({error}). Download or copy it again."
+        ) from error
+
+
+def untied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights with a head of their own: the embedding, where none is stored."""
+    result = dict(weights)
+    if HEAD not in result:
+        embedding = next((name for name in EMBEDDINGS if name in result), None)
+        if embedding is None:
+            raise SourceError("a tied model without a known embedding cannot be untied")
+        result[HEAD] = result[embedding].clone()
+    return {name: result[name] for name in sorted(result)}
+
+
+def digest(weights: Mapping[str, torch.Tensor]) -> str:
+    """BLAKE3 over name, dtype, shape and bytes of every tensor, in order of name. 64 hex digits."""
+    hasher = blake3.blake3()
+    for name in sorted(weights):
+        tensor = weights[name].contiguous()
+        hasher.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        if tensor.numel():
+            hasher.update(memoryview(tensor.view(-1).view(torch.uint8).numpy()))
+    return hasher.hexdigest()
+
+
+def _shards(weights: Mapping[str, torch.Tensor], limit: int) -> Iterator[list[str]]:
+    """Names in order, cut where a shard would grow beyond `limit` bytes."""
+    shard: list[str] = []
+    size = 0
+    for name in sorted(weights):
+        bytes_ = weights[name].numel() * weights[name].element_size()
+        if shard and size + bytes_ > limit:
+            yield shard
+            shard, size = [], 0
+        shard.append(name)
+        size += bytes_
+    yield shard
+
+
+def write_weights(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -> None:
+    """Write the weights into an existing folder: one file, or shards with an index; synced."""
+    shards = list(_shards(weights, shard_bytes))
+    names = [f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors" for i in range(len(shards))]
+    if len(shards) == 1:
+        names = [SINGLE]
+    where: dict[str, str] = {}
+    for shard, name in zip(shards, names, strict=True):
+        tensors = {n: weights[n].contiguous() for n in shard}
+        save_file(tensors, folder / name, metadata={"format": "pt"})
+        where.update(dict.fromkeys(shard, name))
+    if len(shards) > 1:
+        total = sum(t.numel() * t.element_size() for t in weights.values())
+        index = {"metadata": {"total_size": total}, "weight_map": where}
+        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
+
+
+def publish(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Make a folder appear whole or not at all: `fill` a hidden one beside it, sync, rename.
+
+    An existing folder of that name is replaced. File modes follow the umask. Raises
+    UnavailableError where the disk is full or the place cannot be written.
+    """
+    hidden = folder.parent / f".{folder.name}.{os.getpid()}.part"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(hidden, ignore_errors=True)
+        hidden.mkdir()
+        failpoints.hit("publish-begun")
+        fill(hidden)
+        failpoints.hit("publish-filled")
+        _settle(hidden)
+        failpoints.hit("publish-synced")
+        if folder.exists():
+            shutil.rmtree(folder)
+        hidden.rename(folder)
+        failpoints.hit("publish-renamed")
+        _sync(folder.parent)
+    except (OSError, SafetensorError) as error:
+        raise UnavailableError(
+            f"{folder} cannot be written: {error}. Free space or choose another folder; "
+            "the run is intact and can be resumed."
+        ) from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _settle(folder: Path) -> None:
+    """Modes by the umask (safetensors writes 0600), and everything on disk."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(0o666 & ~umask)
+        _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,170 @@
+"""Settings of a run. Names are those of the source documents; where they had several names for one
+thing, one is the setting and the others are renamed on the way in. What cannot be honoured is
+refused with the reason. `docs/settings.md` is the table; a test reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from evomerge.errors import ConfigError
+from evomerge.fitness.composite import Weighting
+from evomerge.recipe import PIPELINES
+
+#: Other names in the source documents → the setting.
+RENAMED = {
+    "max_generations": "generations",
+    "elite_count": "elite_size",
+    "mutation_strength": "mutation_sigma",
+    "plateau_patience": "convergence_patience",
+    "plateau_threshold": "convergence_threshold",
+    "diversity_reseed_threshold": "reseed_diversity",
+    "fitness_subset_size": "search_windows",
+    "dare_threshold": "dare_drop",
+    "ties_threshold": "ties_density",
+}
+
+#: Settings of the source documents that are refused, and why.
+REFUSED = {
+    "tournament_size": "it belongs to the tournament strategy; this version has elite-loser only",
+    "crossover_rate": "it belongs to the tournament strategy; this version has elite-loser only",
+    "selection_pressure": "elite-loser selects by rank: use elite_size and mutants_per_elite",
+    "dare_amplification": "DARE divides by 1 - p, which fixes the amplification: use dare_drop",
+    "frankenmerge_layers": "layers are chosen by measuring; a fixed choice belongs in a recipe",
+    "dfs_merge_ratio": "deep feature selection has no ratio: it weights rows by importance",
+    "linear_weight": "weights per model are genes of the recipe and are searched",
+    "slerp_t": "t is a gene of the recipe and is searched",
+    "merge_operators": "give dare_drop and ties_density themselves, not nested",
+    "evaluation_weights": "the four domains' evaluators are not in this version: use fitness_weights",
+    "fitness_device": "one device does both: use device",
+    "mixed_precision": "it changes the last bit of every score: evaluation runs in the models' dtype",
+    "enable_parallel": "start a second process with `forge evo --resume RUN` instead",
+    "num_workers": "start a second process with `forge evo --resume RUN` instead",
+    "enable_caching": "scores are never measured twice: the log has them",
+    "checkpoint_every": "every event is a checkpoint: resume with `forge evo --resume RUN`",
+    "checkpoint_dir": "the log is the checkpoint: use the home folder (FORGE_HOME)",
+    "use_holdout_validation": "always on: the test slice is read once, by the final report",
+    "wandb_project": "W&B is not in this version",
+    "early_stopping": "set convergence_patience to 0 to switch early stopping off",
+}
+
+
+class EvoMergeConfig(BaseModel):
+    """Everything that decides how a run goes, the models and the data apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: Breeding steps after generation 0.
+    generations: int = Field(default=50, ge=0, le=10_000)
+    population_size: int = Field(default=8, ge=1, le=512)
+    elite_size: int = Field(default=2, ge=1)
+    mutants_per_elite: int = Field(default=3, ge=1)
+    #: Elites stay and compete with their children: (μ + λ).
+    keep_elites: bool = False
+    strategy: Literal["elite-loser"] = "elite-loser"
+
+    #: What a mutant changes: the weights, the recipe's genes, or both.
+    mutation: Literal["weights", "genes", "both"] = "both"
+    #: Share of elements that weight noise touches.
+    mutation_rate: float = Field(default=0.01, gt=0, le=1)
+    #: Norm of the noise relative to the tensor's task vector; with "absolute", its deviation.
+    mutation_sigma: float = Field(default=0.2, gt=0)
+    mutation_relative_to: Literal["task_vector", "absolute"] = "task_vector"
+    #: Standard deviation of a gene's change (log scale for positive genes).
+    gene_sigma: float = Field(default=0.25, gt=0)
+
+    #: Techniques that pipelines may use; each stage needs at least one of its two.
+    techniques: tuple[str, ...] = ("linear", "slerp", "dare", "ties", "frankenmerge", "dfs")
+    dare_drop: float = Field(default=0.5, ge=0, lt=1)
+    ties_density: float = Field(default=0.2, gt=0, le=1)
+
+    fitness_weights: Weighting = Weighting()
+    normalise: Literal["best_source", "none"] = "best_source"
+    #: Windows and questions drawn from the search slice, per domain and generation.
+    search_windows: int = Field(default=48, ge=1)
+    search_questions: int = Field(default=24, ge=0)
+    #: Tokens of a window; the model's own limit where that is smaller.
+    context: int = Field(default=512, ge=8)
+
+    convergence_threshold: float = Field(default=0.001, ge=0)
+    #: Generations without improvement before stopping; 0 never stops early.
+    convergence_patience: int = Field(default=5, ge=0)
+
+    #: Weight of a candidate's own mean distance in its selection score.
+    diversity_weight: float = Field(default=0.0, ge=0)
+    #: Below this, a warning; below `reseed_diversity`, new random pipelines.
+    min_diversity: float = Field(default=0.3, ge=0)
+    reseed_diversity: float = Field(default=0.2, ge=0)
+
+    seed: int = Field(default=0, ge=0)
+    device: str = "cpu"
+    #: Refuse sources whose settings differ instead of warning.
+    strict: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_names(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name in data:
+            if name in REFUSED:
+                raise ValueError(f"setting {name} is refused: {REFUSED[name]}")
+        renamed = {RENAMED.get(name, name): value for name, value in data.items()}
+        if len(renamed) < len(data):
+            raise ValueError("a setting is given under two of its names")
+        return renamed
+
+    @field_validator("fitness_weights", mode="after")
+    @classmethod
+    def _weights_count(cls, value: Weighting) -> Weighting:
+        numbers = value.model_dump().values()
+        if min(numbers) < 0 or sum(numbers) <= 0:
+            raise ValueError("fitness_weights must not be negative and must not all be zero")
+        return value
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> EvoMergeConfig:
+        losers = self.population_size - self.elite_size
+        children, rest = divmod(losers, 3)
+        mutants = self.elite_size * self.mutants_per_elite
+        if losers < 0 or rest or mutants + children != self.population_size:
+            raise ValueError(
+                f"the population does not add up: {self.elite_size} elites give "
+                f"{self.elite_size} x {self.mutants_per_elite} = {mutants} mutants, "
+                f"{self.population_size} - {self.elite_size} = {losers} losers give "
+                f"{losers} / 3 = {losers / 3:.4g} merges, together {mutants + losers / 3:.4g}, "
+                f"not {self.population_size}. 8 = 2 x 3 + 6 / 3 and 4 = 1 x 3 + 3 / 3 add up"
+            )
+        if not self.pipelines:
+            raise ValueError(
+                "techniques must keep one of linear|slerp, one of dare|ties and one of "
+                f"frankenmerge|dfs, and no other; they are {', '.join(self.techniques)}"
+            )
+        return self
+
+    @property
+    def pipelines(self) -> tuple[int, ...]:
+        """The numbers of the pipelines that `techniques` allow."""
+        if not set(self.techniques) <= {stage for names in PIPELINES for stage in names}:
+            return ()
+        return tuple(n for n, names in enumerate(PIPELINES) if set(names) <= set(self.techniques))
+
+
+def parse(data: dict[str, Any]) -> EvoMergeConfig:
+    """A config from a dictionary. Raises ConfigError naming the setting and what is wrong."""
+    try:
+        return EvoMergeConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(e) for e in error.errors())) from error
+
+
+def _explain(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    what = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(sorted(EvoMergeConfig.model_fields))
+        return f"setting {where} is not known. The settings are: {known}."
+    got = "" if error["type"] == "value_error" else f" (it is {error.get('input')!r})"
+    return f"{'setting ' + where + ': ' if where else ''}{what}{got}."

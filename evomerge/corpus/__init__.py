@@ -1,0 +1,12 @@
+"""Text that is lawfully on every machine with Python: the built-in data.
+
+    documents.py   Document, slices, splitting by hash of the file's name
+    code.py        Python, from the standard library's own source (PSF licence)
+    arithmetic.py  generated arithmetic and word problems
+    structured.py  generated JSON, CSV, YAML and TOML
+    choices.py     multiple-choice items made from documents
+    builtin.py     all of it, by domain
+
+It serves twice: `cognate/` trains on the train slice, and a run that is given no data of its own
+measures fitness on the other slices. Nothing here imports torch.
+"""

@@ -1,0 +1,54 @@
+"""Documents and the slices they fall into."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Slice = Literal["train", "search", "selection", "test"]
+SLICES: tuple[Slice, ...] = get_args(Slice)
+
+#: Shares for a corpus that models are trained on: most of it is training text.
+TRAINING_SHARES: Mapping[Slice, float] = {
+    "train": 0.80,
+    "search": 0.07,
+    "selection": 0.06,
+    "test": 0.07,
+}
+
+#: Shares for data that only measures. Its train slice is calibration text (layer choice).
+MEASURING_SHARES: Mapping[Slice, float] = {
+    "train": 0.10,
+    "search": 0.40,
+    "selection": 0.25,
+    "test": 0.25,
+}
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file's worth of text. `name` is stable and unique in its domain."""
+
+    name: str
+    domain: str
+    text: str
+
+    def slice(self, shares: Mapping[Slice, float] = TRAINING_SHARES) -> Slice:
+        """The slice this document belongs to; see `slice_of`."""
+        return slice_of(f"{self.domain}/{self.name}", shares)
+
+
+def slice_of(name: str, shares: Mapping[Slice, float]) -> Slice:
+    """The slice of a name: a point in [0, 1) from SHA-256 of the name, laid on the shares.
+
+    Adding or removing other names never moves this one.
+    """
+    point = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") / 2**64
+    edge = 0.0
+    for slice_ in SLICES:
+        edge += shares[slice_]
+        if point < edge:
+            return slice_
+    return SLICES[-1]

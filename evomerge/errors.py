@@ -1,0 +1,51 @@
+"""Errors that a user can meet. Each says what is wrong, why, and what to do.
+
+`exit_code` is the one of SPEC §9: 1 the run or merge failed, 2 usage or configuration, 3 something
+needed is unavailable, 5 not found, 6 conflict.
+"""
+
+from __future__ import annotations
+
+
+class ForgeError(Exception):
+    """Base of all errors with a message for people."""
+
+    exit_code = 1
+
+
+class ConfigError(ForgeError):
+    """A setting, a source or a data file that cannot be used. Found before any work."""
+
+    exit_code = 2
+
+
+class SourceError(ConfigError):
+    """A model that cannot be a source."""
+
+
+class DataError(ConfigError):
+    """A data file that cannot be read or does not hold what it should."""
+
+
+class UnavailableError(ForgeError):
+    """Disk, device or file that is needed is not there. The run is intact and can be resumed."""
+
+    exit_code = 3
+
+
+class SourceChangedError(UnavailableError):
+    """A source is no longer what it was when the run started."""
+
+
+class NotFoundError(ForgeError):
+    """No such run, candidate or model."""
+
+    exit_code = 5
+
+
+class RunFailedError(ForgeError):
+    """The run ended in `failed`."""
+
+
+class NotFiniteError(ForgeError):
+    """NaN or Inf where a number is needed."""

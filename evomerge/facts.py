@@ -1,0 +1,312 @@
+"""The events of a run: what happened, in the past tense. Versioned; never rewritten.
+
+What must not depend on luck (recipes, digests, scores) and what may (seconds, who, when) stand in
+fields of their own: `LUCK` names the latter, and the lineage digest leaves them out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from events import Event, Registry
+from evomerge.config import EvoMergeConfig
+from evomerge.corpus.documents import Slice
+from evomerge.fitness.compare import Comparison
+from evomerge.fitness.composite import Components, Fitness, Reference
+from evomerge.fitness.cost import Cost, Speed
+from evomerge.fitness.outcomes import DomainOutcomes, Pool
+from evomerge.recipe import Recipe
+
+REGISTRY = Registry()
+
+#: Fields that may differ between a crashed and an undisturbed run.
+LUCK = frozenset({"seconds"})
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelReference(_Part):
+    """A model as it was given: a local folder, and for Hub models id and revision."""
+
+    name: str
+    path: str
+    hub_id: str | None = None
+    revision: str | None = None
+
+
+class SourceRecord(_Part):
+    """A model as it was found at `started`."""
+
+    name: str
+    recipe_id: str
+    #: BLAKE3 of its weights.
+    digest: str
+    sketch: str
+    parameters: int
+
+
+class Profile(_Part):
+    """What can change the last bit of a number (SPEC §7)."""
+
+    device: str
+    dtype: str
+    threads: int
+    batch_tokens: int
+    attention: str
+    machine: str
+    torch: str
+    transformers: str
+    numpy: str
+
+
+@REGISTRY.event
+class Submitted(Event):
+    """A run was asked for."""
+
+    type = "submitted"
+
+    run: str
+    owner: str
+    config: EvoMergeConfig
+    sources: tuple[ModelReference, ...]
+    #: None: the first source stands in.
+    base: ModelReference | None
+    #: Files and folders; empty: the built-in corpus.
+    data: tuple[str, ...]
+
+
+@REGISTRY.event
+class Started(Event):
+    """Sources, data and profile were read and pinned."""
+
+    type = "started"
+
+    sources: tuple[SourceRecord, ...]
+    base: SourceRecord
+    tied: bool
+    blocks: int
+    cost: Cost
+    context: int
+    data_digest: str
+    pools: dict[Slice, dict[str, Pool]]
+    profile: Profile
+    warnings: tuple[str, ...]
+
+
+@REGISTRY.event
+class Profiled(Event):
+    """Speed and memory of the architecture were measured, once."""
+
+    type = "profiled"
+
+    seconds: float
+    speed: Speed
+
+
+class _Built(Event):
+    recipe_id: str
+    recipe: Recipe
+    digest: str
+    sketch: str
+    seconds: float
+
+
+@REGISTRY.event
+class BaselineBuilt(_Built):
+    """A static merge to compare with was built. It takes no slot."""
+
+    type = "baseline_built"
+
+    name: str
+
+
+@REGISTRY.event
+class Seeded(_Built):
+    """A candidate of generation 0, or a random pipeline over the sources, was built."""
+
+    type = "seeded"
+
+    generation: int
+    slot: int
+
+
+@REGISTRY.event
+class Merged(_Built):
+    """A merge of three losers was built."""
+
+    type = "merged"
+
+    generation: int
+    slot: int
+    parents: tuple[str, ...]
+
+
+@REGISTRY.event
+class Mutated(_Built):
+    """A mutant of an elite was built."""
+
+    type = "mutated"
+
+    generation: int
+    slot: int
+    parents: tuple[str, ...]
+
+
+@REGISTRY.event
+class LayersChosen(Event):
+    """Layer fitness was measured and a frankenmerge choice made."""
+
+    type = "layers_chosen"
+
+    generation: int
+    slot: int
+    #: Id of the proposal, whose layers were open.
+    proposal: str
+    measure: str
+    #: gains[block][input], nats a token.
+    scores: tuple[tuple[float, ...], ...]
+    layers: tuple[int, ...]
+    seconds: float
+
+
+@REGISTRY.event
+class Evaluated(Event):
+    """A model was measured on a draw of a slice."""
+
+    type = "evaluated"
+
+    recipe_id: str
+    slice: Slice
+    #: The generation whose draw it was; None: the whole slice.
+    generation: int | None
+    outcomes: dict[str, DomainOutcomes]
+    #: None where something was NaN or Inf: no fitness.
+    components: Components | None
+    reference: Reference | None
+    fitness: Fitness | None
+    why_none: str | None = None
+    seconds: float
+
+
+@REGISTRY.event
+class DiversityMeasured(Event):
+    """Diversity of an evaluated population."""
+
+    type = "diversity_measured"
+
+    generation: int
+    diversity: float
+    level: Literal["healthy", "low", "critical"]
+
+
+@REGISTRY.event
+class GenerationCompleted(Event):
+    """Every candidate of a generation was measured and ranked."""
+
+    type = "generation_completed"
+
+    generation: int
+    #: Recipe ids, best first.
+    ranking: tuple[str, ...]
+    #: Their fitness on the generation's draw of the search slice.
+    scores: tuple[float | None, ...]
+
+
+@REGISTRY.event
+class ChampionChanged(Event):
+    """A candidate is better, on the selection slice, than the champion before."""
+
+    type = "champion_changed"
+
+    generation: int
+    recipe_id: str
+    previous: str | None
+    score: float
+
+
+@REGISTRY.event
+class Reseeded(Event):
+    """Diversity was critical: some slots of the next generation are new random pipelines."""
+
+    type = "reseeded"
+
+    generation: int
+    slots: tuple[int, ...]
+    diversity: float
+
+
+@REGISTRY.event
+class Converged(Event):
+    """The search has ended; the test slice comes next."""
+
+    type = "converged"
+
+    generation: int
+    reason: Literal["generations", "plateau"]
+
+
+class Rival(_Part):
+    """One source or baseline, and the champion's lead over it on the test slice."""
+
+    name: str
+    kind: Literal["base", "source", "baseline"]
+    recipe_id: str
+    scalar: float | None
+    #: None where the rival has no fitness.
+    lead: Comparison | None
+
+
+@REGISTRY.event
+class Completed(Event):
+    """The run has ended with a champion."""
+
+    type = "completed"
+
+    champion: str
+    digest: str
+    generations: int
+    test: Fitness
+    rivals: tuple[Rival, ...]
+    lineage_digest: str
+    #: Hash of the event before this one: the chain that the result stands on.
+    chain_head: str
+
+
+@REGISTRY.event
+class TaskFailed(Event):
+    """A task raised an error."""
+
+    type = "task_failed"
+
+    task: str
+    attempt: int
+    error: str
+
+
+@REGISTRY.event
+class Failed(Event):
+    """The run has ended without a champion."""
+
+    type = "failed"
+
+    reason: str
+
+
+@REGISTRY.event
+class DivergenceDetected(Event):
+    """The same task gave two different results: the profile's promise is broken."""
+
+    type = "divergence_detected"
+
+    task: str
+    recorded: str
+    found: str
+
+
+def luckless(event: Event) -> dict[str, Any]:
+    """The event's data without what may differ by luck."""
+    return {k: v for k, v in event.model_dump(mode="json").items() if k not in LUCK}

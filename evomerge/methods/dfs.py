@@ -1,0 +1,61 @@
+"""Deep feature selection: rows weighted by how well they agree with the others.
+
+For each output feature (row) of a tensor, over n ≥ 3 inputs xᵢ:
+
+    d²ᵢ = mean over j ≠ i, and over the row's elements, of (xᵢ − xⱼ)²
+    importance = 1 / (d²ᵢ + ε · mean d²)
+    result = Σ importance·xᵢ / Σ importance
+
+Identical rows are copied. With two inputs both distances are equal and the result is the mean, so
+two are refused. A vector (norm, bias) is a column of rows of one element. The source documents'
+formula gives every input the same importance, which is the plain mean whatever the inputs.
+
+The distances come from deviations from the mean m, as Σⱼ(xᵢ − xⱼ)² = n(xᵢ − m)² + Σⱼ(xⱼ − m)²,
+which needs n passes instead of n² and cancels nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.errors import ConfigError
+from evomerge.methods import linear
+
+
+class Params(BaseModel):
+    """Parameters of `dfs`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float = Field(default=0.1, gt=0)
+
+
+def importances(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
+    """[inputs, rows] float32 shares that add up to 1 over the inputs; `inputs` are [rows, columns]."""
+    count, columns = len(inputs), inputs[0].shape[1]
+    mean = linear.merge(inputs)
+    deviation = torch.stack([(x - mean).square_().sum(dim=1) for x in inputs])
+    distance = (deviation * count + deviation.sum(dim=0)) / ((count - 1) * columns)
+    floor = distance.mean(dim=0) * epsilon
+    same = floor == 0
+    importance = 1.0 / (distance + floor + same)
+    return importance / importance.sum(dim=0)
+
+
+def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
+    """The merged tensor of float32 tensors of one shape; a new tensor."""
+    if len(inputs) < 3:
+        raise ConfigError(
+            f"dfs of {len(inputs)} inputs is their plain mean: give three or more, or use linear"
+        )
+    shape = inputs[0].shape
+    rows = [x.reshape(shape[0], -1) if x.dim() > 1 else x.reshape(-1, 1) for x in inputs]
+    shares = importances(rows, epsilon)
+    # x₀ + Σ share·(xᵢ − x₀) instead of Σ share·xᵢ: exact where the rows are identical.
+    result = rows[0].clone()
+    for row, share in zip(rows[1:], shares[1:], strict=True):
+        result.add_((row - rows[0]).mul_(share.unsqueeze(1)))
+    return result.view(shape)

@@ -1,0 +1,67 @@
+"""TIES: trim, elect sign, disjoint merge (Yadav et al. 2023, arXiv 2306.01708, algorithm 1).
+
+Per tensor, for task vectors τᵢ with weights wᵢ:
+
+    TRIM   keep the k = round(density · n) largest |τ|, and every other |τ| equal to the k-th
+    ELECT  s = sign(Σ wᵢ τᵢ), zero counts as +
+    MERGE  mean, weighted, of those wᵢτᵢ whose sign is s; zero where none is
+
+Thresholds are per tensor; the paper's own code takes one threshold per flattened model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.errors import ConfigError
+
+
+class Params(BaseModel):
+    """Parameters of `ties`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    density: float = Field(default=0.2, ge=0, le=1)
+    weights: tuple[float, ...] | None = None
+    scale: float = 1.0
+
+
+def trim(delta: torch.Tensor, density: float) -> torch.Tensor:
+    """The delta with all but its largest |elements| set to zero; the input itself at density 1."""
+    count = delta.numel()
+    kept = round(density * count)
+    if kept >= count:
+        return delta
+    if kept == 0:
+        return torch.zeros_like(delta)
+    magnitude = delta.abs()
+    flat = magnitude.reshape(-1).numpy()
+    threshold = float(np.partition(flat, count - kept)[count - kept])
+    return delta * (magnitude >= threshold)
+
+
+def merge(
+    deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
+) -> torch.Tensor:
+    """The merged task vector of float32 task vectors of one shape; a new tensor."""
+    weights = [1.0] * len(deltas) if weights is None else list(weights)
+    if len(weights) != len(deltas) or min(weights) < 0:
+        raise ConfigError(f"ties takes one weight of 0 or more a model, not {weights}")
+    trimmed = [trim(delta, density) for delta in deltas]
+    votes = trimmed[0] * weights[0]
+    for delta, weight in zip(trimmed[1:], weights[1:], strict=True):
+        votes.add_(delta, alpha=weight)
+    sign = (votes >= 0).to(torch.float32).mul_(2.0).sub_(1.0)
+    total, share = torch.zeros_like(votes), torch.zeros_like(votes)
+    for delta, weight in zip(trimmed, weights, strict=True):
+        if weight == 0.0:
+            continue
+        agreeing = (delta * sign).clamp_(min=0.0)
+        total.add_(agreeing, alpha=weight)
+        share.add_(agreeing > 0, alpha=weight)
+    # Nobody agrees: total is zero and the divisor is free.
+    return total.div_(share.add_(share == 0)).mul_(sign)

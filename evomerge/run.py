@@ -1,0 +1,375 @@
+"""decide: what a run does next. Pure; a function of the state alone.
+
+A decision is either facts, which anybody may append as they stand (they follow from the log), or
+tasks, which must be carried out in the world. Facts come first: after appending them, decide again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from events import Event, New
+from evomerge import convergence, diversity, facts
+from evomerge.config import EvoMergeConfig
+from evomerge.corpus.documents import Slice
+from evomerge.fitness import compare
+from evomerge.recipe import Merge
+from evomerge.search import elite_loser
+from evomerge.search.elite_loser import Family, Proposal
+from evomerge.state import RunState
+
+#: A task that failed so often ends the run.
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Start:
+    """Read sources and data, pin the profile."""
+
+    key = "start"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Measure speed and memory of the architecture, once."""
+
+    key = "profile"
+
+
+@dataclass(frozen=True)
+class BuildBaseline:
+    """Build a static merge to compare with."""
+
+    name: str
+    recipe: Merge
+
+    @property
+    def key(self) -> str:
+        """The task's name, and the last part of its event's idempotency key."""
+        return f"baseline/{self.name}"
+
+
+@dataclass(frozen=True)
+class ChooseLayers:
+    """Measure layer fitness for a frankenmerge whose layers are open."""
+
+    generation: int
+    proposal: Proposal
+
+    @property
+    def key(self) -> str:
+        """The task's name, and the last part of its event's idempotency key."""
+        return f"layers/{self.generation}/{self.proposal.slot}"
+
+
+@dataclass(frozen=True)
+class Build:
+    """Build a candidate."""
+
+    generation: int
+    proposal: Proposal
+
+    @property
+    def key(self) -> str:
+        """The task's name, and the last part of its event's idempotency key."""
+        return f"build/{self.generation}/{self.proposal.slot}"
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure a model on a draw of a slice."""
+
+    recipe_id: str
+    slice: Slice
+    generation: int | None
+
+    @property
+    def key(self) -> str:
+        """The task's name, and the last part of its event's idempotency key."""
+        drawn = "all" if self.generation is None else self.generation
+        return f"evaluate/{self.slice}/{drawn}/{self.recipe_id}"
+
+
+Task = Start | Measure | BuildBaseline | ChooseLayers | Build | Evaluate
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows from a state. Both empty: the run has ended."""
+
+    facts: list[New] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+
+
+def decide(state: RunState) -> Decision:
+    """What to do next."""
+    if state.submitted is None:
+        raise ValueError("a run begins with `submitted`")
+    if state.ended:
+        return Decision()
+    worn = [f for _, f in sorted(state.failures.items()) if f.attempt >= ATTEMPTS]
+    if worn:
+        reason = f"task {worn[0].task} failed {ATTEMPTS} times: {worn[0].error}"
+        return Decision(facts=[_new(state, facts.Failed(reason=reason), "failed")])
+    if state.started is None:
+        return Decision(tasks=[Start()])
+    opening = _opening(state)
+    if opening:
+        return Decision(tasks=opening)
+    if state.converged is None:
+        return _generation(state, state.generation)
+    return _finish(state)
+
+
+def _new(state: RunState, event: Event, *key: str | int) -> New:
+    return New(event, "/".join((state.run, *map(str, key))))
+
+
+def family(state: RunState) -> Family:
+    """The sources and the base, by recipe id."""
+    assert state.started
+    sources = tuple(s.recipe_id for s in state.started.sources)
+    return Family(sources, state.started.base.recipe_id, state.started.blocks)
+
+
+def baselines(state: RunState) -> dict[str, Merge]:
+    """The static merges that a run must beat, by name."""
+    kin = family(state)
+    common: dict[str, Any] = {"inputs": kin.sources, "base": kin.base}
+    result = {"mean": Merge(method="linear", **common)}
+    for scale in (0.3, 0.5, 1.0):
+        merge = Merge(method="task_arithmetic", params={"scale": scale}, **common)
+        result[f"task-arithmetic-{scale:g}"] = merge
+    return result
+
+
+def _opening(state: RunState) -> list[Task]:
+    """What comes before generation 0: the profile, the sources' scores, the baselines."""
+    kin = family(state)
+    tasks: list[Task] = [] if state.profiled else [Measure()]
+    for slice_ in ("search", "selection"):
+        tasks += _unmeasured(state, kin.sources, slice_, None)
+    for name, recipe in baselines(state).items():
+        if name not in state.baselines:
+            tasks.append(BuildBaseline(name, recipe))
+    return tasks
+
+
+def _unmeasured(
+    state: RunState, recipe_ids: Sequence[str], slice_: Slice, generation: int | None
+) -> list[Task]:
+    """Evaluations that are missing, each once, in the given order."""
+    return [
+        Evaluate(id_, slice_, generation)
+        for id_ in dict.fromkeys(recipe_ids)
+        if (id_, slice_, generation) not in state.evaluations
+    ]
+
+
+def proposals(state: RunState, generation: int) -> list[Proposal]:
+    """What the strategy wants in the slots of a generation, chosen layers filled in."""
+    assert state.submitted
+    config, kin = state.submitted.config, family(state)
+    if generation == 0:
+        wanted = elite_loser.first_generation(config, kin)
+    else:
+        ranking = state.generations[generation - 1].ranking
+        reseeded = generation in state.reseeded
+        wanted = elite_loser.next_generation(
+            config, kin, state.recipes, ranking, generation, reseeded
+        )
+    return [_filled(state, generation, proposal) for proposal in wanted]
+
+
+def _filled(state: RunState, generation: int, proposal: Proposal) -> Proposal:
+    chosen = state.layers.get((generation, proposal.slot))
+    open_ = proposal.pipeline is not None and proposal.pipeline.needs_layers
+    return proposal.with_layers(chosen.layers) if open_ and chosen else proposal
+
+
+def _generation(state: RunState, generation: int) -> Decision:
+    assert state.submitted
+    config = state.submitted.config
+    tasks: list[Task] = []
+    for proposal in proposals(state, generation):
+        built = state.candidates.get((generation, proposal.slot))
+        if built is not None:
+            tasks += _unmeasured(state, [built.recipe_id], "search", generation)
+        elif proposal.pipeline is not None and proposal.pipeline.needs_layers:
+            tasks.append(ChooseLayers(generation, proposal))
+        else:
+            tasks.append(Build(generation, proposal))
+    stayed = _stayed(state, generation)
+    tasks += _unmeasured(state, stayed, "search", generation)
+    if tasks:
+        return Decision(tasks=list(dict.fromkeys(tasks)))
+    population = _population(state, generation) + stayed
+    ranking = _rank(state, list(dict.fromkeys(population)), generation)
+    finalists = [id_ for id_, _ in ranking[: config.elite_size]]
+    judging = _unmeasured(state, finalists, "selection", None)
+    if judging:
+        return Decision(tasks=judging)
+    return Decision(facts=_generation_facts(state, generation, ranking, finalists))
+
+
+def _population(state: RunState, generation: int) -> list[str]:
+    slots = sorted(slot for g, slot in state.candidates if g == generation)
+    return [state.candidates[generation, slot].recipe_id for slot in slots]
+
+
+def _stayed(state: RunState, generation: int) -> list[str]:
+    """With `keep_elites`, the elites of the generation before."""
+    assert state.submitted
+    config = state.submitted.config
+    if not config.keep_elites or generation == 0:
+        return []
+    return list(state.generations[generation - 1].ranking[: config.elite_size])
+
+
+def _rank(
+    state: RunState, population: list[str], generation: int
+) -> list[tuple[str, float | None]]:
+    """Recipe ids and selection scores, best first; no fitness last, ties by recipe id."""
+    assert state.submitted and state.started
+    weight = state.submitted.config.diversity_weight
+    sketches = [state.built[id_][1] for id_ in population]
+    sources = [s.sketch for s in state.started.sources]
+    scores: dict[str, float | None] = {}
+    for index, id_ in enumerate(population):
+        found = state.fitness((id_, "search", generation))
+        score = None if found is None else found.scalar
+        if score is not None and weight:
+            score += weight * diversity.own_distance(index, sketches, sources)
+        scores[id_] = score
+    return sorted(scores.items(), key=lambda pair: (pair[1] is None, -(pair[1] or 0.0), pair[0]))
+
+
+def _generation_facts(
+    state: RunState,
+    generation: int,
+    ranking: list[tuple[str, float | None]],
+    finalists: list[str],
+) -> list[New]:
+    """The facts that close a generation, in one append."""
+    assert state.submitted and state.started
+    config = state.submitted.config
+    sketches = [state.built[id_][1] for id_ in _population(state, generation)]
+    value = diversity.diversity(sketches, [s.sketch for s in state.started.sources])
+    level = diversity.level(value, config.min_diversity, config.reseed_diversity)
+    measured = facts.DiversityMeasured(
+        generation=generation,
+        diversity=value,
+        level=level,  # pyright: ignore[reportArgumentType]
+    )
+    done = facts.GenerationCompleted(
+        generation=generation,
+        ranking=tuple(id_ for id_, _ in ranking),
+        scores=tuple(score for _, score in ranking),
+    )
+    found: list[Event] = [measured, done]
+    champion = _champion(state, generation, finalists)
+    if champion is not None:
+        found.append(champion)
+    scores = [_champion_score(state, g) for g in range(generation)]
+    scores.append(champion.score if champion else _champion_score(state, generation))
+    reason = _reason_to_stop(config, generation, scores)
+    if reason is not None:
+        found.append(facts.Converged(generation=generation, reason=reason))
+    elif level == "critical":
+        slots = elite_loser.loser_slots(config)
+        found.append(facts.Reseeded(generation=generation + 1, slots=slots, diversity=value))
+    return [_new(state, event, "generation", generation, event.type) for event in found]
+
+
+def _champion(
+    state: RunState, generation: int, finalists: list[str]
+) -> facts.ChampionChanged | None:
+    """The best finalist on the selection slice, if it is better than the champion before."""
+    judged = []
+    for id_ in finalists:
+        fitness = state.fitness((id_, "selection", None))
+        if fitness is not None:
+            judged.append((-fitness.scalar, id_))
+    if not judged:
+        return None
+    score, best = -min(judged)[0], min(judged)[1]
+    before = state.champions[-1] if state.champions else None
+    if before is not None and score <= before.score:
+        return None
+    previous = before.recipe_id if before else None
+    return facts.ChampionChanged(
+        generation=generation, recipe_id=best, previous=previous, score=score
+    )
+
+
+def _champion_score(state: RunState, generation: int) -> float | None:
+    """The champion's selection score after a generation."""
+    scores = [c.score for c in state.champions if c.generation <= generation]
+    return scores[-1] if scores else None
+
+
+def _reason_to_stop(config: EvoMergeConfig, generation: int, scores: list[float | None]):
+    """Why the search ends after this generation, or None."""
+    if generation >= config.generations:
+        return "generations"
+    stuck = convergence.converged(scores, config.convergence_threshold, config.convergence_patience)
+    return "plateau" if stuck else None
+
+
+def _finish(state: RunState) -> Decision:
+    """After the search: everybody on the test slice, once, then the result."""
+    if state.champion is None:
+        reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
+        return Decision(facts=[_new(state, facts.Failed(reason=reason), "failed")])
+    kin = family(state)
+    # Sources first: their scores are the unit of everybody else's.
+    missing = _unmeasured(state, kin.sources, "test", None)
+    others = [state.champion, kin.base, *state.baselines.values()]
+    missing = missing or _unmeasured(state, others, "test", None)
+    if missing:
+        return Decision(tasks=missing)
+    return Decision(facts=[_new(state, _result(state), "completed")])
+
+
+def _result(state: RunState) -> Event:
+    assert state.champion and state.started
+    fitness = state.fitness((state.champion, "test", None))
+    if fitness is None:
+        return facts.Failed(reason="the champion has no fitness on the test slice: NaN or Inf")
+    return facts.Completed(
+        champion=state.champion,
+        digest=state.built[state.champion][0],
+        generations=len(state.generations) - 1,
+        test=fitness,
+        rivals=tuple(_rivals(state)),
+        lineage_digest=state.lineage_digest(),
+        chain_head=state.head,
+    )
+
+
+def _rivals(state: RunState) -> list[facts.Rival]:
+    """Base, sources and baselines, each with the champion's lead over it on the test slice."""
+    assert state.started and state.submitted and state.champion
+    config, best = state.submitted.config, state.reference("test", None)
+    mine = state.outcomes((state.champion, "test", None))
+    assert best is not None and mine is not None
+    base = state.started.base
+    named = [(s.name, "source", s.recipe_id) for s in state.started.sources]
+    if base.recipe_id not in {id_ for _, _, id_ in named}:
+        named.insert(0, (base.name, "base", base.recipe_id))
+    named += [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
+    rivals = []
+    for name, kind, id_ in named:
+        theirs, fitness = state.outcomes((id_, "test", None)), state.fitness((id_, "test", None))
+        lead = None
+        if fitness is not None and theirs is not None:
+            raw = config.normalise == "none"
+            key = (config.seed, "bootstrap", id_)
+            lead = compare.compare(mine, theirs, best, config.fitness_weights, raw, *key)
+        scalar = None if fitness is None else fitness.scalar
+        rivals.append(
+            facts.Rival(name=name, kind=kind, recipe_id=id_, scalar=scalar, lead=lead)  # pyright: ignore[reportArgumentType]
+        )
+    return rivals

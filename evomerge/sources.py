@@ -1,0 +1,172 @@
+"""From what a user types to models that fit together.
+
+A model is a local folder, a Hub id (`owner/name[@revision]`) or an alias. Sources must agree on
+tensors and shapes; settings that bear on the function but not on shapes are compared key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evomerge.checkpoints import Checkpoint, open_checkpoint
+from evomerge.errors import SourceError, UnavailableError
+from evomerge.facts import ModelReference
+from evomerge.tensors import EMBEDDINGS, HEAD, Shape
+
+ALIASES = {
+    "deepseek": "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",
+    "nemotron": "nvidia/Nemotron-Research-Reasoning-Qwen-1.5B",
+    "qwen2": "Qwen/Qwen2-1.5B-Instruct",
+}
+
+#: What is fetched of a Hub repository: nothing that can run code.
+PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
+
+#: Settings that change what the same weights compute, and what a difference means.
+FUNCTIONAL = {
+    "rope_theta": "positions are encoded with another base",
+    "rope_parameters": "positions are encoded otherwise",
+    "rope_scaling": "long positions are scaled otherwise",
+    "rms_norm_eps": "norms divide by something slightly else",
+    "layer_norm_epsilon": "norms divide by something slightly else",
+    "num_attention_heads": "the same matrices are cut into other heads",
+    "num_key_value_heads": "the same matrices are cut into other heads",
+    "head_dim": "the same matrices are cut into other heads",
+    "sliding_window": "attention sees another stretch of text",
+    "use_sliding_window": "attention sees another stretch of text",
+    "hidden_act": "another activation function",
+    "vocab_size": "another number of tokens",
+}
+
+#: Floating-point dtypes, as safetensors names them, that can be read.
+READABLE = {"F32", "F16", "BF16", "F64"}
+
+
+def resolve(text: str, aliases: Mapping[str, str] = ALIASES) -> ModelReference:
+    """What the user typed as a local folder, fetching a Hub model if it is not here yet.
+
+    Raises SourceError or UnavailableError.
+    """
+    path = Path(text).expanduser()
+    if path.exists() or text.startswith((".", "/", "~")):
+        return ModelReference(name=path.resolve().name, path=str(path.resolve()))
+    hub_id = aliases.get(text, text)
+    repository, _, revision = hub_id.partition("@")
+    if repository.count("/") != 1:
+        known = ", ".join(sorted(aliases))
+        raise SourceError(
+            f"model {text!r} is neither a folder here, nor a Hub id (owner/name[@revision]), nor "
+            f"an alias ({known})."
+        )
+    name = text if text in aliases else repository.split("/")[1]
+    folder = _fetch(repository, revision or None)
+    return ModelReference(name=name, path=str(folder), hub_id=repository, revision=folder.name)
+
+
+def _fetch(repository: str, revision: str | None) -> Path:
+    """The snapshot's folder, named by its commit."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=PATTERNS))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise UnavailableError(
+            f"model {repository} is not in the local cache and cannot be fetched: "
+            f"{str(error).splitlines()[0]} Check the name, the network and HF_TOKEN, or give a folder."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Family:
+    """Opened models that fit together: the base first among equals."""
+
+    base: Checkpoint
+    sources: tuple[Checkpoint, ...]
+    #: Whether the merged model's head is its embedding.
+    tied: bool
+    warnings: tuple[str, ...]
+
+
+def open_family(
+    sources: Sequence[ModelReference], base: ModelReference | None, strict: bool
+) -> Family:
+    """Open and compare all models; headers only. Raises SourceError naming what does not fit."""
+    check_distinct(sources)
+    opened = [open_checkpoint(Path(s.path)) for s in sources]
+    origin = open_checkpoint(Path(base.path)) if base else opened[0]
+    warnings: list[str] = []
+    if base is None:
+        warnings.append(
+            f"no base model was given: {sources[0].name}, the first source, stands in, and "
+            "task-vector methods will favour it (its own task vector is zero)."
+        )
+    everyone = [origin, *opened] if base else opened
+    tied = all(c.tied for c in everyone)
+    if not tied and any(c.tied for c in everyone):
+        warnings.append("some models tie their head to the embedding, others do not: all untied.")
+    for other in everyone[1:]:
+        _compare_shapes(origin, other, tied)
+        warnings += _compare_settings(origin, other)
+    if strict and len(warnings) > (base is None):
+        raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(warnings))
+    return Family(origin, tuple(opened), tied, tuple(dict.fromkeys(warnings)))
+
+
+def check_distinct(sources: Sequence[ModelReference]) -> None:
+    """Raise SourceError for fewer than two models, or the same one twice."""
+    if len(sources) < 2:
+        have = "none was given" if not sources else f"only {sources[0].name} was given"
+        raise SourceError(f"a merge needs two or more models, {have}. Use --base-models A,B,C.")
+    paths = [s.path for s in sources]
+    twice = sorted({p for p in paths if paths.count(p) > 1})
+    if twice:
+        raise SourceError(f"model {twice[0]} was given twice. Every source must be another model.")
+
+
+def _shapes(checkpoint: Checkpoint, tied: bool) -> dict[str, tuple[str, Shape]]:
+    shapes = dict(checkpoint.shapes)
+    if not tied and HEAD not in shapes:
+        embedding = next((name for name in EMBEDDINGS if name in shapes), None)
+        if embedding:
+            shapes[HEAD] = shapes[embedding]
+    return shapes
+
+
+def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
+    kinds = [c.config.get("model_type") for c in (a, b)]
+    if kinds[0] != kinds[1]:
+        raise SourceError(
+            f"{a.folder} is a {kinds[0]} model and {b.folder} a {kinds[1]} model: only models of "
+            "one architecture can be merged."
+        )
+    left, right = _shapes(a, tied), _shapes(b, tied)
+    for name in sorted(set(left) ^ set(right)):
+        has, lacks = (a, b) if name in left else (b, a)
+        raise SourceError(
+            f"tensor {name} is in {has.folder} but not in {lacks.folder}: they are not of one "
+            "architecture and size."
+        )
+    for name in sorted(left):
+        if left[name][1] != right[name][1]:
+            raise SourceError(
+                f"tensor {name} is {list(left[name][1])} in {a.folder} and "
+                f"{list(right[name][1])} in {b.folder}: sources must agree on shapes."
+            )
+        for checkpoint, (dtype, _) in ((a, left[name]), (b, right[name])):
+            if dtype not in READABLE and not dtype.startswith(("I", "U", "BOOL")):
+                raise SourceError(f"tensor {name} of {checkpoint.folder} is {dtype}: not readable.")
+
+
+def _compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
+    warnings = []
+    for key, meaning in FUNCTIONAL.items():
+        left, right = a.config.get(key), b.config.get(key)
+        if left != right:
+            warnings.append(
+                f"{key} is {left} in {a.folder.name} and {right} in {b.folder.name}: {meaning}. "
+                f"{a.folder.name}'s is kept."
+            )
+    return warnings

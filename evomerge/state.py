@@ -1,0 +1,243 @@
+"""The state of a run: the fold of its events. Pure; no clock, no I/O.
+
+`evolve` commutes over the completions inside a generation: they go into dictionaries keyed by what
+they are about, and nothing depends on which came first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass, field, fields
+
+from events import Envelope, Event, canonical_json
+from evomerge import facts
+from evomerge.corpus.documents import Slice
+from evomerge.fitness import composite, outcomes
+from evomerge.fitness.composite import Components, Fitness, Reference
+from evomerge.fitness.outcomes import Draws, Outcomes
+from evomerge.recipe import Recipe, Source
+
+#: (recipe id, slice, generation of the draw or None for the whole slice).
+EvaluationKey = tuple[str, Slice, int | None]
+
+Candidate = facts.Seeded | facts.Merged | facts.Mutated
+
+
+@dataclass
+class RunState:
+    """Everything that is known about a run after some prefix of its log."""
+
+    version: int = 0
+    head: str = "0" * 64
+    run: str = ""
+    submitted: facts.Submitted | None = None
+    started: facts.Started | None = None
+    profiled: facts.Profiled | None = None
+    recipes: dict[str, Recipe] = field(default_factory=dict)
+    #: Recipe id → (digest of the weights, sketch).
+    built: dict[str, tuple[str, str]] = field(default_factory=dict)
+    #: Baseline name → recipe id.
+    baselines: dict[str, str] = field(default_factory=dict)
+    #: (generation, slot) → what was built there.
+    candidates: dict[tuple[int, int], Candidate] = field(default_factory=dict)
+    #: (generation, slot) → the choice.
+    layers: dict[tuple[int, int], facts.LayersChosen] = field(default_factory=dict)
+    evaluations: dict[EvaluationKey, facts.Evaluated] = field(default_factory=dict)
+    generations: dict[int, facts.GenerationCompleted] = field(default_factory=dict)
+    diversities: dict[int, facts.DiversityMeasured] = field(default_factory=dict)
+    reseeded: dict[int, facts.Reseeded] = field(default_factory=dict)
+    champions: list[facts.ChampionChanged] = field(default_factory=list)
+    converged: facts.Converged | None = None
+    completed: facts.Completed | None = None
+    failed: facts.Failed | None = None
+    #: Task → how often it failed.
+    failures: dict[str, facts.TaskFailed] = field(default_factory=dict)
+    divergences: list[facts.DivergenceDetected] = field(default_factory=list)
+    #: Idempotency key without the run's name → hash of what must not depend on luck.
+    lineage: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will happen."""
+        return self.completed is not None or self.failed is not None
+
+    @property
+    def status(self) -> str:
+        """One word for lists."""
+        if self.completed:
+            return "completed"
+        return "failed" if self.failed else "running" if self.started else "submitted"
+
+    @property
+    def champion(self) -> str | None:
+        """The champion's recipe id."""
+        return self.champions[-1].recipe_id if self.champions else None
+
+    @property
+    def generation(self) -> int:
+        """The generation that is being worked on."""
+        return len(self.generations)
+
+    def lineage_digest(self) -> str:
+        """SHA-256 over what a crashed and an undisturbed run share, in an order of its own."""
+        return hashlib.sha256(canonical_json(self.lineage).encode()).hexdigest()
+
+    # ---- measuring -------------------------------------------------------------------------
+
+    def draws(self, slice_: Slice, generation: int | None) -> Draws:
+        """What is scored: the generation's own draw of a slice, or all of it."""
+        assert self.started and self.submitted
+        config, pools = self.submitted.config, self.started.pools[slice_]
+        if generation is None:
+            return outcomes.whole(pools)
+        windows, questions = config.search_windows, config.search_questions
+        return outcomes.draw(pools, windows, questions, config.seed, "draw", slice_, generation)
+
+    def components(self, key: EvaluationKey) -> Components | None:
+        """What was measured; a draw is taken from the whole slice where that was measured."""
+        event = self.evaluations.get(key)
+        if event is not None:
+            return event.components
+        seen = self.outcomes(key)
+        if seen is None or self.started is None:
+            return None
+        cost = self.started.cost
+        return composite.components(seen, cost.flops_per_token, cost.bytes)
+
+    def outcomes(self, key: EvaluationKey) -> Outcomes | None:
+        """Item by item, or None where it was not measured."""
+        recipe_id, slice_, generation = key
+        if event := self.evaluations.get(key):
+            return event.outcomes
+        if event := self.evaluations.get((recipe_id, slice_, None)):
+            return outcomes.pick(event.outcomes, self.draws(slice_, generation))
+        return None
+
+    def reference(self, slice_: Slice, generation: int | None) -> Reference | None:
+        """The best source in each component; None until every source was measured."""
+        assert self.started
+        measured = [
+            self.components((s.recipe_id, slice_, generation)) for s in self.started.sources
+        ]
+        known = [c for c in measured if c is not None]
+        return composite.reference(known) if known else None
+
+    def fitness(self, key: EvaluationKey) -> Fitness | None:
+        """The fitness of an evaluation; a source's is computed from the sources' reference."""
+        event = self.evaluations.get(key)
+        if event is not None and event.fitness is not None:
+            return event.fitness
+        measured, best = self.components(key), self.reference(key[1], key[2])
+        if measured is None or best is None or self.submitted is None:
+            return None
+        config = self.submitted.config
+        raw = config.normalise == "none"
+        return composite.fitness(measured, best, config.fitness_weights, raw=raw)
+
+
+def _on_submitted(state: RunState, event: facts.Submitted) -> None:
+    state.submitted, state.run = event, event.run
+
+
+def _on_started(state: RunState, event: facts.Started) -> None:
+    state.started = event
+    for source in (event.base, *event.sources):
+        state.recipes[source.recipe_id] = Source(digest=source.digest)
+        state.built[source.recipe_id] = (source.digest, source.sketch)
+
+
+def _on_built(state: RunState, event: facts.BaselineBuilt | Candidate) -> None:
+    state.recipes[event.recipe_id] = event.recipe
+    state.built[event.recipe_id] = (event.digest, event.sketch)
+    if isinstance(event, facts.BaselineBuilt):
+        state.baselines[event.name] = event.recipe_id
+    else:
+        state.candidates[event.generation, event.slot] = event
+
+
+def _apply(state: RunState, event: Event) -> None:
+    """Put one event into the state, in place."""
+    match event:
+        case facts.Submitted():
+            _on_submitted(state, event)
+        case facts.Started():
+            _on_started(state, event)
+        case facts.Profiled():
+            state.profiled = event
+        case facts.BaselineBuilt() | facts.Seeded() | facts.Merged() | facts.Mutated():
+            _on_built(state, event)
+        case facts.LayersChosen():
+            state.layers[event.generation, event.slot] = event
+        case facts.Evaluated():
+            state.evaluations[event.recipe_id, event.slice, event.generation] = event
+        case facts.GenerationCompleted():
+            state.generations[event.generation] = event
+        case facts.DiversityMeasured():
+            state.diversities[event.generation] = event
+        case facts.Reseeded():
+            state.reseeded[event.generation] = event
+        case facts.ChampionChanged():
+            state.champions.append(event)
+        case facts.Converged():
+            state.converged = event
+        case facts.Completed():
+            state.completed = event
+        case facts.Failed():
+            state.failed = event
+        case facts.TaskFailed():
+            state.failures[event.task] = event
+        case facts.DivergenceDetected():
+            state.divergences.append(event)
+        case _:
+            raise TypeError(f"{event.type} is not an event of a run")
+
+
+def evolve(state: RunState, event: Event) -> RunState:
+    """The state after one more event. Pure: the given state is not changed."""
+    after = copy(state)
+    for slot in fields(RunState):
+        value = getattr(state, slot.name)
+        if isinstance(value, dict | list):
+            setattr(after, slot.name, copy(value))
+    _apply(after, event)
+    return after
+
+
+#: Events, or parts of them, that luck, places and names decide.
+_OUTSIDE_LINEAGE = (
+    facts.Profiled,
+    facts.TaskFailed,
+    facts.DivergenceDetected,
+    facts.Completed,
+)
+
+
+def _lineage_entry(event: Event) -> str | None:
+    """What of an event every run of this seed must share; None where nothing."""
+    if isinstance(event, _OUTSIDE_LINEAGE):
+        return None
+    data = facts.luckless(event)
+    if isinstance(event, facts.Submitted):
+        data = {"config": data["config"]}
+    if isinstance(event, facts.Started):
+        data.pop("warnings")
+    return hashlib.sha256(canonical_json(data).encode()).hexdigest()
+
+
+def absorb(state: RunState, rows: Iterable[Envelope]) -> RunState:
+    """Fold more recorded rows into `state`, in place, and return it. Rows must follow on."""
+    for row in rows:
+        event = facts.REGISTRY.load(row)
+        _apply(state, event)
+        state.version, state.head = row.version, row.hash
+        entry = _lineage_entry(event)
+        if entry is not None:
+            state.lineage[row.key.removeprefix(f"{state.run}/")] = entry
+    return state
+
+
+def fold(rows: Iterable[Envelope]) -> RunState:
+    """The state after these rows of one stream, from the first."""
+    return absorb(RunState(), rows)

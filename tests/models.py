@@ -1,0 +1,101 @@
+"""Tiny models made by hand: a base, and sources that differ from it a little. Nothing is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from evomerge import keys
+from evomerge.corpus import arithmetic, choices, structured
+
+END = "<|endoftext|>"
+
+
+def texts() -> list[str]:
+    """Some generated text, the same every time."""
+    made = [*arithmetic.documents(20_000, 1), *structured.documents(20_000, 1)]
+    return [d.text for d in made]
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE of 320 tokens."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore
+    core.decoder = decoders.ByteLevel()  # pyright: ignore
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts(), trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token=END, bos_token=END)
+
+
+def config(**changes: Any) -> Qwen2Config:
+    """Three blocks, 16 wide."""
+    settings: dict[str, Any] = {
+        "vocab_size": 320,
+        "hidden_size": 16,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": True,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "dtype": "float32",
+    }
+    return Qwen2Config(**{**settings, **changes})
+
+
+def save(model: Any, folder: Path) -> Path:
+    """Save a model with the tokenizer."""
+    model.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def family(folder: Path, count: int = 3, dtype: torch.dtype = torch.float32, **changes: Any):
+    """(base folder, source folders). Source i moves every tensor by 5 % of its norm."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        base = Qwen2ForCausalLM(config(**changes))
+    origin = {n: p.detach().clone() for n, p in base.named_parameters()}
+    sources = []
+    base_folder = save(base.to(dtype), folder / "base")
+    for i in range(count):
+        with torch.no_grad():
+            for name, parameter in base.named_parameters():
+                rng = keys.generator("test-family", i, name)
+                move = torch.from_numpy(rng.standard_normal(parameter.shape)).float()
+                scale = 0.05 * origin[name].norm() / move.norm()
+                parameter.copy_((origin[name] + scale * move).to(dtype))
+        sources.append(save(base, folder / f"source{i}"))
+    return base_folder, sources
+
+
+def data(folder: Path) -> Path:
+    """A data folder: two domains, some text and some questions in every slice."""
+    import json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {"math": arithmetic.documents(16_000, 2), "data": structured.documents(16_000, 2)}
+    for domain, documents in made.items():
+        rows = []
+        whole = list(documents)
+        for number, document in enumerate(whole):
+            slice_ = ["train", "search", "selection", "test"][number % 4]
+            rows.append({"id": document.name, "slice": slice_, "text": document.text})
+        for slice_ in ("search", "selection", "test"):
+            for item in choices.continuation(whole, 6, 0):
+                item = {**item, "id": f"{domain}/{slice_}/{item['id']}", "slice": slice_}
+                rows.append({**item, "prompt": item["prompt"][-30:]})
+        lines = "\n".join(json.dumps({**row, "domain": domain}) for row in rows)
+        (folder / f"{domain}.jsonl").write_text(lines + "\n", "utf-8")
+    return folder

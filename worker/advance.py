@@ -1,0 +1,224 @@
+"""advance: fold, decide, append or work. Stateless but for caches; any number of processes may do
+it with one run at once, and any of them may be killed at any point.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from events import ConcurrencyError, Context, Envelope, Event, EventStore, New, failpoints
+from evomerge import facts
+from evomerge.config import EvoMergeConfig
+from evomerge.errors import (
+    ConfigError,
+    NotFoundError,
+    RunFailedError,
+    UnavailableError,
+)
+from evomerge.run import Start, Task, decide
+from evomerge.state import RunState, absorb
+from worker.artifacts import Artifacts
+from worker.bench import Bench, set_threads
+from worker.leases import Leases
+from worker.tasks import carry_out
+
+log = logging.getLogger(__name__)
+
+#: Seconds between looks at the log while others hold every task.
+POLL = 0.05
+
+#: Streams of merging runs are named so.
+PREFIX = "evomerge/"
+
+Watcher = Callable[[RunState, list[Envelope]], None]
+
+
+def actor() -> str:
+    """Who is acting: FORGE_USER or the account's name."""
+    try:
+        return os.environ.get("FORGE_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def stream(run: str) -> str:
+    """The stream of a run."""
+    return PREFIX + run
+
+
+def submit(
+    store: EventStore,
+    config: EvoMergeConfig,
+    sources: tuple[facts.ModelReference, ...],
+    base: facts.ModelReference | None,
+    data: tuple[str, ...],
+    run: str | None = None,
+) -> str:
+    """Record that a run is wanted; returns its name."""
+    run = run or f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
+    event = facts.Submitted(
+        run=run, owner=actor(), config=config, sources=sources, base=base, data=data
+    )
+    store.append(stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=actor()))
+    return run
+
+
+def load(store: EventStore, run: str) -> RunState:
+    """The state of a run. Raises NotFoundError, naming runs whose name starts alike."""
+    rows = store.read(stream(run))
+    if rows:
+        return absorb(RunState(), rows)
+    known = [row.stream.removeprefix(PREFIX) for row in store.streams(PREFIX)]
+    alike = [name for name in known if name.startswith(run)]
+    if len(alike) == 1:
+        return absorb(RunState(), store.read(stream(alike[0])))
+    hint = f"runs here: {', '.join(known[-5:])}" if known else "there are no runs here"
+    raise NotFoundError(f"run {run!r} is not known; {hint}. List them with `forge runs`.")
+
+
+@dataclass
+class Worker:
+    """One process's way of carrying a run on."""
+
+    store: EventStore
+    artifacts: Artifacts
+    watch: Watcher = lambda state, rows: None
+    #: Asked between tasks: true stops.
+    stop: Callable[[], bool] = lambda: False
+    _bench: Bench | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        set_threads()
+        self._leases = Leases(self.store.engine)
+        self._context = Context(actor=actor())
+
+    def run(self, run: str) -> RunState:
+        """Carry the run on until it has ended or `stop()`. Raises what cannot be worked around."""
+        state = RunState()
+        while True:
+            self._refresh(state, run)
+            decision = decide(state)
+            if decision.facts:
+                self._append_facts(state, decision.facts)
+            elif not decision.tasks or self.stop():
+                return state
+            elif not self._work_on(state, decision.tasks):
+                time.sleep(POLL)
+
+    def _refresh(self, state: RunState, run: str) -> None:
+        """Fold what is new, tell the watcher, and keep what the next generation will read."""
+        rows = self.store.read(stream(run), after=state.version)
+        if not rows and not state.version:
+            raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
+        absorb(state, rows)
+        if self._bench is not None and any(r.type == "generation_completed" for r in rows):
+            self._keep(state)
+        if rows:
+            self.watch(state, rows)
+
+    def _append_facts(self, state: RunState, new: list[New]) -> None:
+        failpoints.hit("facts-decided")
+        try:
+            self.store.append(stream(state.run), state.version, new, self._context)
+        except ConcurrencyError:
+            return  # somebody was first: fold and decide again
+        failpoints.hit("facts-appended")
+
+    def _work_on(self, state: RunState, tasks: list[Task]) -> bool:
+        """Do the first task that nobody else is at. False: all are taken."""
+        for task in tasks:
+            name = f"{state.run}/{task.key}"
+            if not self._leases.claim(name):
+                continue
+            try:
+                if self.store.version(stream(state.run)) == state.version:
+                    with self._leases.heartbeat(name):
+                        self._do(state, task)
+            finally:
+                self._leases.release(name)
+            failpoints.hit("task-released")
+            return True
+        return False
+
+    def _do(self, state: RunState, task: Task) -> None:
+        key = f"{state.run}/{task.key}"
+        try:
+            event = carry_out(task, self._open(state, task))
+        except (UnavailableError, ConfigError, MemoryError) as error:
+            if isinstance(task, Start) and isinstance(error, ConfigError):
+                self._fail(state, error)
+            raise  # not the task's fault: the run stays as it is and can be resumed
+        except Exception as error:
+            self._record_failure(state, task, error)
+            return
+        failpoints.hit("task-done")
+        recorded = self.store.append(stream(state.run), None, [New(event, key)], self._context)
+        failpoints.hit("task-appended")
+        if not recorded.fresh:
+            self._compare(state, task, event, recorded.rows[0])
+
+    def _open(self, state: RunState, task: Task) -> Bench:
+        if self._bench is None or self._bench.state is not state:
+            bench = Bench(state, self.artifacts)
+            if not isinstance(task, Start):
+                bench.check_unchanged()
+            self._bench = bench
+        return self._bench
+
+    def _record_failure(self, state: RunState, task: Task, error: Exception) -> None:
+        """A failure is an event; the decision after three of them is `failed`."""
+        log.debug("task %s failed", task.key, exc_info=error)
+        before = state.failures.get(task.key)
+        attempt = before.attempt + 1 if before else 1
+        what = f"{type(error).__name__}: {error}"
+        event = facts.TaskFailed(task=task.key, attempt=attempt, error=what)
+        key = f"{state.run}/{task.key}/failed/{attempt}"
+        self.store.append(stream(state.run), None, [New(event, key)], self._context)
+
+    def _fail(self, state: RunState, error: Exception) -> None:
+        event = facts.Failed(reason=str(error))
+        key = f"{state.run}/failed"
+        self.store.append(stream(state.run), None, [New(event, key)], self._context)
+
+    def _compare(self, state: RunState, task: Task, event: Event, row: Envelope) -> None:
+        """The task had been done already: with the same result, or the profile is broken."""
+        recorded = facts.luckless(facts.REGISTRY.load(row))
+        found = facts.luckless(event)
+        if recorded == found or row.type == "profiled":
+            return
+        differs = facts.DivergenceDetected(
+            task=task.key,
+            recorded=_essence(recorded),
+            found=_essence(found),
+        )
+        key = f"{state.run}/{task.key}/divergence/{uuid.uuid4().hex}"
+        self.store.append(stream(state.run), None, [New(differs, key)], self._context)
+
+    def _keep(self, state: RunState) -> None:
+        """Champion and elites go to disk: they are what a restart would miss most."""
+        assert self._bench and state.submitted
+        last = state.generations[max(state.generations)]
+        wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
+        for id_ in dict.fromkeys(filter(None, wanted)):
+            digest = state.built[id_][0]
+            weights = self.artifacts.get(digest)
+            if weights is not None:
+                self.artifacts.keep(digest, weights)
+
+
+def _essence(data: dict) -> str:
+    return str(data.get("digest") or data.get("components") or data)
+
+
+def finish(worker: Worker, run: str) -> RunState:
+    """Carry the run on to its end. Raises RunFailedError where that is `failed`."""
+    state = worker.run(run)
+    if state.failed is not None:
+        raise RunFailedError(f"run {run} failed: {state.failed.reason}")
+    return state

@@ -1,0 +1,108 @@
+"""Weights by digest: a cache of the log.
+
+Memory first, within a budget; on disk only what is kept (champion and elites), within another.
+Whatever is missing is rebuilt from its recipe, so every failure here costs time and nothing else.
+What is read from disk is checked against its digest; a damaged file is removed and counts as missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+
+from evomerge.build import Weights
+from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
+from evomerge.errors import UnavailableError
+
+log = logging.getLogger(__name__)
+
+MEMORY_BYTES = 900_000_000
+DISK_BYTES = 20_000_000_000
+
+
+def size(weights: Weights) -> int:
+    """Bytes of all tensors."""
+    return sum(t.numel() * t.element_size() for t in weights.values())
+
+
+class Artifacts:
+    """The cache of one process, on a folder that processes share."""
+
+    def __init__(
+        self, folder: Path, memory_bytes: int = MEMORY_BYTES, disk_bytes: int = DISK_BYTES
+    ) -> None:
+        self.folder = folder
+        self._memory_bytes = memory_bytes
+        self._disk_bytes = disk_bytes
+        self._memory: OrderedDict[str, Weights] = OrderedDict()
+        self.hits = self.misses = 0
+
+    def get(self, digest_: str) -> Weights | None:
+        """The weights with this digest, or None where they must be rebuilt."""
+        weights = self._memory.get(digest_)
+        if weights is None:
+            weights = self._read(digest_)
+        if weights is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self.put(digest_, weights)
+        return weights
+
+    def put(self, digest_: str, weights: Weights) -> None:
+        """Hold weights in memory; the longest unused go when the budget is exceeded."""
+        self._memory[digest_] = weights
+        self._memory.move_to_end(digest_)
+        while len(self._memory) > 1 and sum(map(size, self._memory.values())) > self._memory_bytes:
+            self._memory.popitem(last=False)
+
+    def keep(self, digest_: str, weights: Weights) -> None:
+        """Put weights on disk too. A full disk is a warning: they can be rebuilt."""
+        place = self._place(digest_)
+        if place.exists():
+            return
+        try:
+            publish(place, lambda folder: write_weights(folder, weights, SHARD_BYTES))
+        except UnavailableError as error:
+            log.warning("the weights cache is not written: %s", error)
+        self._shrink(place)
+
+    def _place(self, digest_: str) -> Path:
+        return self.folder / digest_[:2] / digest_
+
+    def _read(self, digest_: str) -> Weights | None:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        place = self._place(digest_)
+        weights: dict = {}
+        try:
+            for file in sorted(place.glob("*.safetensors")):
+                weights.update(load_file(file))
+            if weights and digest(weights) == digest_:
+                os.utime(place)
+                return {name: weights[name] for name in sorted(weights)}
+        except (OSError, SafetensorError) as error:
+            log.warning("cached weights %s cannot be read: %s", digest_[:12], error)
+        if place.exists():
+            log.warning("cached weights %s are damaged: removed, they are rebuilt", digest_[:12])
+            shutil.rmtree(place, ignore_errors=True)
+        return None
+
+    def _shrink(self, spared: Path) -> None:
+        """Remove the longest unused folders until the disk budget holds."""
+        sizes = {
+            place: sum(f.stat().st_size for f in place.glob("*.safetensors"))
+            for place in self.folder.glob("??/*")
+            if place.is_dir() and not place.name.startswith(".")
+        }
+        total = sum(sizes.values())
+        for place in sorted(sizes, key=lambda p: (p.stat().st_mtime, p.name)):
+            if total <= self._disk_bytes:
+                return
+            if place != spared:
+                shutil.rmtree(place, ignore_errors=True)
+                total -= sizes[place]

@@ -1,0 +1,267 @@
+"""What a process keeps in hand for a run: sources, data, the resident model, the builder.
+
+Opening it at resume checks that everything is still what `started` recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from evomerge import checkpoints, facts, sketch
+from evomerge.build import Builder, Weights, not_finite
+from evomerge.corpus import builtin
+from evomerge.errors import (
+    ConfigError,
+    DataError,
+    SourceChangedError,
+    SourceError,
+    UnavailableError,
+)
+from evomerge.fitness import data
+from evomerge.fitness.cost import cost
+from evomerge.fitness.data import Item
+from evomerge.fitness.packing import PackedData, pack
+from evomerge.fitness.perplexity import BATCH_TOKENS
+from evomerge.fitness.resident import ResidentModel
+from evomerge.methods import frankenmerge
+from evomerge.recipe import Source
+from evomerge.sources import Family, open_family
+from evomerge.state import RunState
+from worker.artifacts import Artifacts
+
+#: Characters of built-in text per domain.
+BUILTIN_CHARACTERS = 4_000_000
+
+
+def load_items(paths: tuple[str, ...], seed: int = 0) -> list[Item]:
+    """The run's items: its data files, or the built-in corpus. Raises DataError."""
+    if paths:
+        return data.load([Path(p) for p in paths])
+    return data.from_rows(builtin.items(builtin.corpus(seed, BUILTIN_CHARACTERS), seed))
+
+
+def load_tokenizer(folder: str) -> Any:
+    """The model folder's tokenizer. Raises SourceError."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(f"model {folder} has no usable tokenizer: {reason}") from error
+
+
+def set_threads(count: int | None = None) -> None:
+    """Use `count` threads (default: FORGE_THREADS, or every core we may run on)."""
+    own = os.environ.get("FORGE_THREADS")
+    torch.set_num_threads(count or (int(own) if own else len(os.sched_getaffinity(0))))
+
+
+class Bench:
+    """Everything that tasks of one run need. Made from `submitted`, before or after `started`."""
+
+    def __init__(self, state: RunState, artifacts: Artifacts) -> None:
+        assert state.submitted
+        self._submitted = state.submitted
+        self.artifacts = artifacts
+        self.state = state
+
+    # ---- what was given ------------------------------------------------------------------
+
+    @cached_property
+    def family(self) -> Family:
+        """The opened models."""
+        given = self._submitted
+        return open_family(given.sources, given.base, given.config.strict)
+
+    @cached_property
+    def base_reference(self) -> facts.ModelReference:
+        """The base, or the first source standing in for it."""
+        return self._submitted.base or self._submitted.sources[0]
+
+    @cached_property
+    def origin(self) -> Weights:
+        """The base's weights."""
+        return self._open(self.family.base)
+
+    @cached_property
+    def source_weights(self) -> list[Weights]:
+        """The sources' weights, in the order given."""
+        return [self._open(c) for c in self.family.sources]
+
+    def _open(self, checkpoint: checkpoints.Checkpoint) -> Weights:
+        tensors = checkpoint.tensors()
+        return tensors if self.family.tied else checkpoints.untied(tensors)
+
+    @cached_property
+    def digests(self) -> list[str]:
+        """Digests of base and sources, the base first."""
+        return [checkpoints.digest(w) for w in (self.origin, *self.source_weights)]
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """What fitness is measured on."""
+        return load_items(self._submitted.data)
+
+    @cached_property
+    def resident(self) -> ResidentModel:
+        """The model object that candidates' weights go into."""
+        folder = Path(self.base_reference.path)
+        device = self._submitted.config.device
+        return ResidentModel(folder, device, self.family.tied)
+
+    @cached_property
+    def context(self) -> int:
+        """Tokens of a window: the setting, or the model's own limit where that is smaller."""
+        text = self.resident.config.get_text_config()
+        limit = getattr(text, "max_position_embeddings", None)
+        wanted = self._submitted.config.context
+        return min(wanted, int(limit)) if limit else wanted
+
+    @cached_property
+    def packed(self) -> PackedData:
+        """The items as token ids."""
+        return pack(self.items, load_tokenizer(self.base_reference.path), self.context)
+
+    def profile(self) -> facts.Profile:
+        """What can change the last bit of a number, here and now."""
+        return facts.Profile(
+            device=self._submitted.config.device,
+            dtype=str(next(iter(self.origin.values())).dtype).removeprefix("torch."),
+            threads=torch.get_num_threads(),
+            batch_tokens=BATCH_TOKENS,
+            attention=str(self.resident.module.config._attn_implementation),
+            machine=f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+            torch=str(torch.__version__),
+            transformers=transformers.__version__,
+            numpy=np.__version__,
+        )
+
+    # ---- started -------------------------------------------------------------------------
+
+    def started(self) -> facts.Started:
+        """Read and check everything; the event that pins it. Raises ConfigError."""
+        names = [self.base_reference.name, *(s.name for s in self._submitted.sources)]
+        weights = [self.origin, *self.source_weights]
+        for name, tensors in zip(names, weights, strict=True):
+            if bad := not_finite(tensors):
+                raise SourceError(f"model {name}: tensor {bad} holds NaN or Inf.")
+        records = [
+            facts.SourceRecord(
+                name=name,
+                recipe_id=Source(digest=digest).id,
+                digest=digest,
+                sketch=sketch.sketch(tensors, self.origin),
+                parameters=sum(t.numel() for t in tensors.values()),
+            )
+            for name, digest, tensors in zip(names, self.digests, weights, strict=True)
+        ]
+        _check_different(records[1:])
+        shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
+        width = next(iter(self.origin.values())).element_size()
+        pools = {
+            slice_: {domain: packed.pool() for domain, packed in sorted(domains.items())}
+            for slice_, domains in self.packed.items()
+        }
+        return facts.Started(
+            base=records[0],
+            sources=tuple(records[1:]),
+            tied=self.family.tied,
+            blocks=frankenmerge.blocks(list(self.origin)),
+            cost=cost(shapes, width, self.resident.config, self.context),
+            context=self.context,
+            data_digest=data.digest(self.items),
+            pools=pools,
+            profile=self.profile(),
+            warnings=self.family.warnings,
+        )
+
+    def check_unchanged(self) -> None:
+        """Raise where a source, the data or the profile is not what `started` recorded."""
+        started = self.state.started
+        assert started
+        for record, found in zip((started.base, *started.sources), self.digests, strict=True):
+            if record.digest != found:
+                raise SourceChangedError(
+                    f"model {record.name} has changed since the run started (its digest was "
+                    f"{record.digest[:12]}, it is {found[:12]}). Put the old files back, or start "
+                    "a new run."
+                )
+        if data.digest(self.items) != started.data_digest:
+            raise DataError(
+                "the data has changed since the run started. Put the old files back, or start a "
+                "new run."
+            )
+        mine, theirs = self.profile().model_dump(), started.profile.model_dump()
+        other = [f"{k} is {mine[k]}, not {v}" for k, v in theirs.items() if mine[k] != v]
+        if other:
+            raise UnavailableError(
+                "this process does not match the profile that the run is pinned to: "
+                f"{'; '.join(other)}. Resume it where it was started (FORGE_THREADS sets the "
+                "number of threads)."
+            )
+
+    # ---- weights -------------------------------------------------------------------------
+
+    @cached_property
+    def _sources_by_id(self) -> dict[str, Weights]:
+        assert self.state.started
+        started = self.state.started
+        pairs = zip(
+            (started.base, *started.sources), (self.origin, *self.source_weights), strict=True
+        )
+        return {record.recipe_id: weights for record, weights in pairs}
+
+    def _stored(self, recipe_id: str) -> Weights | None:
+        source = self._sources_by_id.get(recipe_id)
+        if source is not None:
+            return source
+        built = self.state.built.get(recipe_id)
+        return self.artifacts.get(built[0]) if built else None
+
+    @property
+    def builder(self) -> Builder:
+        """Builds recipes from what is known and at hand."""
+        return Builder(self.state.recipes, self.weights_if_known)
+
+    def weights_if_known(self, recipe_id: str) -> Weights | None:
+        """Weights at hand, or rebuilt and checked where the log knows their digest."""
+        stored = self._stored(recipe_id)
+        if stored is not None or recipe_id not in self.state.built:
+            return stored
+        expected = self.state.built[recipe_id][0]
+        weights = self.builder.build(self.state.recipes[recipe_id])
+        found = checkpoints.digest(weights)
+        if found != expected:
+            raise SourceChangedError(
+                f"candidate {recipe_id[:12]} rebuilt from its recipe has digest {found[:12]}, the "
+                f"log says {expected[:12]}: this machine or its libraries compute differently."
+            )
+        self.artifacts.put(expected, weights)
+        return weights
+
+    def weights(self, recipe_id: str) -> Weights:
+        """The weights of a recipe that the log knows."""
+        weights = self.weights_if_known(recipe_id)
+        if weights is None:
+            raise ConfigError(f"recipe {recipe_id[:12]} was never built")
+        return weights
+
+
+def _check_different(records: list[facts.SourceRecord]) -> None:
+    seen: dict[str, str] = {}
+    for record in records:
+        if record.digest in seen:
+            raise SourceError(
+                f"models {seen[record.digest]} and {record.name} hold the same weights. Every "
+                "source must be another model."
+            )
+        seen[record.digest] = record.name

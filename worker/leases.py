@@ -1,0 +1,135 @@
+"""Leases: who works on which task. Not truth: the table may be dropped at any time.
+
+A claim is a conditional write that raises the fence number. It is held while its owner lives (asked
+by pid and start time, on the same machine) or, from elsewhere, until it expires without a heartbeat.
+Two holders at once are harmless: both append under one idempotency key, and the first wins.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Field, SQLModel
+
+from events import failpoints
+
+LIFETIME = 60.0
+HEARTBEAT = 10.0
+
+
+class LeaseRow(SQLModel, table=True):
+    """The table of leases."""
+
+    __tablename__ = "leases"  # pyright: ignore[reportAssignmentType]
+
+    task: str = Field(primary_key=True)
+    owner: str
+    fence: int
+    expires: float
+
+
+LEASES = LeaseRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's own unit; empty where that cannot be known."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def myself() -> str:
+    """This process: host, pid and start time, so that a reused pid is another owner."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}/{pid}/{_started(pid)}/{threading.get_ident()}"
+
+
+def alive(owner: str) -> bool | None:
+    """Whether a lease's owner lives; None where it is on another machine."""
+    host, pid, started, _ = owner.split("/")
+    if host != socket.gethostname():
+        return None
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return not started or _started(int(pid)) == started
+
+
+class Leases:
+    """Claims on the tasks of runs, in the database of the log."""
+
+    def __init__(self, engine: Engine, owner: str | None = None) -> None:
+        self._engine = engine
+        self.owner = owner or myself()
+        with self._writing() as connection:
+            LEASES.create(connection, checkfirst=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator:
+        with self._engine.connect().execution_options(forge_write=True) as connection:
+            with connection.begin():
+                yield connection
+
+    def claim(self, task: str) -> bool:
+        """Take the task unless somebody alive has it."""
+        now = time.time()
+        values = {"owner": self.owner, "expires": now + LIFETIME}
+        with self._writing() as connection:
+            row = connection.execute(select(LEASES).where(LEASES.c.task == task)).first()
+            if row is None:
+                try:
+                    connection.execute(insert(LEASES).values(task=task, fence=1, **values))
+                except IntegrityError:
+                    return False
+            else:
+                if row.owner != self.owner and _held(row.owner, row.expires, now):
+                    return False
+                fenced = (LEASES.c.task == task) & (LEASES.c.fence == row.fence)
+                connection.execute(
+                    update(LEASES).where(fenced).values(fence=row.fence + 1, **values)
+                )
+        failpoints.hit("task-claimed")
+        return True
+
+    def release(self, task: str) -> None:
+        """Give the task back."""
+        mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
+        with self._writing() as connection:
+            connection.execute(delete(LEASES).where(mine))
+
+    @contextmanager
+    def heartbeat(self, task: str) -> Iterator[None]:
+        """Keep the lease alive from a thread of its own while the work is done."""
+        done = threading.Event()
+
+        def beat() -> None:
+            mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
+            while not done.wait(HEARTBEAT):
+                with self._writing() as connection:
+                    later = time.time() + LIFETIME
+                    connection.execute(update(LEASES).where(mine).values(expires=later))
+
+        thread = threading.Thread(target=beat, name="lease heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _held(owner: str, expires: float, now: float) -> bool:
+    living = alive(owner)
+    return expires > now if living is None else living

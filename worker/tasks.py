@@ -1,0 +1,143 @@
+"""Carry out one task; the result is the event that says what happened."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from events import Event, failpoints
+from evomerge import facts
+from evomerge.build import not_finite
+from evomerge.checkpoints import digest
+from evomerge.errors import NotFiniteError
+from evomerge.fitness import composite
+from evomerge.fitness.evaluate import evaluate
+from evomerge.fitness.layers import MEASURE, choose, swap_gains
+from evomerge.fitness.outcomes import Outcomes
+from evomerge.fitness.speed import measure
+from evomerge.recipe import Recipe
+from evomerge.run import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from evomerge.sketch import sketch
+from worker.bench import Bench
+
+
+def carry_out(task: Task, bench: Bench) -> Event:
+    """Do the task and return its event. Raises what the work raises; appends nothing."""
+    match task:
+        case Start():
+            return bench.started()
+        case Measure():
+            return _measure(bench)
+        case BuildBaseline():
+            return facts.BaselineBuilt(name=task.name, **_build(task.recipe, bench))
+        case ChooseLayers():
+            return _choose_layers(task, bench)
+        case Build():
+            return _build_candidate(task, bench)
+        case Evaluate():
+            return _evaluate(task, bench)
+
+
+def _measure(bench: Bench) -> Event:
+    began = time.perf_counter()
+    bench.resident.load(bench.origin)
+    speed = measure(bench.resident, bench.context)
+    return facts.Profiled(seconds=time.perf_counter() - began, speed=speed)
+
+
+def _build(recipe: Recipe, bench: Bench) -> dict:
+    """Build a recipe; the fields that every event of something built has."""
+    began = time.perf_counter()
+    weights = bench.builder.build(recipe)
+    failpoints.hit("build-computed")
+    found = digest(weights)
+    described = {
+        "recipe_id": recipe.id,
+        "recipe": recipe,
+        "digest": found,
+        "sketch": sketch(weights, bench.origin),
+    }
+    bench.artifacts.put(found, weights)
+    failpoints.hit("build-stored")
+    return {**described, "seconds": time.perf_counter() - began}
+
+
+def _build_candidate(task: Build, bench: Bench) -> Event:
+    proposal = task.proposal
+    fields = {
+        "generation": task.generation,
+        "slot": proposal.slot,
+        **_build(proposal.recipe, bench),
+    }
+    if proposal.kind == "seeded":
+        return facts.Seeded(**fields)
+    kind = facts.Merged if proposal.kind == "merged" else facts.Mutated
+    return kind(parents=proposal.parents, **fields)
+
+
+def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
+    """Build what the pipeline's first two stages make, swap blocks in, choose."""
+    began = time.perf_counter()
+    pipeline = task.proposal.pipeline
+    assert pipeline is not None and bench.state.started
+    own = task.proposal.with_layers((0,) * bench.state.started.blocks).pipeline
+    assert own is not None
+    merged = bench.builder.build(own)
+    inputs = [bench.weights(id_) for id_ in pipeline.inputs]
+    gains = swap_gains(bench.resident, merged, inputs, bench.packed["train"])
+    failpoints.hit("layers-scored")
+    return facts.LayersChosen(
+        generation=task.generation,
+        slot=task.proposal.slot,
+        proposal=task.proposal.recipe.id,
+        measure=MEASURE,
+        scores=tuple(map(tuple, gains)),
+        layers=choose(gains),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _evaluate(task: Evaluate, bench: Bench) -> Event:
+    state = bench.state
+    assert state.started and state.submitted
+    began = time.perf_counter()
+    weights = bench.weights(task.recipe_id)
+    draws = state.draws(task.slice, task.generation)
+    failpoints.hit("evaluate-loaded")
+    bad = not_finite(weights)
+    data = bench.packed[task.slice]
+    outcomes = {} if bad else evaluate(bench.resident, weights, data, draws)
+    failpoints.hit("evaluate-scored")
+    cost, config = state.started.cost, state.submitted.config
+    measured = None
+    if not bad:
+        measured = composite.components(outcomes, cost.flops_per_token, cost.bytes)
+    # A source is measured before there is a reference: its fitness follows from the log.
+    is_source = task.recipe_id in {s.recipe_id for s in state.started.sources}
+    best = None if is_source else state.reference(task.slice, task.generation)
+    fitness = None
+    if measured and best:
+        raw = config.normalise == "none"
+        fitness = composite.fitness(measured, best, config.fitness_weights, raw=raw)
+    if is_source and measured is None:
+        raise NotFiniteError("a source's log-likelihood on this data is NaN or Inf")
+    return facts.Evaluated(
+        recipe_id=task.recipe_id,
+        slice=task.slice,
+        generation=task.generation,
+        outcomes=outcomes if measured else {},
+        components=measured,
+        reference=best,
+        fitness=fitness,
+        why_none=None if measured else _why_none(bad, outcomes),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _why_none(tensor: str | None, outcomes: Outcomes) -> str:
+    if tensor:
+        return f"tensor {tensor} holds NaN or Inf"
+    bad = [d for d in sorted(outcomes) if not all(map(math.isfinite, outcomes[d].nll))]
+    if bad:
+        return f"log-likelihood is NaN or Inf in {', '.join(bad)}"
+    return "perplexity overflows"
