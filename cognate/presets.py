@@ -9,6 +9,10 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
+#: The common phase is mostly code: a base has seen everything, but not evenly.
+BASE_MIX = {"code": 0.90, "math": 0.05, "data": 0.05}
+
+
 class Preset(BaseModel):
     """One size of model and its training."""
 
@@ -32,33 +36,44 @@ class Preset(BaseModel):
     #: Peak learning rates.
     base_rate: float
     specialist_rate: float
+    #: domain → share of the common phase.
+    base_mix: dict[str, float]
+    #: Share of a specialist's own domain; the rest of its text is the common mix (replay).
+    own_share: float
     #: Share of each phase spent warming up.
     warmup: float = 0.1
     #: Characters of text per domain.
     characters: int
 
+    def specialist_mix(self, domain: str) -> dict[str, float]:
+        """domain → share of a specialist's phase."""
+        replay = {d: share * (1 - self.own_share) for d, share in self.base_mix.items()}
+        return {d: share + (self.own_share if d == domain else 0) for d, share in replay.items()}
+
 
 TINY = Preset(
     name="tiny",
-    parameters=1_247_104,
+    parameters=1_150_080,
     vocabulary=2048,
     hidden=128,
     layers=6,
     heads=4,
     kv_heads=2,
     intermediate=256,
-    context=256,
+    context=128,
     batch=16,
-    base_tokens=3_000_000,
-    specialist_tokens=600_000,
+    base_tokens=1_800_000,
+    specialist_tokens=360_000,
     base_rate=4e-3,
-    specialist_rate=1e-3,
+    specialist_rate=5e-4,
+    base_mix=BASE_MIX,
+    own_share=0.6,
     characters=4_000_000,
 )
 
 SMALL = Preset(
     name="small",
-    parameters=0,
+    parameters=5_773_568,
     vocabulary=4096,
     hidden=256,
     layers=6,
@@ -71,12 +86,14 @@ SMALL = Preset(
     specialist_tokens=2_500_000,
     base_rate=3e-3,
     specialist_rate=7e-4,
+    base_mix=BASE_MIX,
+    own_share=0.6,
     characters=9_000_000,
 )
 
 M25 = Preset(
     name="25m",
-    parameters=0,
+    parameters=25_576_320,
     vocabulary=8192,
     hidden=384,
     layers=12,
@@ -89,6 +106,8 @@ M25 = Preset(
     specialist_tokens=20_000_000,
     base_rate=2e-3,
     specialist_rate=4e-4,
+    base_mix=BASE_MIX,
+    own_share=0.6,
     characters=30_000_000,
 )
 

@@ -55,7 +55,7 @@ class Checkpoint:
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
             with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
-                for name in opened.keys():
+                for name in opened.keys():  # noqa: SIM118 - not a mapping
                     result[name] = opened.get_tensor(name)
         return {name: result[name] for name in sorted(result)}
 
@@ -110,7 +110,8 @@ def _header(file: Path) -> dict[str, tuple[str, Shape]]:
     """Names, dtypes and shapes in a safetensors file. The library checks that it is whole."""
     try:
         with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
-            slices = {name: opened.get_slice(name) for name in opened.keys()}
+            names = list(opened.keys())
+            slices = {name: opened.get_slice(name) for name in names}
             return {n: (s.get_dtype(), tuple(s.get_shape())) for n, s in slices.items()}
     except (SafetensorError, OSError) as error:
         raise SourceError(

@@ -53,7 +53,7 @@ def own_distance(index: int, population: Sequence[str], sources: Sequence[str]) 
 
 
 def level(value: float, warn: float, reseed: float) -> str:
-    """ "healthy", "low" (a warning) or "critical" (new random pipelines)."""
+    """One of "healthy", "low" (a warning) or "critical" (new random pipelines)."""
     if value < reseed:
         return "critical"
     return "low" if value < warn else "healthy"

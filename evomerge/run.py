@@ -232,7 +232,8 @@ def _rank(
     state: RunState, population: list[str], generation: int
 ) -> list[tuple[str, float | None]]:
     """Recipe ids and selection scores, best first; no fitness last, ties by recipe id."""
-    assert state.submitted and state.started
+    assert state.submitted
+    assert state.started
     weight = state.submitted.config.diversity_weight
     sketches = [state.built[id_][1] for id_ in population]
     sources = [s.sketch for s in state.started.sources]
@@ -253,7 +254,8 @@ def _generation_facts(
     finalists: list[str],
 ) -> list[New]:
     """The facts that close a generation, in one append."""
-    assert state.submitted and state.started
+    assert state.submitted
+    assert state.started
     config = state.submitted.config
     sketches = [state.built[id_][1] for id_ in _population(state, generation)]
     value = diversity.diversity(sketches, [s.sketch for s in state.started.sources])
@@ -334,7 +336,8 @@ def _finish(state: RunState) -> Decision:
 
 
 def _result(state: RunState) -> Event:
-    assert state.champion and state.started
+    assert state.champion
+    assert state.started
     fitness = state.fitness((state.champion, "test", None))
     if fitness is None:
         return facts.Failed(reason="the champion has no fitness on the test slice: NaN or Inf")
@@ -351,10 +354,13 @@ def _result(state: RunState) -> Event:
 
 def _rivals(state: RunState) -> list[facts.Rival]:
     """Base, sources and baselines, each with the champion's lead over it on the test slice."""
-    assert state.started and state.submitted and state.champion
+    assert state.started
+    assert state.submitted
+    assert state.champion
     config, best = state.submitted.config, state.reference("test", None)
     mine = state.outcomes((state.champion, "test", None))
-    assert best is not None and mine is not None
+    assert best is not None
+    assert mine is not None
     base = state.started.base
     named = [(s.name, "source", s.recipe_id) for s in state.started.sources]
     if base.recipe_id not in {id_ for _, _, id_ in named}:

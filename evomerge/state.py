@@ -88,7 +88,8 @@ class RunState:
 
     def draws(self, slice_: Slice, generation: int | None) -> Draws:
         """What is scored: the generation's own draw of a slice, or all of it."""
-        assert self.started and self.submitted
+        assert self.started
+        assert self.submitted
         config, pools = self.submitted.config, self.started.pools[slice_]
         if generation is None:
             return outcomes.whole(pools)

@@ -21,6 +21,7 @@ from evomerge.errors import (
     RunFailedError,
     UnavailableError,
 )
+from evomerge.log import stream
 from evomerge.run import Start, Task, decide
 from evomerge.state import RunState, absorb
 from worker.artifacts import Artifacts
@@ -33,9 +34,6 @@ log = logging.getLogger(__name__)
 #: Seconds between looks at the log while others hold every task.
 POLL = 0.05
 
-#: Streams of merging runs are named so.
-PREFIX = "evomerge/"
-
 Watcher = Callable[[RunState, list[Envelope]], None]
 
 
@@ -45,11 +43,6 @@ def actor() -> str:
         return os.environ.get("FORGE_USER") or getpass.getuser()
     except (KeyError, OSError):
         return f"uid-{os.getuid()}"
-
-
-def stream(run: str) -> str:
-    """The stream of a run."""
-    return PREFIX + run
 
 
 def submit(
@@ -67,19 +60,6 @@ def submit(
     )
     store.append(stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=actor()))
     return run
-
-
-def load(store: EventStore, run: str) -> RunState:
-    """The state of a run. Raises NotFoundError, naming runs whose name starts alike."""
-    rows = store.read(stream(run))
-    if rows:
-        return absorb(RunState(), rows)
-    known = [row.stream.removeprefix(PREFIX) for row in store.streams(PREFIX)]
-    alike = [name for name in known if name.startswith(run)]
-    if len(alike) == 1:
-        return absorb(RunState(), store.read(stream(alike[0])))
-    hint = f"runs here: {', '.join(known[-5:])}" if known else "there are no runs here"
-    raise NotFoundError(f"run {run!r} is not known; {hint}. List them with `forge runs`.")
 
 
 @dataclass
@@ -202,7 +182,8 @@ class Worker:
 
     def _keep(self, state: RunState) -> None:
         """Champion and elites go to disk: they are what a restart would miss most."""
-        assert self._bench and state.submitted
+        assert self._bench
+        assert state.submitted
         last = state.generations[max(state.generations)]
         wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
         for id_ in dict.fromkeys(filter(None, wanted)):

@@ -48,7 +48,7 @@ def _started(pid: int) -> str:
 
 
 def myself() -> str:
-    """This process: host, pid and start time, so that a reused pid is another owner."""
+    """Our own process: host, pid and start time, so that a reused pid is another owner."""
     pid = os.getpid()
     return f"{socket.gethostname()}/{pid}/{_started(pid)}/{threading.get_ident()}"
 

@@ -79,7 +79,8 @@ def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
     """Build what the pipeline's first two stages make, swap blocks in, choose."""
     began = time.perf_counter()
     pipeline = task.proposal.pipeline
-    assert pipeline is not None and bench.state.started
+    assert pipeline is not None
+    assert bench.state.started
     own = task.proposal.with_layers((0,) * bench.state.started.blocks).pipeline
     assert own is not None
     merged = bench.builder.build(own)
@@ -99,7 +100,8 @@ def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
 
 def _evaluate(task: Evaluate, bench: Bench) -> Event:
     state = bench.state
-    assert state.started and state.submitted
+    assert state.started
+    assert state.submitted
     began = time.perf_counter()
     weights = bench.weights(task.recipe_id)
     draws = state.draws(task.slice, task.generation)

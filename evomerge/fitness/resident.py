@@ -33,6 +33,15 @@ class ResidentModel:
         self.module.eval()
         self.vocabulary = int(config.get_text_config().vocab_size)
 
+    @classmethod
+    def from_module(cls, module: Any) -> ResidentModel:
+        """Around a module that is there already, on its own device."""
+        model = cls.__new__(cls)
+        model.module, model.config = module.eval(), module.config
+        model.device = next(module.parameters()).device
+        model.vocabulary = int(module.config.get_text_config().vocab_size)
+        return model
+
     def _materialise_buffers(self, config: Any) -> None:
         """Buffers (rotary frequencies and the like) come from a real, throw-away construction."""
         from transformers import AutoModelForCausalLM

@@ -1,0 +1,210 @@
+"""EvoMerge: evolve merges from Python. The same runs, log and folders as `forge evo`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evomerge import report
+from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
+from evomerge.config import EvoMergeConfig
+from evomerge.errors import ConfigError, NotFoundError
+from evomerge.facts import ModelReference
+from evomerge.log import load, stream
+from evomerge.sources import open_family, resolve
+from evomerge.state import RunState
+from worker import advance
+from worker.artifacts import Artifacts
+from worker.bench import load_items
+from worker.export import export
+from worker.home import Home
+
+#: What callbacks can be registered for, and what they are called with.
+CALLBACKS = {"generation": "(generation, best_fitness, diversity)"}
+
+
+@dataclass
+class EvoMergeResult:
+    """The result of the source documents (SPEC §11)."""
+
+    success: bool
+    #: The champion, loaded: a transformers model.
+    model: Any
+    metrics: dict[str, Any]
+    #: Where things are: run, model folder, home.
+    artifacts: dict[str, str]
+    duration_seconds: float
+    phase_name: str = "evomerge"
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def handover(self, specializations: Sequence[str] = ()) -> dict[str, Any]:
+        """What phase 3 (Quiet-STaR) takes."""
+        test = self.report.get("test", {}).get("components") or {}
+        return {
+            "model": self.model,
+            "phase_2_metrics": {
+                "fitness": self.report.get("test", {}).get("score"),
+                "perplexity": test.get("perplexity"),
+                "accuracy": test.get("accuracy"),
+                "generations": self.metrics["generations_run"],
+            },
+            "specializations": list(specializations),
+            "ready_for_quietstar": self.success,
+        }
+
+
+class Run:
+    """A run in the log, to look at."""
+
+    def __init__(self, name: str, home: Home | None = None) -> None:
+        self.home = home or Home.default()
+        store = self.home.open_store()
+        try:
+            self.state: RunState = load(store, name)
+            self.rows = store.read(stream(self.state.run))
+        finally:
+            store.close()
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.state.run
+
+    def report(self) -> dict[str, Any]:
+        """Everything that the run has to say, as plain data."""
+        return report.report(self.state, self.rows)
+
+
+class EvoMerge:
+    """Evolves merges of models."""
+
+    def __init__(
+        self, config: EvoMergeConfig | None = None, home: str | Path | None = None
+    ) -> None:
+        self.config = config or EvoMergeConfig()
+        self.home = Home(Path(home).absolute()) if home else Home.default()
+        self._callbacks: dict[str, list[Callable[..., None]]] = {name: [] for name in CALLBACKS}
+        self._resume: str | None = None
+
+    def register_callback(self, event: str, function: Callable[..., None]) -> None:
+        """Call `function` at each event of a kind: "generation" (number, best, diversity)."""
+        if event not in self._callbacks:
+            raise ConfigError(f"callback {event!r} is not known: use {', '.join(CALLBACKS)}.")
+        self._callbacks[event].append(function)
+
+    def resume(self, run: str) -> None:
+        """The next `evolve()` goes on with this run."""
+        self._resume = Run(run, self.home).name
+
+    async def evolve(
+        self,
+        models: Sequence[Any] = (),
+        base: Any = None,
+        data: Sequence[str | Path] = (),
+        output_dir: str | Path | None = None,
+    ) -> EvoMergeResult:
+        """Evolve merges of `models`: paths, Hub ids, or loaded transformers modules.
+
+        Loaded modules are first written into the home folder and are sources like any other; they
+        need `config.name_or_path` or a tokenizer beside them to be measured on text.
+        """
+        cancelled = threading.Event()
+        work = asyncio.to_thread(self._evolve, models, base, data, output_dir, cancelled)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            cancelled.set()  # the worker stops between two tasks; the run can be resumed
+            raise
+
+    def _evolve(
+        self,
+        models: Sequence[Any],
+        base: Any,
+        data: Sequence[str | Path],
+        output_dir: str | Path | None,
+        cancelled: threading.Event,
+    ) -> EvoMergeResult:
+        began = time.monotonic()
+        store = self.home.open_store()
+        try:
+            run = self._resume or self._submit(store, models, base, data)
+            artifacts = Artifacts(self.home.artifacts)
+            worker = advance.Worker(store, artifacts, self._watch, cancelled.is_set)
+            state = advance.finish(worker, run)
+            rows = store.read(stream(run))
+        finally:
+            store.close()
+        out = Path(output_dir).absolute() if output_dir else self.home.folder / "champions" / run
+        export(state, artifacts, out, rows[-1].hash)
+        return self._result(state, rows, out, time.monotonic() - began)
+
+    def _submit(
+        self, store: Any, models: Sequence[Any], base: Any, data: Sequence[str | Path]
+    ) -> str:
+        sources = tuple(self._reference(m) for m in models)
+        origin = None if base is None else self._reference(base)
+        paths = tuple(str(Path(p).absolute()) for p in data)
+        open_family(sources, origin, self.config.strict)
+        load_items(paths)
+        return advance.submit(store, self.config, sources, origin, paths)
+
+    def _reference(self, model: Any) -> ModelReference:
+        return resolve(str(model)) if isinstance(model, str | Path) else self._stored(model)
+
+    def _stored(self, module: Any) -> ModelReference:
+        """A loaded module, written under its digest."""
+        weights = {name: p.detach().cpu() for name, p in module.named_parameters()}
+        name = digest(weights)
+        folder = self.home.folder / "models" / name
+        if not folder.exists():
+            publish(folder, lambda place: _save(module, weights, place))
+        return ModelReference(name=name[:12], path=str(folder))
+
+    def _watch(self, state: RunState, rows: list[Any]) -> None:
+        for row in rows:
+            if row.type == "generation_completed":
+                done = report.generations(state)[-1]
+                for function in self._callbacks["generation"]:
+                    function(done["generation"], done["champion"], done["diversity"])
+
+    def _result(
+        self, state: RunState, rows: list[Any], out: Path, seconds: float
+    ) -> EvoMergeResult:
+        from transformers import AutoModelForCausalLM
+
+        data = report.report(state, rows)
+        return EvoMergeResult(
+            success=state.completed is not None,
+            model=AutoModelForCausalLM.from_pretrained(out, trust_remote_code=False),
+            metrics=data["metrics"],
+            artifacts={"run": state.run, "model": str(out), "home": str(self.home.folder)},
+            duration_seconds=seconds,
+            report=data,
+        )
+
+
+def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:
+    """Weights, config and, from where the module was loaded, the tokenizer."""
+    from transformers import AutoTokenizer
+
+    write_weights(folder, weights, SHARD_BYTES)
+    module.config.save_pretrained(folder)
+    origin = getattr(module.config, "_name_or_path", "")
+    if not origin:
+        raise ConfigError(
+            "a loaded module must come from a folder or the Hub (from_pretrained), so that its "
+            "tokenizer is known: save it with its tokenizer and give the folder instead."
+        )
+    try:
+        AutoTokenizer.from_pretrained(origin, trust_remote_code=False).save_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise NotFoundError(f"no tokenizer beside the loaded module ({origin}): {error}") from error
+
+
+#: The second source document's name for the same thing.
+EvoMergePipeline = EvoMerge

@@ -1,0 +1,1 @@
+"""The command `forge`. Nothing at the top of these modules imports torch or sqlmodel."""

@@ -1,0 +1,181 @@
+"""`forge runs`, `show`, `events`, `lineage`: reading the log. No torch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option, number, short, table
+
+
+def _home() -> Any:
+    from worker.home import Home
+
+    return Home.default()
+
+
+def _load(run: str) -> tuple[Any, list[Any]]:
+    """The run's state and rows."""
+    from evomerge.log import load, stream
+
+    store = _home().open_store()
+    try:
+        state = load(store, run)
+        return state, store.read(stream(state.run))
+    finally:
+        store.close()
+
+
+@click.command("runs")
+@json_option
+def runs_command(as_json: bool) -> None:
+    """List the runs.
+
+    \b
+    Example:
+      forge runs
+    """
+    from evomerge import log
+
+    store = _home().open_store()
+    rows = []
+    for first in store.streams(log.PREFIX):
+        state = log.load(store, first.stream.removeprefix(log.PREFIX))
+        rows.append(
+            {
+                "run": state.run,
+                "status": state.status,
+                "owner": state.submitted.owner if state.submitted else "",
+                "submitted": first.recorded_at[:19],
+                "generation": len(state.generations) - 1 if state.generations else None,
+                "champion": state.champion,
+                "score": state.champions[-1].score if state.champions else None,
+            }
+        )
+    store.close()
+    if as_json:
+        emit(rows)
+        return
+    if not rows:
+        click.echo("no runs yet: start one with `forge evo`", err=True)
+    columns = ["run", "status", "owner", "submitted (UTC)", "generation", "champion", "score"]
+    cells = [
+        [r["run"], r["status"], r["owner"], r["submitted"],
+         "-" if r["generation"] is None else str(r["generation"]),
+         short(r["champion"]), number(r["score"])]
+        for r in rows
+    ]  # fmt: skip
+    table(columns, cells)
+
+
+@click.command("show")
+@click.argument("run")
+@json_option
+def show_command(run: str, as_json: bool) -> None:
+    """Show a run: champion, scores, diversity, time spent.
+
+    \b
+    Example:
+      forge show 20261121-3fa9c1
+    """
+    from evomerge import report
+    from evomerge.recipe import label
+
+    state, rows = _load(run)
+    if state.started is None:
+        what = {"run": state.run, "status": state.status}
+        if state.failed:
+            what["reason"] = state.failed.reason
+        emit(what) if as_json else click.echo("  ".join(f"{k} {v}" for k, v in what.items()))
+        return
+    data = report.report(state, rows)
+    if state.failed:
+        data["reason"] = state.failed.reason
+    if as_json:
+        emit(data)
+        return
+    click.echo(f"run       {state.run}  {state.status}")
+    if state.failed:
+        click.echo(f"reason    {state.failed.reason}")
+    click.echo(f"models    {', '.join(s.name for s in state.started.sources)}")
+    click.echo(f"base      {state.started.base.name}")
+    if state.champion:
+        name = label(state.recipes[state.champion], state.recipes)
+        score = state.champions[-1].score
+        click.echo(f"champion  {short(state.champion)}  {name}  selection score {score:.4f}")
+    cells = [
+        [str(g["generation"]), number(g["best"]), number(g["mean"]), number(g["champion"]),
+         number(g["diversity"], ".2f"), g["level"]]
+        for g in data["generations"]
+    ]  # fmt: skip
+    table(["generation", "best", "mean", "champion", "diversity", ""], cells)
+    if state.completed:
+        click.echo(data["verdict"]["sentence"])
+
+
+@click.command("events")
+@click.argument("run")
+@click.option("--after", type=int, default=0, help="Only events after this version.")
+@json_option
+def events_command(run: str, after: int, as_json: bool) -> None:
+    """Print the events of a run, one a line.
+
+    \b
+    Example:
+      forge events 20261121-3fa9c1 --json | head -n 3
+    """
+    _, rows = _load(run)
+    for row in rows:
+        if row.version <= after:
+            continue
+        if as_json:
+            whole = {**row.__dict__, "data": json.loads(row.data)}
+            click.echo(json.dumps(whole, ensure_ascii=False))
+        else:
+            click.echo(f"{row.version:5d}  {row.recorded_at[:19]}  {row.type:22s} {_gist(row)}")
+
+
+def _gist(row: Any) -> str:
+    """The telling fields of an event."""
+    data = json.loads(row.data)
+    told = []
+    for key in ("generation", "slot", "name", "slice", "reason", "task", "level"):
+        if data.get(key) is not None:
+            told.append(f"{key}={data[key]}")
+    for key in ("recipe_id", "champion"):
+        if data.get(key):
+            told.append(short(data[key]))
+    if isinstance(data.get("fitness"), dict):
+        told.append(f"fitness={data['fitness']['scalar']:.4f}")
+    if row.type == "evaluated" and data.get("components") is None:
+        told.append(f"no fitness: {data.get('why_none')}")
+    return " ".join(told)
+
+
+@click.command("lineage")
+@click.argument("run")
+@click.argument("candidate", default="champion")
+@json_option
+def lineage_command(run: str, candidate: str, as_json: bool) -> None:
+    """Show what a candidate was made from, down to the sources.
+
+    CANDIDATE is a recipe id, the beginning of one, or "champion" (default).
+
+    \b
+    Example:
+      forge lineage 20261121-3fa9c1 champion
+    """
+    from evomerge import log
+    from evomerge.recipe import closure
+
+    state, _ = _load(run)
+    recipe_id = log.find(state, candidate)
+    family = closure(recipe_id, state.recipes)
+    if as_json:
+        emit({id_: recipe.model_dump(mode="json") for id_, recipe in family.items()})
+        return
+    for id_, recipe in reversed(family.items()):
+        where = log.place(state, id_)
+        click.echo(f"{short(id_)}  {where:18s} {log.describe(state, id_, recipe)}")

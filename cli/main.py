@@ -1,0 +1,105 @@
+"""`forge`: the group of commands, loaded one by one when they are called."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+#: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
+COMMANDS = {
+    "evo": ("cli.evo", "Evolve merges of models; start a run or resume one."),
+    "runs": ("cli.inspect", "List the runs."),
+    "show": ("cli.inspect", "Show a run: champion, scores, diversity, time spent."),
+    "events": ("cli.inspect", "Print the events of a run."),
+    "lineage": ("cli.inspect", "Show what a candidate was made from."),
+    "export": ("cli.export", "Write a run's champion as a Hugging Face folder, with a report."),
+    "check": ("cli.evo", "Check config, models and data in seconds; start nothing."),
+    "cognate": ("cli.cognate", "Train a small base and three specialists here."),
+    "doctor": ("cli.doctor", "Check this machine."),
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in their order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        return getattr(module, f"{cmd_name}_command")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option("0.1.0", prog_name="forge")
+@click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
+@click.pass_context
+def forge(ctx: click.Context, debug: bool) -> None:
+    """Evolve merges of language models. Every step is an event; every run can be resumed.
+
+    \b
+    Example:
+      forge cognate --out models
+      forge evo --base-models models/code,models/math,models/data \\
+                --base-model models/base --data models/data-items --gens 8
+    """
+    ctx.obj = {"debug": debug}
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.WARNING,
+        format="%(levelname)s: %(message)s",
+        stream=sys.stderr,
+    )
+    for noisy in ("matplotlib", "urllib3", "filelock", "httpx"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def main() -> None:
+    """Run `forge` and turn errors into messages and exit codes (SPEC §9)."""
+    # Threads that wait for work must not spin: other workers share the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        code = forge(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except Exception as error:
+        sys.exit(_explain(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception) -> int:
+    """Print what, why and what to do; the exit code."""
+    if "--debug" in sys.argv:
+        raise error
+    known: Any = getattr(error, "exit_code", None)
+    if known is None and type(error).__module__.startswith(("cognate", "events")):
+        known = 3 if type(error).__name__ == "StoreUnavailableError" else 1
+    if known is None:
+        click.echo(
+            f"error: {type(error).__name__}: {error}\nThis is a defect of forge. Run again with "
+            "`forge --debug …` and report the traceback; the log is intact.",
+            err=True,
+        )
+        return 1
+    click.echo(f"error: {error}", err=True)
+    return int(known)

@@ -1,0 +1,75 @@
+"""Options and small things that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+
+
+def emit(data: Any) -> None:
+    """Data as JSON on stdout."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+def short(recipe_id: str | None) -> str:
+    """The first twelve digits of an id."""
+    return recipe_id[:12] if recipe_id else "-"
+
+
+def number(value: float | None, form: str = ".4f") -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None else format(value, form)
+
+
+def table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
+    """A table on a terminal, tab-separated lines otherwise; on stdout."""
+    if not click.get_text_stream("stdout").isatty():
+        for row in rows:
+            click.echo("\t".join(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(title=title, box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        drawn.add_column(column)
+    for row in rows:
+        drawn.add_row(*row)
+    Console().print(drawn)
+
+
+def split(value: str | None) -> list[str]:
+    """A comma-separated list; empty parts are dropped."""
+    return [part.strip() for part in (value or "").split(",") if part.strip()]
+
+
+def model_options(function: Callable) -> Callable:
+    """The options that say what a run is made of."""
+    options = [
+        click.option(
+            "--base-models",
+            metavar="A,B,C",
+            help="The models to merge: folders, Hub ids (owner/name[@revision]) or aliases.",
+        ),
+        click.option("--base-model", metavar="M", help="Their common ancestor."),
+        click.option(
+            "--data",
+            multiple=True,
+            type=click.Path(),
+            help="Items to measure on: .jsonl or .txt files or folders. Default: built-in text.",
+        ),
+        click.option("--config", "config_file", type=click.Path(), help="Settings, JSON or TOML."),
+        click.option("--gens", type=int, help="Generations after generation 0 (default 50)."),
+        click.option("--seed", type=int, help="Seed of the run (default 0)."),
+        click.option("--strategy", help="Search strategy (elite-loser)."),
+        click.option("--device", help="cpu or cuda:N."),
+        click.option("--strict", is_flag=True, help="Refuse sources whose settings differ."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function

@@ -1,0 +1,170 @@
+"""A base and three specialists, from text that is on this machine, into Hugging Face folders."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cognate import report as reports
+from cognate.errors import CognateError
+from cognate.model import new_model, train_tokenizer
+from cognate.presets import Preset
+from cognate.report import Report, as_weights
+from cognate.training import Progress, train
+from evomerge.checkpoints import SHARD_BYTES, publish, write_weights
+from evomerge.corpus import builtin
+from evomerge.corpus.documents import Document, Slice
+from evomerge.fitness import data
+from evomerge.fitness.packing import Packed, pack
+from evomerge.fitness.resident import ResidentModel
+
+Corpus = Mapping[str, Mapping[Slice, list[Document]]]
+
+#: Folder of the items to measure on, beside the models.
+ITEMS = "items"
+#: Documents from which the tokenizer learns, per domain.
+TOKENIZER_DOCUMENTS = 300
+
+
+def create(
+    out: Path,
+    preset: Preset,
+    seed: int,
+    tell: Callable[[str], None],
+    trace: Callable[[Progress], None],
+) -> Report:
+    """Train and write everything below `out`; returns the report.
+
+    Raises CognateError where a specialist is not the best on its own domain: then the models are
+    not written. Raises UnavailableError where `out` cannot be written.
+    """
+    began = time.perf_counter()
+    corpus = builtin.corpus(seed, preset.characters)
+    tokenizer = train_tokenizer(
+        (d.text for split in corpus.values() for d in split["train"][:TOKENIZER_DOCUMENTS]),
+        preset.vocabulary,
+    )
+    streams = {d: _stream(split["train"], tokenizer) for d, split in corpus.items()}
+    sizes = ", ".join(f"{d} {len(s):,}" for d, s in streams.items())
+    tell(f"tokens of training text: {sizes}")
+    weights, model = _train_all(preset, seed, streams, trace)
+    items = data.from_rows(builtin.items(corpus, seed))
+    held_out = pack(items, tokenizer, preset.context)["selection"]
+    report = _measure(preset, seed, weights, model, held_out)
+    report.seconds = time.perf_counter() - began
+    reports.check(report)
+    _write(out, preset, seed, weights, model, tokenizer, corpus, report)
+    return report
+
+
+def _stream(documents: list[Document], tokenizer: Any) -> np.ndarray:
+    """The documents' token ids, one after the other, each followed by the end token."""
+    encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
+    ids: list[int] = []
+    for row in encoded["input_ids"]:
+        ids += [*row, tokenizer.eos_token_id]
+    return np.asarray(ids, np.int32)
+
+
+def _train_all(
+    preset: Preset, seed: int, streams: dict[str, np.ndarray], trace: Callable[[Progress], None]
+) -> tuple[dict[str, dict], Any]:
+    """The base, then each specialist from the base's weights; name → weights, and the module."""
+    model = new_model(preset, seed)
+    train(
+        model, streams, preset.base_mix, preset,
+        phase="base", tokens=preset.base_tokens, peak=preset.base_rate, seed=seed, report=trace,
+    )  # fmt: skip
+    result = {"base": as_weights(model)}
+    for domain in streams:
+        model.load_state_dict(result["base"], strict=False)
+        train(
+            model, streams, preset.specialist_mix(domain), preset,
+            phase=domain, tokens=preset.specialist_tokens, peak=preset.specialist_rate,
+            seed=seed, report=trace,
+        )  # fmt: skip
+        result[domain] = as_weights(model)
+    return result, model
+
+
+def _measure(
+    preset: Preset,
+    seed: int,
+    weights: dict[str, dict],
+    model: Any,
+    held_out: dict[str, Packed],
+) -> Report:
+    resident = ResidentModel.from_module(model)
+    base = weights["base"]
+    specialists = {name: w for name, w in weights.items() if name != "base"}
+    norms, cosines = reports.geometry(base, specialists)
+    line = {n: reports.along(resident, base, w, held_out) for n, w in specialists.items()}
+    return Report(
+        preset=preset.name,
+        seed=seed,
+        parameters=preset.parameters,
+        bits_per_byte={n: reports.bits_per_byte(resident, w, held_out) for n, w in weights.items()},
+        line=line,
+        barrier={name: reports.barrier(losses) for name, losses in line.items()},
+        relative_norm=norms,
+        cosine=cosines,
+        seconds=0.0,
+    )
+
+
+def _write(
+    out: Path,
+    preset: Preset,
+    seed: int,
+    weights: dict[str, dict],
+    model: Any,
+    tokenizer: Any,
+    corpus: Corpus,
+    report: Report,
+) -> None:
+    """Every folder whole or not at all; the report last."""
+    for name, tensors in weights.items():
+
+        def fill(folder: Path, name: str = name, tensors: dict = tensors) -> None:
+            model.config.save_pretrained(folder)
+            model.generation_config.save_pretrained(folder)
+            write_weights(folder, tensors, SHARD_BYTES)
+            tokenizer.save_pretrained(folder)
+            (folder / "README.md").write_text(_card(name, preset, seed, report), "utf-8")
+
+        publish(out / name, fill)
+    publish(out / ITEMS, lambda folder: builtin.write(folder, corpus, seed))
+    text = json.dumps(report.model_dump(), indent=2) + "\n"
+    (out / "cognate.json").write_text(text, "utf-8")
+
+
+def _card(name: str, preset: Preset, seed: int, report: Report) -> str:
+    """The model card; a specialist's names its base."""
+    front = ["---", "library_name: transformers", "license: apache-2.0", "tags:", "- cognate"]
+    if name != "base":
+        front += ["base_model: ../base", "base_model_relation: finetune"]
+    measured = ", ".join(f"{d} {v:.4f}" for d, v in report.bits_per_byte[name].items())
+    mix = preset.base_mix if name == "base" else preset.specialist_mix(name)
+    shares = ", ".join(f"{d} {share:.0%}" for d, share in mix.items())
+    tokens = preset.base_tokens if name == "base" else preset.specialist_tokens
+    origin = "from scratch" if name == "base" else "from `base`"
+    return "\n".join(
+        [*front, "---", "", f"# {name} ({preset.name}, seed {seed})", "",
+         f"{preset.parameters:,} parameters, trained {origin} on {tokens:,} tokens ({shares}).",
+         f"Bits per byte on held-out text: {measured}.", ""]
+    )  # fmt: skip
+
+
+def check_folder(out: Path) -> None:
+    """Raise CognateError where `out` already holds something else."""
+    if (
+        out.exists()
+        and (not out.is_dir() or any(out.iterdir()))
+        and not (out / "cognate.json").exists()
+    ):
+        raise CognateError(f"{out} exists and is not empty: choose another folder for --out.")

@@ -1,0 +1,53 @@
+"""The report's picture: fitness and diversity by generation, and the champion's leads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def draw(data: dict[str, Any], path: Path) -> None:
+    """Draw a completed run's report into `path` (its suffix says the format)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    _generations(left, data["generations"])
+    _leads(right, data["rivals"])
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _generations(axes: Any, rows: list[dict[str, Any]]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    x = [row["generation"] for row in rows]
+    series = (
+        ("champion", "champion (selection slice)", "C0", "-"),
+        ("best", "best of the generation (search draw)", "C1", "-"),
+        ("mean", "mean of the generation", "C7", "--"),
+    )
+    for key, label, colour, style in series:
+        y = [float("nan") if row[key] is None else row[key] for row in rows]
+        axes.plot(x, y, style, color=colour, label=label, marker=".")
+    axes.set(xlabel="generation", ylabel="fitness (best source = 1)", title="Fitness")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    other = axes.twinx()
+    spread = [row["diversity"] for row in rows]
+    other.plot(x, spread, ":", color="C2", label="diversity")
+    other.set_ylabel("diversity (sources = 1)", color="C2")
+    other.set_ylim(bottom=0)
+    handles = [h for a in (axes, other) for h in a.get_legend_handles_labels()[0]]
+    axes.legend(handles=handles, fontsize=7, loc="best")
+
+
+def _leads(axes: Any, rivals: list[dict[str, Any]]) -> None:
+    shown = [r for r in rivals if r["lead"] is not None][::-1]
+    for y, r in enumerate(shown):
+        colour = "C2" if r["beaten"] else "C3" if r["high"] < 0 else "C7"
+        axes.plot([r["low"], r["high"]], [y, y], color=colour, linewidth=2)
+        axes.plot([r["lead"]], [y], "o", color=colour)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(shown)), [r["name"] for r in shown], fontsize=8)
+    axes.set(xlabel="fitness, champion minus rival", title="Champion's lead on test (95 %)")

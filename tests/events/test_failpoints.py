@@ -1,0 +1,110 @@
+"""Failpoints: real kills in real processes, and the trace by which the crash tests find them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from events import failpoints
+
+#: The module alone, without the package and its database libraries: a process in milliseconds.
+_WALK = """
+import runpy, sys
+hit = runpy.run_path(sys.argv[1])["hit"]
+for name in "a b a b c a".split():
+    print(name, flush=True)
+    hit(name)
+"""
+
+
+def walk(setting: str | None) -> subprocess.CompletedProcess[str]:
+    """A process that prints the name of each failpoint and then passes it."""
+    env = {name: value for name, value in os.environ.items() if name != "FORGE_FAILPOINTS"}
+    if setting is not None:
+        env["FORGE_FAILPOINTS"] = setting
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _WALK, failpoints.__file__],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    """No failpoint is left armed for the tests that follow."""
+    yield
+    failpoints.arm("")
+
+
+@pytest.mark.parametrize("setting", [None, ""])
+def test_failpoints_are_off_unless_asked_for(setting: str | None) -> None:
+    """They are in the code that users run."""
+    end = walk(setting)
+    assert end.returncode == 0
+    assert end.stdout.split() == ["a", "b", "a", "b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "passed"),
+    [
+        ("kill:1", "a"),
+        ("kill:4", "a b a b"),
+        ("kill:b:1", "a b"),
+        ("kill:a:3", "a b a b c a"),
+        ("kill:c:1", "a b a b c"),
+    ],
+)
+def test_the_process_is_killed_at_the_hit_that_was_named(setting: str, passed: str) -> None:
+    """SIGKILL runs no handler and flushes nothing: it is what a power cut looks like."""
+    end = walk(setting)
+    assert end.returncode == -signal.SIGKILL
+    assert end.stdout.split() == passed.split()
+
+
+@pytest.mark.parametrize("setting", ["kill:7", "kill:a:4", "kill:elsewhere:1"])
+def test_a_hit_that_never_comes_kills_nothing(setting: str) -> None:
+    """The crash tests end their walk when a process survives it."""
+    end = walk(setting)
+    assert end.returncode == 0
+    assert end.stdout.split() == ["a", "b", "a", "b", "c", "a"]
+
+
+def test_a_trace_names_every_hit_in_order(tmp_path: Path) -> None:
+    """It tells the crash tests how many places there are to kill at."""
+    trace = tmp_path / "a:b" / "trace"
+    trace.parent.mkdir()
+    assert walk(f"trace:{trace}").returncode == 0
+    assert walk(f"trace:{trace}").returncode == 0
+    assert trace.read_text().split() == ["a", "b", "a", "b", "c", "a"] * 2
+
+
+def test_arm_does_what_the_variable_would(tmp_path: Path) -> None:
+    """Tests that fork set it after the import."""
+    trace = tmp_path / "trace"
+    failpoints.arm(f"trace:{trace}")
+    failpoints.hit("one")
+    failpoints.arm("")
+    failpoints.hit("two")
+    assert trace.read_text() == "one\n"
+
+
+def test_arm_counts_from_the_beginning(tmp_path: Path) -> None:
+    """Hits before it must not bring the kill forward; this process would not survive that."""
+    failpoints.arm(f"trace:{tmp_path / 'trace'}")
+    failpoints.hit("a")
+    failpoints.hit("a")
+    failpoints.arm("kill:3")
+    failpoints.hit("a")
+    failpoints.arm("kill:a:3")
+    failpoints.hit("a")
+    failpoints.hit("b")
+    failpoints.hit("b")
+    assert (tmp_path / "trace").read_text() == "a\na\n"

@@ -1,0 +1,87 @@
+"""Weights made by hand for builds without a model: named tensors, sources that differ a little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+
+from evomerge import keys
+from evomerge.build import Builder, Weights
+from evomerge.recipe import Recipe, Source
+
+#: Two blocks, an embedding, a final norm; the names of a Qwen2 or Llama model.
+SHAPES: dict[str, tuple[int, ...]] = {
+    "model.embed_tokens.weight": (12, 8),
+    "model.layers.0.mlp.up_proj.weight": (16, 8),
+    "model.layers.0.input_layernorm.weight": (8,),
+    "model.layers.1.mlp.up_proj.weight": (16, 8),
+    "model.layers.1.input_layernorm.weight": (8,),
+    "model.layers.2.mlp.up_proj.weight": (16, 8),
+    "model.norm.weight": (8,),
+}
+
+
+def weights(
+    seed: str, shapes: Mapping[str, tuple[int, ...]] = SHAPES, scale: float = 1.0
+) -> dict[str, torch.Tensor]:
+    """Random float32 tensors that depend on nothing but `seed` and their names."""
+    made = {}
+    for name, shape in shapes.items():
+        values = keys.generator("toys", seed, name).standard_normal(shape)
+        made[name] = torch.from_numpy(values).float() * scale
+    return made
+
+
+class Toys:
+    """A base and some sources as `Source` recipes, and builders that know them."""
+
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[int, ...]] = SHAPES,
+        count: int = 3,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        origin = weights("base", shapes)
+        models = [origin]
+        for i in range(count):
+            move = weights(f"source-{i}", shapes, 0.05)
+            models.append({name: origin[name] + move[name] for name in shapes})
+        self.stored: dict[str, Weights] = {}
+        self.known: dict[str, Recipe] = {}
+        for number, model in enumerate(models):
+            source = Source(digest=f"{number:064x}")
+            self.known[source.id] = source
+            self.stored[source.id] = {name: x.to(dtype) for name, x in model.items()}
+        self.base, *sources = self.known
+        self.sources = tuple(sources)
+
+    @property
+    def origin(self) -> Weights:
+        """The base's weights."""
+        return self.stored[self.base]
+
+    def inputs(self) -> list[Weights]:
+        """The sources' weights, in order."""
+        return [self.stored[id_] for id_ in self.sources]
+
+    def builder(self, recipes: Iterable[Recipe] = (), **cached: Weights) -> Builder:
+        """A builder that also knows `recipes`; `cached` are weights at hand by recipe id."""
+        known = {**self.known, **{recipe.id: recipe for recipe in recipes}}
+        return Builder(known, {**self.stored, **cached}.get)
+
+    def build(self, recipe: Recipe, *others: Recipe) -> Weights:
+        """The weights of a recipe, everything but the sources rebuilt."""
+        return self.builder([recipe, *others]).build(recipe)
+
+
+def same(a: Weights, b: Weights) -> bool:
+    """Equal names, dtypes and bits."""
+    return list(a) == list(b) and all(
+        a[n].dtype == b[n].dtype and torch.equal(a[n], b[n]) for n in a
+    )
+
+
+def distance(a: Weights, b: Weights) -> float:
+    """Euclidean distance over all tensors."""
+    return sum(float((a[n].double() - b[n].double()).square().sum()) for n in b) ** 0.5

@@ -1,0 +1,1 @@
+"""Tests of what carries a run on."""

@@ -1,0 +1,351 @@
+"""Leases: one worker at a task, and no task lost with its worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select
+
+from events.sqlite import create
+from worker.leases import LEASES, Leases, alive, myself
+
+ROOT = Path(__file__).parents[2]
+
+#: Claims `t`, says who it is, and ends when its input does.
+_CLAIMER = """
+import sys
+from pathlib import Path
+from events.sqlite import create
+from worker.leases import Leases
+leases = Leases(create(Path(sys.argv[1])))
+print(leases.owner, flush=True)
+assert leases.claim("t")
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def engine(path: Path) -> Iterator[Engine]:
+    engine = create(path)
+    yield engine
+    engine.dispose()
+
+
+def another(number: int) -> str:
+    """An owner as another thread of this process would be: it lives as long as the tests do."""
+    return f"{myself().rpartition('/')[0]}/thread{number}"
+
+
+def elsewhere(number: int = 1) -> str:
+    """An owner on another machine."""
+    return f"not-{socket.gethostname()}/{number}/12345/1"
+
+
+def lease(engine: Engine, task: str = "t") -> tuple[str, int, float]:
+    """Owner, fence and expiry as recorded."""
+    with engine.connect() as connection:
+        row = connection.execute(select(LEASES).where(LEASES.c.task == task)).one()
+    return row.owner, row.fence, row.expires
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true; the deadline only ends a test that fails."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@pytest.fixture
+def claimer(path: Path, engine: Engine) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lease on `t`."""
+    Leases(engine)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CLAIMER, str(path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert process.stdout.readline() == "claimed\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_task_has_one_owner_at_a_time(engine: Engine) -> None:
+    """Work done twice is time lost."""
+    mine, theirs = Leases(engine), Leases(engine, another(1))
+    assert mine.claim("t")
+    assert not theirs.claim("t")
+    assert lease(engine)[0] == mine.owner
+
+
+def test_tasks_are_claimed_one_by_one(engine: Engine) -> None:
+    """The others of a generation stay free for other processes."""
+    mine, theirs = Leases(engine), Leases(engine, another(1))
+    assert mine.claim("t")
+    assert theirs.claim("u")
+
+
+def test_an_owner_may_claim_its_task_again(engine: Engine) -> None:
+    """A worker whose task failed tries again without waiting for itself."""
+    mine = Leases(engine)
+    assert mine.claim("t")
+    assert mine.claim("t")
+    assert not Leases(engine, another(1)).claim("t")
+
+
+def test_many_that_claim_at_once_get_one_winner(engine: Engine) -> None:
+    """Between looking and writing there must be no room for another."""
+    claims = [Leases(engine, another(n)) for n in range(8)]
+    start = threading.Barrier(len(claims))
+    won: list[str] = []
+
+    def claim(leases: Leases) -> None:
+        start.wait()
+        if leases.claim("t"):
+            won.append(leases.owner)
+
+    threads = [threading.Thread(target=claim, args=(leases,)) for leases in claims]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [lease(engine)[0]]
+
+
+def test_many_that_take_over_at_once_get_one_winner(engine: Engine) -> None:
+    """The same for a lease whose owner is dead: the fence decides."""
+    host, pid, _, _ = myself().split("/")
+    Leases(engine, f"{host}/{pid}/1/1").claim("t")
+    claims = [Leases(engine, another(n)) for n in range(8)]
+    start = threading.Barrier(len(claims))
+    won: list[str] = []
+
+    def claim(leases: Leases) -> None:
+        start.wait()
+        if leases.claim("t"):
+            won.append(leases.owner)
+
+    threads = [threading.Thread(target=claim, args=(leases,)) for leases in claims]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [lease(engine)[0]]
+    assert lease(engine)[1] == 2
+
+
+def test_a_released_task_is_free(engine: Engine) -> None:
+    """Nobody waits for a lease to expire after work that went well."""
+    mine = Leases(engine)
+    mine.claim("t")
+    mine.release("t")
+    assert Leases(engine, another(1)).claim("t")
+
+
+def test_only_the_owner_releases(engine: Engine) -> None:
+    """A worker that was taken for dead must not free the task of its successor."""
+    mine, theirs = Leases(engine), Leases(engine, another(1))
+    mine.claim("t")
+    theirs.release("t")
+    assert not theirs.claim("t")
+
+
+def test_the_fence_rises_with_every_claim(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that believe they hold a task, the one with the higher number does."""
+    monkeypatch.setattr("worker.leases.LIFETIME", -1.0)
+    fences = []
+    for owner in (elsewhere(1), elsewhere(2), elsewhere(2), None):
+        assert Leases(engine, owner).claim("t")
+        fences.append(lease(engine)[1])
+    assert fences == [1, 2, 3, 4]
+
+
+def test_a_refused_claim_leaves_the_lease_as_it_was(engine: Engine) -> None:
+    """Asking must neither extend nor weaken it."""
+    Leases(engine).claim("t")
+    before = lease(engine)
+    Leases(engine, another(1)).claim("t")
+    assert lease(engine) == before
+
+
+# Owners that die
+
+
+def test_a_living_process_keeps_its_lease_however_long_it_takes(
+    claimer: subprocess.Popen[str], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one machine the process itself is asked, so a slow task is not done twice."""
+    monkeypatch.setattr("worker.leases.LIFETIME", -1.0)
+    with engine.connect().execution_options(forge_write=True) as connection:
+        connection.execute(LEASES.update().values(expires=0.0))
+        connection.commit()
+    assert not Leases(engine).claim("t")
+
+
+def test_a_killed_process_loses_its_lease_at_once(
+    claimer: subprocess.Popen[str], engine: Engine
+) -> None:
+    """A run goes on the moment it is resumed, not a minute later."""
+    owner, _, expires = lease(engine)
+    assert not Leases(engine).claim("t")
+    claimer.kill()
+    claimer.wait()
+    assert expires > time.time(), "it has not merely expired"
+    assert alive(owner) is False
+    assert Leases(engine).claim("t")
+
+
+def test_a_killed_process_that_nobody_has_waited_for_loses_its_lease_too(
+    claimer: subprocess.Popen[str], engine: Engine
+) -> None:
+    """A zombie works on nothing, and where pid 1 does not reap it stays one for ever."""
+    claimer.kill()
+    os.waitid(os.P_PID, claimer.pid, os.WEXITED | os.WNOWAIT)
+    assert Leases(engine).claim("t")
+
+
+def test_a_process_killed_as_it_claims_does_not_block_the_task(path: Path, engine: Engine) -> None:
+    """The claim is recorded, the worker is gone: the crash tests pass here as well."""
+    end = subprocess.run(
+        [sys.executable, "-c", _CLAIMER, str(path)],
+        cwd=ROOT,
+        env={**os.environ, "FORGE_FAILPOINTS": "kill:task-claimed:1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert end.returncode == -signal.SIGKILL, end.stderr
+    owner, fence, _ = lease(engine)
+    assert [owner] == end.stdout.split()
+    assert Leases(engine).claim("t")
+    assert lease(engine)[1] == fence + 1
+
+
+def test_a_pid_that_was_given_to_another_process_is_another_owner(engine: Engine) -> None:
+    """Pids come round again: the time of the start tells them apart."""
+    host, pid, started, thread = myself().split("/")
+    before = f"{host}/{pid}/{int(started) - 1}/{thread}"
+    assert alive(myself()) is True
+    assert alive(before) is False
+    Leases(engine, before).claim("t")
+    assert Leases(engine).claim("t")
+
+
+def test_where_start_times_are_unknown_the_pid_alone_decides() -> None:
+    """Outside Linux there is no /proc: then a reused pid keeps a lease, and no living owner dies."""
+    host, pid, _, thread = myself().split("/")
+    assert alive(f"{host}/{pid}//{thread}") is True
+
+
+def test_a_process_of_another_user_is_alive() -> None:
+    """Pid 1 always lives; not being allowed to signal it does not make it dead."""
+    started = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
+    assert alive(f"{socket.gethostname()}/1/{started}/1") is True
+
+
+# Owners elsewhere
+
+
+def test_a_lease_from_another_machine_holds_until_it_expires(engine: Engine) -> None:
+    """Its process cannot be asked, so it is given its time."""
+    assert alive(elsewhere()) is None
+    Leases(engine, elsewhere()).claim("t")
+    assert not Leases(engine).claim("t")
+
+
+def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that went down must not hold a run up for ever."""
+    with monkeypatch.context() as patch:
+        patch.setattr("worker.leases.LIFETIME", -1.0)
+        Leases(engine, elsewhere()).claim("t")
+    mine = Leases(engine)
+    assert mine.claim("t")
+    assert lease(engine)[0] == mine.owner
+    assert not Leases(engine, elsewhere()).claim("t")
+
+
+# Heartbeat
+
+
+def test_a_heartbeat_extends_the_lease_while_the_work_is_done(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task may take longer than a lease lives."""
+    monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
+    leases = Leases(engine)
+    leases.claim("t")
+    leases.claim("other")
+    _, fence, first = lease(engine)
+    _, _, other = lease(engine, "other")
+    with leases.heartbeat("t"):
+        assert wait_for(lambda: lease(engine)[2] > first)
+        second = lease(engine)[2]
+        assert wait_for(lambda: lease(engine)[2] > second)
+    assert lease(engine)[:2] == (leases.owner, fence)
+    assert lease(engine, "other")[2] == other
+
+
+def test_a_heartbeat_ends_with_the_work_even_when_it_fails(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread left behind would hold the task of a worker that gave up."""
+    monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
+    leases = Leases(engine)
+    leases.claim("t")
+    with pytest.raises(RuntimeError, match="the work"), leases.heartbeat("t"):
+        raise RuntimeError("the work failed")
+    assert [thread for thread in threading.enumerate() if "heartbeat" in thread.name] == []
+
+
+def test_a_heartbeat_does_not_extend_the_lease_of_a_successor(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was taken for dead and wakes up must leave the new owner's lease alone."""
+    monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
+    late, successor = Leases(engine, elsewhere(1)), Leases(engine)
+    with monkeypatch.context() as patch:
+        patch.setattr("worker.leases.LIFETIME", -1.0)
+        late.claim("t")
+        late.claim("u")
+    assert successor.claim("t")
+    before = lease(engine)
+    _, _, still_mine = lease(engine, "u")
+    with late.heartbeat("t"), late.heartbeat("u"):
+        assert wait_for(lambda: lease(engine, "u")[2] > still_mine), (
+            "the thread of t beats as often"
+        )
+    assert lease(engine) == before
+
+
+def test_a_table_of_leases_that_was_dropped_is_made_again(engine: Engine) -> None:
+    """Leases are not truth: to lose them all costs some work done twice, and nothing else."""
+    Leases(engine).claim("t")
+    with engine.connect().execution_options(forge_write=True) as connection:
+        LEASES.drop(connection)
+        connection.commit()
+    assert Leases(engine, another(1)).claim("t")

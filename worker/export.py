@@ -1,0 +1,149 @@
+"""The champion as an ordinary Hugging Face folder (SPEC §11). Built whole or not at all.
+
+Before the folder appears under its name it is loaded with AutoModelForCausalLM and has generated a
+token.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evomerge import report
+from evomerge.build import Weights
+from evomerge.checkpoints import SHARD_BYTES, publish, write_weights
+from evomerge.errors import ForgeError
+from evomerge.log import describe
+from evomerge.recipe import closure, label
+from evomerge.state import RunState
+from worker.artifacts import Artifacts
+from worker.bench import Bench
+
+#: Files that belong to the tokenizer and to generation; taken from the base as they are.
+COMPANIONS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+)
+
+
+def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:
+    """Write the champion's folder to `out`; rebuilt from its recipe where it is not cached."""
+    if state.champion is None:
+        raise ForgeError(f"run {state.run} has no champion yet: let it finish first.")
+    bench = Bench(state, artifacts)
+    bench.check_unchanged()
+    weights = bench.weights(state.champion)
+
+    def fill(folder: Path) -> None:
+        write_weights(folder, weights, SHARD_BYTES)
+        _write_companions(folder, bench, weights)
+        recipe = recipe_document(state, state.champion or "", chain_head)
+        (folder / "evomerge_recipe.json").write_text(json.dumps(recipe, indent=2) + "\n", "utf-8")
+        (folder / "README.md").write_text(card(state, chain_head), "utf-8")
+        check_loads(folder)
+
+    publish(out, fill)
+    return out
+
+
+def _write_companions(folder: Path, bench: Bench, weights: Weights) -> None:
+    donor = bench.family.base
+    config = dict(donor.config)
+    config["tie_word_embeddings"] = bench.family.tied
+    dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+    config["dtype"] = dtype
+    config.pop("torch_dtype", None)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    for name in COMPANIONS:
+        if (donor.folder / name).is_file():
+            shutil.copyfile(donor.folder / name, folder / name)
+    if not (folder / "generation_config.json").exists():
+        from transformers import GenerationConfig
+
+        settings = GenerationConfig.from_model_config(bench.resident.config)
+        settings.save_pretrained(folder)
+
+
+def check_loads(folder: Path) -> None:
+    """Load the folder as anybody would, and generate a token. Raises ForgeError."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        rows = model.get_input_embeddings().weight.shape[0]
+        if rows < len(tokenizer):
+            raise ForgeError(f"{len(tokenizer)} tokens but only {rows} embedding rows")
+        start = tokenizer.encode("The", add_special_tokens=False) or [0]
+        pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        ids = torch.tensor([start])
+        made = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=1,
+            do_sample=False,
+            pad_token_id=pad,
+        )
+        if made.shape[1] != len(start) + 1:
+            raise ForgeError("it generated nothing")
+    except ForgeError:
+        raise
+    except Exception as error:
+        raise ForgeError(f"the champion's folder does not load: {error}") from error
+
+
+def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, Any]:
+    """The recipe and all that it is made from: enough to rebuild it from the sources."""
+    assert state.started
+    needed = closure(recipe_id, state.recipes)
+    started = state.started
+    sources = {s.recipe_id: s.name for s in (started.base, *started.sources)}
+    return {
+        "run": state.run,
+        "candidate": recipe_id,
+        "digest": state.built[recipe_id][0],
+        "chain_head": chain_head,
+        "sources": sources,
+        "recipes": {id_: recipe.model_dump(mode="json") for id_, recipe in needed.items()},
+    }
+
+
+def card(state: RunState, chain_head: str) -> str:
+    """The model card: front matter for the Hub, then where the model came from."""
+    assert state.started
+    assert state.submitted
+    assert state.champion
+    given = [state.submitted.base, *state.submitted.sources]
+    names = list(dict.fromkeys(m.hub_id or m.path for m in given if m is not None))
+    lines = ["---", "base_model:", *(f"- {json.dumps(name)}" for name in names)]
+    lines += ["base_model_relation: merge", "library_name: transformers"]
+    lines += ["tags:", "- merge", "- evomerge", "---", ""]
+    kind = label(state.recipes[state.champion], state.recipes)
+    lines += [f"# Champion of run {state.run}", "", f"A merge ({kind}) evolved by EvoMerge."]
+    if state.completed:
+        lines += ["", report.sentence(state), "", "| test slice | score | champion's lead |"]
+        lines += ["|---|---|---|", f"| **champion** | {state.completed.test.scalar:.4f} | |"]
+        for r in report.rivals(state):
+            if r["lead"] is not None:
+                interval = f"{r['lead']:+.4f} [{r['low']:+.4f}, {r['high']:+.4f}]"
+                lines.append(f"| {r['name']} ({r['kind']}) | {r['score']:.4f} | {interval} |")
+    lines += ["", "## Lineage", ""]
+    for id_, recipe in closure(state.champion, state.recipes).items():
+        lines.append(f"- `{id_[:12]}` {describe(state, id_, recipe)}")
+    lines += ["", f"- weights digest (BLAKE3): `{state.built[state.champion][0]}`"]
+    lines += [f"- recipe: `{state.champion}`, in full in `evomerge_recipe.json`"]
+    lines += [f"- chain head of the log: `{chain_head}`", ""]
+    return "\n".join(lines)
