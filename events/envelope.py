@@ -22,7 +22,9 @@ class Event(BaseModel):
     Fields must survive a round trip through JSON unchanged; floats do (shortest repr).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants"
+    )
 
     type: ClassVar[str] = ""
     schema_version: ClassVar[int] = 1

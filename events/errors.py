@@ -19,11 +19,11 @@ class ConcurrencyError(EventsError):
 
 
 class IdempotencyError(EventsError):
-    """Only some of the events of one append are recorded already, or in another stream."""
+    """Keys of one append are taken: some of its events are recorded, or two share a key."""
 
     def __init__(self, keys: list[str]) -> None:
         super().__init__(
-            f"idempotency keys {', '.join(keys)} are taken by another append. "
+            f"idempotency keys {', '.join(keys)} are taken, by another append or twice in this one. "
             "Events appended together must always be appended together: use keys of their own."
         )
         self.keys = keys
@@ -57,6 +57,7 @@ class StoreUnavailableError(EventsError):
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
             f"the log at {where} is not available: {why}. "
-            "Check that the folder exists, is writable and has free space; nothing recorded is lost."
+            "Check that the folder exists, is writable and has free space. A damaged file must come "
+            "back from a backup."
         )
         self.where = where

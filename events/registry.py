@@ -33,6 +33,8 @@ class Registry:
         """Decorator: a pure function from the data of `from_schema` to that of the next schema."""
 
         def register(function: Upcaster) -> Upcaster:
+            if (type_, from_schema) in self._upcasters:
+                raise ValueError(f"upcaster of {type_}@{from_schema} is registered twice")
             self._upcasters[type_, from_schema] = function
             return function
 
@@ -52,12 +54,13 @@ class Registry:
         if cls is None or row.schema > cls.schema_version:
             known = "no such type" if cls is None else f"the latest schema is {cls.schema_version}"
             raise UnknownEventError(row.type, row.schema, known)
+        for schema in range(row.schema, cls.schema_version):
+            if (row.type, schema) not in self._upcasters:
+                raise UnknownEventError(row.type, row.schema, f"no upcaster from schema {schema}")
         try:
             data = json.loads(row.data)
             for schema in range(row.schema, cls.schema_version):
                 data = self._upcasters[row.type, schema](data)
             return cls.model_validate(data)
-        except KeyError as missing:
-            raise UnknownEventError(row.type, row.schema, f"no upcaster {missing}") from missing
-        except (ValidationError, ValueError) as error:
-            raise PayloadError(row.position, row.type, str(error)) from error
+        except (ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise PayloadError(row.position, row.type, repr(error)) from error

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 
 from events.errors import StoreUnavailableError
@@ -29,6 +29,11 @@ _APPEND_ONLY = (
        BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
     """CREATE TRIGGER IF NOT EXISTS events_no_delete BEFORE DELETE ON events
        BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
+    # REPLACE deletes without the delete trigger unless a client asks for it: refuse the insert.
+    """CREATE TRIGGER IF NOT EXISTS events_no_replace BEFORE INSERT ON events
+       WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position OR key = NEW.key
+           OR event_id = NEW.event_id OR (stream = NEW.stream AND version = NEW.version))
+       BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
 )
 
 
@@ -39,7 +44,10 @@ def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
 
 def create(path: Path) -> Engine:
     """An engine on the file, with the pragmas and the locking described above."""
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
+    )
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:

@@ -89,10 +89,14 @@ class EventStore:
 
         Raises ConcurrencyError, IdempotencyError, StoreUnavailableError.
         """
+        keys = [new.key for new in events]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise IdempotencyError(twice)
         try:
             with self.engine.connect().execution_options(forge_write=True) as connection:
                 with connection.begin():
-                    known = self._known(connection, stream, [new.key for new in events])
+                    known = self._known(connection, stream, keys)
                     if known is not None:
                         return Appended(known, fresh=False)
                     failpoints.hit("append-began")
@@ -167,8 +171,7 @@ class EventStore:
     def version(self, stream: str) -> int:
         """The stream's version; 0 where there is no such stream."""
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
-        with self._reading() as connection:
-            return int(connection.execute(query).scalar() or 0)
+        return int(self._rows(query)[0][0] or 0)
 
     def read(self, stream: str, after: int = 0) -> list[Envelope]:
         """The stream's rows with a version above `after`, in order."""
@@ -177,16 +180,14 @@ class EventStore:
             .where(EVENTS.c.stream == stream, EVENTS.c.version > after)
             .order_by(EVENTS.c.version)
         )
-        with self._reading() as connection:
-            return [_envelope(row) for row in connection.execute(query)]
+        return [_envelope(row) for row in self._rows(query)]
 
     def read_all(self, after: int = 0, limit: int = 1000) -> list[Envelope]:
         """At most `limit` rows of the whole log with a position above `after`, in order."""
         query = (
             select(EVENTS).where(EVENTS.c.position > after).order_by(EVENTS.c.position).limit(limit)
         )
-        with self._reading() as connection:
-            return [_envelope(row) for row in connection.execute(query)]
+        return [_envelope(row) for row in self._rows(query)]
 
     def tail(
         self, after: int = 0, poll: float = 0.1, stop: Callable[[], bool] = lambda: False
@@ -209,15 +210,15 @@ class EventStore:
         """The first row of every stream whose name starts with `prefix`, in order of position."""
         query = (
             select(EVENTS)
-            .where(EVENTS.c.version == 1, EVENTS.c.stream.startswith(prefix, autoescape=True))
+            .where(EVENTS.c.version == 1, func.substr(EVENTS.c.stream, 1, len(prefix)) == prefix)
             .order_by(EVENTS.c.position)
         )
-        with self._reading() as connection:
-            return [_envelope(row) for row in connection.execute(query)]
+        return [_envelope(row) for row in self._rows(query)]
 
-    def _reading(self) -> Connection:
+    def _rows(self, query: Any) -> Sequence[Any]:
         try:
-            return self.engine.connect()
+            with self.engine.connect() as connection:
+                return connection.execute(query).all()
         except DatabaseError as error:
             raise StoreUnavailableError(str(self.engine.url), str(error.orig)) from error
 

@@ -1,23 +1,23 @@
 """The domain: recipes, merging, fitness, search, and the fold and decision of a run.
 
-    pure (no torch)
-      config.py      settings
-      keys.py        random numbers from keys
-      randomness.py  the counter-based generator
-      recipe.py      what a candidate is
-      facts.py       the events of a run
-      state.py       evolve: the fold
-      run.py         decide: what is next
-      log.py         runs and candidates in the log
-      search/        strategies
-      diversity.py convergence.py report.py
-    numeric
-      methods/       one technique a file
-      build.py       recipe → weights
-      sketch.py      task vector → small sketch
-      checkpoints.py model folders
-      sources.py     models that fit together
-      fitness/       measuring
-      corpus/        built-in text (pure)
-      plot.py        the report's picture
+pure (no torch)
+  config.py      settings
+  keys.py        random numbers from keys
+  randomness.py  the counter-based generator
+  recipe.py      what a candidate is
+  facts.py       the events of a run
+  state.py       evolve: the fold
+  run.py         decide: what is next
+  log.py         runs and candidates in the log
+  search/        strategies
+  diversity.py convergence.py report.py
+numeric
+  methods/       one technique a file
+  build.py       recipe → weights
+  sketch.py      task vector → small sketch
+  checkpoints.py model folders
+  sources.py     models that fit together
+  fitness/       measuring
+  corpus/        built-in text (pure)
+  plot.py        the report's picture
 """

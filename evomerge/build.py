@@ -8,15 +8,19 @@ reductions are in `methods.reduce`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from evomerge import randomness
 from evomerge.methods import dare, dfs, frankenmerge, linear, slerp, task_arithmetic, ties
-from evomerge.methods.reduce import square_norm
+from evomerge.methods.reduce import gram, square_norm
 from evomerge.recipe import Merge, Mutate, Noise, Pipeline, Recipe, Source, genome
 
 Weights = Mapping[str, torch.Tensor]
+
+#: Elements worked on at a time: fits the cache, and torch does not split it over threads.
+CHUNK = 1 << 15
 
 
 class Builder:
@@ -54,10 +58,7 @@ class Builder:
         count = frankenmerge.blocks(list(base))
         if recipe.selection == "frankenmerge":
             frankenmerge.check(recipe.genes.layers or (), count, len(inputs), whole=False)
-        return {
-            name: _rounded(origin, lambda o, n=name: pipeline_tensor(recipe, n, o, inputs))
-            for name, origin in base.items()
-        }
+        return _each(base, lambda name: pipeline_tensor(recipe, name, base[name], inputs))
 
     def _merged(self, recipe: Merge) -> Weights:
         inputs = [self.weights(i) for i in recipe.inputs]
@@ -66,10 +67,12 @@ class Builder:
         if recipe.method == "frankenmerge":
             choice = frankenmerge.Params(**recipe.params).layers
             frankenmerge.check(choice, count, len(inputs), whole=True)
-        return {
-            name: _rounded(origin, lambda o, n=name: _merge_tensor(recipe, n, o, inputs, count))
-            for name, origin in (inputs[0] if base is None else base).items()
-        }
+        origin = inputs[0] if base is None else base
+
+        def one(name: str) -> torch.Tensor:
+            return _rounded(origin[name], lambda o: _merge_tensor(recipe, name, o, inputs, count))
+
+        return _each(origin, one)
 
     def _mutated(self, recipe: Mutate) -> Weights:
         base = self.weights(recipe.base)
@@ -80,11 +83,27 @@ class Builder:
         if recipe.pipeline is None and recipe.noise is not None:
             noises = (recipe.noise,)
         for noise in noises:
-            result = {
-                name: _rounded(origin, lambda o, n=name, r=result, z=noise: noisy(z, n, o, r[n]))
-                for name, origin in base.items()
-            }
+            result = _add_noise(noise, base, result)
         return result
+
+
+def _each(base: Weights, build: Callable[[str], torch.Tensor]) -> Weights:
+    """Every tensor by name, built side by side, the largest first.
+
+    Threads change nothing but time: a tensor is the work of one of them, in stretches that are too
+    short for torch to split further.
+    """
+    order = sorted(base, key=lambda name: (-base[name].numel(), name))
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        built = dict(zip(order, pool.map(build, order), strict=True))
+    return {name: built[name] for name in base}
+
+
+def _add_noise(noise: Noise, base: Weights, parent: Weights) -> Weights:
+    def one(name: str) -> torch.Tensor:
+        return _rounded(base[name], lambda origin: noisy(noise, name, origin, parent[name]))
+
+    return _each(base, one)
 
 
 def _rounded(origin: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
@@ -94,28 +113,89 @@ def _rounded(origin: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tenso
     return compute(origin.to(torch.float32)).to(origin.dtype)
 
 
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """[rows, columns] view: an output feature a row; a vector is a column."""
+    return tensor.reshape(tensor.shape[0], -1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
+
+
+def _cuts(rows: int, columns: int) -> list[slice]:
+    """Stretches of whole rows of about CHUNK elements."""
+    step = max(1, CHUNK // max(1, columns))
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
 def pipeline_tensor(
     recipe: Pipeline, name: str, origin: torch.Tensor, inputs: Sequence[Weights]
 ) -> torch.Tensor:
-    """One tensor of a pipeline, float32 (SPEC §4). `origin` is the base's, in float32."""
-    genes = recipe.genes
-    layer = frankenmerge.block(name)
+    """One tensor of a pipeline (SPEC §4), in `origin`'s dtype. `origin` is the base's tensor.
+
+    What needs the whole tensor (dot products, thresholds) comes first; the rest goes stretch by
+    stretch through the processor's cache.
+    """
+    if not origin.is_floating_point():
+        return origin.clone()
+    genes, layer = recipe.genes, frankenmerge.block(name)
+    base = _rows(origin)
+    cuts = _cuts(*base.shape)
+    result = torch.empty_like(base)
     chosen = genes.layers[layer] if genes.layers and layer is not None else 0
     if recipe.selection == "frankenmerge" and chosen:
-        taken = inputs[chosen - 1][name].to(torch.float32) - origin
-        return taken.mul_(genes.scale).add_(origin)
-    deltas = [weights[name].to(torch.float32) - origin for weights in inputs]
+        taken = _deltas(base, [_rows(inputs[chosen - 1][name])], cuts)[0]
+        for cut in cuts:
+            result[cut] = taken[cut].mul_(genes.scale).add_(base[cut])
+        return result.view(origin.shape)
+    deltas = _deltas(base, [_rows(weights[name]) for weights in inputs], cuts)
+    arithmetic = _arithmetic(recipe, name, deltas, cuts)
+    for cut in cuts:
+        merged = arithmetic(cut)
+        if recipe.selection == "dfs":
+            merged = dfs.merge([merged, *(d[cut] for d in deltas)], genes.epsilon)
+        result[cut] = merged.mul_(genes.scale).add_(base[cut])
+    return result.view(origin.shape)
+
+
+def _deltas(
+    base: torch.Tensor, inputs: Sequence[torch.Tensor], cuts: Sequence[slice]
+) -> list[torch.Tensor]:
+    """Task vectors in float32."""
+    deltas = [torch.empty(base.shape, dtype=torch.float32) for _ in inputs]
+    for cut in cuts:
+        origin = base[cut].to(torch.float32)
+        for tensor, delta in zip(inputs, deltas, strict=True):
+            torch.sub(tensor[cut].to(torch.float32), origin, out=delta[cut])
+    return deltas
+
+
+def _arithmetic(
+    recipe: Pipeline, name: str, deltas: list[torch.Tensor], cuts: Sequence[slice]
+) -> Callable[[slice], torch.Tensor]:
+    """Stages 1 and 2 of one tensor, as a function of the stretch."""
+    genes = recipe.genes
     if recipe.interpolation == "linear":
-        merged = linear.merge(deltas, genes.weights)
+        factors = linear.normalised(genes.weights, len(deltas))
     else:
-        merged = slerp.merge(deltas, genes.ts)
+        factors = slerp.fold(gram(deltas), genes.ts)
     if recipe.arithmetic == "dare":
-        merged = dare.merge(merged, genes.drop, recipe.seed, name, 0)
-    else:
-        merged = ties.merge([merged, *deltas], genes.density)
-    if recipe.selection == "dfs":
-        merged = dfs.merge([merged, *deltas], genes.epsilon)
-    return merged.mul_(genes.scale).add_(origin)
+        kept, factor = dare.mask(deltas[0].numel(), genes.drop, recipe.seed, name, 0)
+        shaped = None if kept is None else kept.view(deltas[0].shape)
+
+        def sparse(cut: slice) -> torch.Tensor:
+            consensus = linear.combine([d[cut] for d in deltas], factors)
+            return consensus if shaped is None else consensus.mul_(shaped[cut]).mul_(factor)
+
+        return sparse
+    consensus = torch.empty_like(deltas[0])
+    for cut in cuts:
+        consensus[cut] = linear.combine([d[cut] for d in deltas], factors)
+    voters = [consensus, *deltas]
+    smallest = [ties.threshold(voter, genes.density) for voter in voters]
+    ones = [1.0] * len(voters)
+
+    def voted(cut: slice) -> torch.Tensor:
+        trimmed = [ties.cut(v[cut], s) for v, s in zip(voters, smallest, strict=True)]
+        return ties.elect(trimmed, ones)
+
+    return voted
 
 
 def _merge_tensor(

@@ -40,9 +40,13 @@ LEASES = LeaseRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's own unit; empty where that cannot be known."""
+    """When a process started, in the kernel's own unit; empty where that cannot be known.
+
+    "dead" for one that was killed and that nobody has waited for yet.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "dead" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return ""
 

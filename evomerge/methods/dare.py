@@ -23,11 +23,16 @@ class Params(BaseModel):
     scale: float = 1.0
 
 
-def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:
-    """The float32 task vector, sparse and rescaled; a new tensor. `key` names the mask."""
+def mask(count: int, drop: float, *key: str | int) -> tuple[torch.Tensor | None, float]:
+    """Which of `count` elements are kept (None: all), and the factor of those. `key` names it."""
     dropped = min(round(drop * randomness.LANES), randomness.LANES - 1)
     if dropped == 0:
-        return delta.clone()
-    lanes = randomness.lanes(delta.numel(), *key, "dare")
-    kept = torch.from_numpy(lanes >= dropped).view(delta.shape)
-    return (delta * kept).mul_(randomness.LANES / (randomness.LANES - dropped))
+        return None, 1.0
+    lanes = randomness.lanes(count, *key, "dare")
+    return torch.from_numpy(lanes >= dropped), randomness.LANES / (randomness.LANES - dropped)
+
+
+def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:
+    """The float32 task vector, sparse and rescaled; a new tensor. `key` names the mask."""
+    kept, factor = mask(delta.numel(), drop, *key)
+    return delta.clone() if kept is None else (delta * kept.view(delta.shape)).mul_(factor)

@@ -33,16 +33,28 @@ class Params(BaseModel):
     epsilon: float = Field(default=0.1, gt=0)
 
 
+#: Elements worked on at a time, and added up by one thread: the same bits for any number of them.
+CHUNK = 1 << 15
+
+
 def importances(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
-    """[inputs, rows] float32 shares that add up to 1 over the inputs; `inputs` are [rows, columns]."""
+    """[inputs, rows] float32 shares that add up to 1 over the inputs, each [rows, columns]."""
     count, columns = len(inputs), inputs[0].shape[1]
     mean = linear.merge(inputs)
-    deviation = torch.stack([(x - mean).square_().sum(dim=1) for x in inputs])
+    deviation = torch.stack([_row_sums((x - mean).square_()) for x in inputs])
     distance = (deviation * count + deviation.sum(dim=0)) / ((count - 1) * columns)
     floor = distance.mean(dim=0) * epsilon
     same = floor == 0
     importance = 1.0 / (distance + floor + same)
     return importance / importance.sum(dim=0)
+
+
+def _row_sums(rows: torch.Tensor) -> torch.Tensor:
+    """[rows] sums, a row longer than CHUNK piece by piece."""
+    total = torch.zeros(rows.shape[0], dtype=torch.float32)
+    for start in range(0, rows.shape[1], CHUNK):
+        total += rows[:, start : start + CHUNK].sum(dim=1)
+    return total
 
 
 def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
@@ -53,9 +65,12 @@ def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
         )
     shape = inputs[0].shape
     rows = [x.reshape(shape[0], -1) if x.dim() > 1 else x.reshape(-1, 1) for x in inputs]
-    shares = importances(rows, epsilon)
-    # x₀ + Σ share·(xᵢ − x₀) instead of Σ share·xᵢ: exact where the rows are identical.
     result = rows[0].clone()
-    for row, share in zip(rows[1:], shares[1:], strict=True):
-        result.add_((row - rows[0]).mul_(share.unsqueeze(1)))
+    step = max(1, CHUNK // rows[0].shape[1])
+    for start in range(0, len(result), step):
+        part = [x[start : start + step] for x in rows]
+        shares = importances(part, epsilon)
+        # x₀ + Σ share·(xᵢ − x₀) instead of Σ share·xᵢ: exact where the rows are identical.
+        for row, share in zip(part[1:], shares[1:], strict=True):
+            result[start : start + step].add_((row - part[0]).mul_(share.unsqueeze(1)))
     return result.view(shape)

@@ -39,10 +39,14 @@ def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
     return [w / total for w in weights]
 
 
+def combine(inputs: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
+    """Σ factor · x of float32 tensors of one shape, in order; a new tensor."""
+    result = inputs[0] * factors[0]
+    for tensor, factor in zip(inputs[1:], factors[1:], strict=True):
+        result.add_(tensor, alpha=factor)
+    return result
+
+
 def merge(inputs: Sequence[torch.Tensor], weights: Sequence[float] | None = None) -> torch.Tensor:
     """The weighted mean of float32 tensors of one shape; a new tensor."""
-    shares = normalised(weights, len(inputs))
-    result = inputs[0] * shares[0]
-    for tensor, share in zip(inputs[1:], shares[1:], strict=True):
-        result.add_(tensor, alpha=share)
-    return result
+    return combine(inputs, normalised(weights, len(inputs)))

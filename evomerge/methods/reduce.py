@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 #: Elements summed at a time: small enough that BLAS does not split them over threads.
 CHUNK = 8192
 
 
-def dots(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float, float]:
-    """⟨a, a⟩, ⟨b, b⟩ and ⟨a, b⟩ of two float32 tensors, products and sums in float64."""
-    x, y = a.reshape(-1).numpy(), b.reshape(-1).numpy()
-    aa = bb = ab = 0.0
-    for start in range(0, x.size, CHUNK):
-        u = x[start : start + CHUNK].astype(np.float64)
-        v = y[start : start + CHUNK].astype(np.float64)
-        aa += float(u @ u)
-        bb += float(v @ v)
-        ab += float(u @ v)
-    return aa, bb, ab
+def gram(tensors: Sequence[torch.Tensor]) -> NDArray[np.float64]:
+    """[n, n] dot products of n float32 tensors of one shape, products and sums in float64."""
+    flat = [t.reshape(-1).numpy() for t in tensors]
+    total = np.zeros((len(flat), len(flat)))
+    for start in range(0, flat[0].size, CHUNK):
+        part = [x[start : start + CHUNK].astype(np.float64) for x in flat]
+        for i, u in enumerate(part):
+            for j in range(i, len(part)):
+                total[i, j] += u @ part[j]
+    return np.triu(total) + np.triu(total, 1).T
 
 
 def square_norm(a: torch.Tensor) -> float:
     """⟨a, a⟩ of a float32 tensor, products and sums in float64."""
-    x = a.reshape(-1).numpy()
-    total = 0.0
-    for start in range(0, x.size, CHUNK):
-        u = x[start : start + CHUNK].astype(np.float64)
-        total += float(u @ u)
-    return total
+    return float(gram([a])[0, 0])

@@ -13,11 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from evomerge.errors import ConfigError
-from evomerge.methods.reduce import dots
+from evomerge.methods import linear
+from evomerge.methods.reduce import gram
 
 COLINEAR = 0.9995
 
@@ -30,15 +33,9 @@ class Params(BaseModel):
     ts: tuple[float, ...] | None = None
 
 
-def pair(v0: torch.Tensor, v1: torch.Tensor, t: float) -> torch.Tensor:
-    """Slerp of two float32 tensors of one shape; a new tensor."""
-    a, b = coefficients(*dots(v0, v1), t)
-    return (v0 * a).add_(v1, alpha=b)
-
-
 def coefficients(aa: float, bb: float, ab: float, t: float) -> tuple[float, float]:
     """The factors of v₀ and v₁ from their dot products."""
-    if aa == 0.0 or bb == 0.0:
+    if aa <= 0.0 or bb <= 0.0:
         return 1.0 - t, t
     d = max(-1.0, min(1.0, ab / math.sqrt(aa) / math.sqrt(bb)))
     if abs(d) > COLINEAR:
@@ -47,13 +44,27 @@ def coefficients(aa: float, bb: float, ab: float, t: float) -> tuple[float, floa
     return math.sin((1.0 - t) * theta) / math.sin(theta), math.sin(t * theta) / math.sin(theta)
 
 
-def merge(inputs: Sequence[torch.Tensor], ts: Sequence[float] | None = None) -> torch.Tensor:
-    """Fold the inputs by `pair`; a new tensor."""
+def fold(products: NDArray[np.float64], ts: Sequence[float] | None = None) -> list[float]:
+    """The factor of every input in the fold, from the [n, n] dot products of the inputs.
+
+    A fold of slerps is a linear combination, so the tensors need no pass per step: if r = Σ cᵢ vᵢ,
+    then ⟨r, r⟩ = cᵀGc and ⟨r, v⟩ = Σ cᵢ⟨vᵢ, v⟩.
+    """
+    count = len(products)
     if ts is None:
-        ts = [1.0 / (k + 1) for k in range(1, len(inputs))]
-    if len(ts) != len(inputs) - 1:
-        raise ConfigError(f"slerp of {len(inputs)} models takes {len(inputs) - 1} values of t")
-    result = inputs[0].clone()
-    for tensor, t in zip(inputs[1:], ts, strict=True):
-        result = pair(result, tensor, t)
-    return result
+        ts = [1.0 / (k + 1) for k in range(1, count)]
+    if len(ts) != count - 1:
+        raise ConfigError(f"slerp of {count} models takes {count - 1} values of t")
+    factors = np.zeros(count)
+    factors[0] = 1.0
+    for k, t in enumerate(ts, start=1):
+        against = products @ factors
+        a, b = coefficients(float(factors @ against), float(products[k, k]), float(against[k]), t)
+        factors *= a
+        factors[k] = b
+    return [float(f) for f in factors]
+
+
+def merge(inputs: Sequence[torch.Tensor], ts: Sequence[float] | None = None) -> torch.Tensor:
+    """Fold float32 tensors of one shape; a new tensor."""
+    return linear.combine(inputs, fold(gram(inputs), ts))

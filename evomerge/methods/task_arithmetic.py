@@ -32,7 +32,4 @@ def merge(deltas: Sequence[torch.Tensor], params: Params) -> torch.Tensor:
         raise ConfigError(f"{len(weights)} weights for {len(deltas)} models: give one a model")
     if params.normalise:
         weights = linear.normalised(weights, len(deltas))
-    result = deltas[0] * (weights[0] * params.scale)
-    for delta, weight in zip(deltas[1:], weights[1:], strict=True):
-        result.add_(delta, alpha=weight * params.scale)
-    return result
+    return linear.combine(deltas, [weight * params.scale for weight in weights])

@@ -11,6 +11,7 @@ Thresholds are per tensor; the paper's own code takes one threshold per flattene
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from evomerge.errors import ConfigError
+from evomerge.methods import linear
 
 
 class Params(BaseModel):
@@ -30,31 +32,27 @@ class Params(BaseModel):
     scale: float = 1.0
 
 
-def trim(delta: torch.Tensor, density: float) -> torch.Tensor:
-    """The delta with all but its largest |elements| set to zero; the input itself at density 1."""
+def threshold(delta: torch.Tensor, density: float) -> float:
+    """The smallest |τ| that TRIM keeps: the k-th largest; 0 keeps all, infinity nothing."""
     count = delta.numel()
     kept = round(density * count)
     if kept >= count:
-        return delta
+        return 0.0
     if kept == 0:
-        return torch.zeros_like(delta)
-    magnitude = delta.abs()
-    flat = magnitude.reshape(-1).numpy()
-    threshold = float(np.partition(flat, count - kept)[count - kept])
-    return delta * (magnitude >= threshold)
+        return math.inf
+    flat = np.abs(delta.reshape(-1).numpy())
+    flat.partition(count - kept)
+    return float(flat[count - kept])
 
 
-def merge(
-    deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
-) -> torch.Tensor:
-    """The merged task vector of float32 task vectors of one shape; a new tensor."""
-    weights = [1.0] * len(deltas) if weights is None else list(weights)
-    if len(weights) != len(deltas) or min(weights) < 0:
-        raise ConfigError(f"ties takes one weight of 0 or more a model, not {weights}")
-    trimmed = [trim(delta, density) for delta in deltas]
-    votes = trimmed[0] * weights[0]
-    for delta, weight in zip(trimmed[1:], weights[1:], strict=True):
-        votes.add_(delta, alpha=weight)
+def cut(delta: torch.Tensor, smallest: float) -> torch.Tensor:
+    """The delta with every |element| below `smallest` set to zero; the input itself at 0."""
+    return delta if smallest == 0.0 else delta * (delta.abs() >= smallest)
+
+
+def elect(trimmed: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
+    """ELECT and MERGE on trimmed task vectors of one shape; a new tensor."""
+    votes = linear.combine(trimmed, weights)
     sign = (votes >= 0).to(torch.float32).mul_(2.0).sub_(1.0)
     total, share = torch.zeros_like(votes), torch.zeros_like(votes)
     for delta, weight in zip(trimmed, weights, strict=True):
@@ -65,3 +63,18 @@ def merge(
         share.add_(agreeing > 0, alpha=weight)
     # Nobody agrees: total is zero and the divisor is free.
     return total.div_(share.add_(share == 0)).mul_(sign)
+
+
+def trim(delta: torch.Tensor, density: float) -> torch.Tensor:
+    """The delta with all but its largest |elements| set to zero; the input itself at density 1."""
+    return cut(delta, threshold(delta, density))
+
+
+def merge(
+    deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
+) -> torch.Tensor:
+    """The merged task vector of float32 task vectors of one shape; a new tensor."""
+    weights = [1.0] * len(deltas) if weights is None else list(weights)
+    if len(weights) != len(deltas) or min(weights) < 0:
+        raise ConfigError(f"ties takes one weight of 0 or more a model, not {weights}")
+    return elect([trim(delta, density) for delta in deltas], weights)

@@ -4,7 +4,8 @@
         opener = "def open_log(place): ..."
 
         @pytest.fixture(scope="class")
-        def new_place(self): ...
+        @classmethod
+        def new_place(cls): ...
 
 Nothing here knows which database is below. Processes are real: they run the same opener as source
 text, meet at a log that none of them has opened yet, and are killed by SIGKILL.
@@ -137,13 +138,15 @@ class StoreContract:
     opener: ClassVar[str]
 
     @pytest.fixture(scope="class")
-    def new_place(self) -> Callable[[], str]:
+    @classmethod
+    def new_place(cls) -> Callable[[], str]:
         """A function that names a place where there is no log yet; children can open it too."""
         raise NotImplementedError
 
-    def open(self, place: str) -> EventStore:
+    @classmethod
+    def open(cls, place: str) -> EventStore:
         scope: dict[str, Any] = {}
-        exec(self.opener, scope)
+        exec(cls.opener, scope)
         return scope["open_log"](place)
 
     @pytest.fixture
@@ -156,12 +159,13 @@ class StoreContract:
         yield store
         store.close()
 
+    @classmethod
     def child(
-        self, part: str, place: str, name: str = "child", fail: str = ""
+        cls, part: str, place: str, name: str = "child", fail: str = ""
     ) -> subprocess.Popen[str]:
         """A process that waits for a line on its input, opens the log and does its part."""
         return subprocess.Popen(
-            [sys.executable, "-c", _CHILD + part, self.opener, place, name],
+            [sys.executable, "-c", _CHILD + part, cls.opener, place, name],
             cwd=ROOT,
             env={**os.environ, "FORGE_FAILPOINTS": fail},
             stdin=subprocess.PIPE,
@@ -392,6 +396,25 @@ class StoreContract:
         rows = store.tail(after=first.position, poll=0.001, stop=lambda: True)
         assert keys(tuple(rows)) == ["b", "c"]
 
+    def test_a_reader_sees_nothing_of_an_append_that_is_under_way(self, place: str) -> None:
+        """Whoever reads half of a decision would decide on it; and readers need not wait."""
+        writer, reader = self.open(place), self.open(place)
+        writer.append("s", 0, [new("a")])
+        seen: list[list[str]] = []
+
+        class Peeking(Event):
+            type = "peeking"
+
+            def payload(self) -> str:
+                seen.append(keys(reader.read_all()))
+                return "{}"
+
+        writer.append("s", 1, [new("b"), New(Peeking(), "c"), new("d")])
+        seen.append(keys(reader.read_all()))
+        writer.close()
+        reader.close()
+        assert seen == [["a"], ["a", "b", "c", "d"]]
+
     # Names of streams
 
     def test_streams_gives_the_first_row_of_each_in_order_of_position(
@@ -507,10 +530,11 @@ class StoreContract:
     # Several processes
 
     @pytest.fixture(scope="class")
-    def crowd(self, new_place: Callable[[], str]) -> list[Envelope]:
+    @classmethod
+    def crowd(cls, new_place: Callable[[], str]) -> list[Envelope]:
         """The log after three processes opened a new one together and appended to it at once."""
         place = new_place()
-        children = [self.child(_CROWD, place, name) for name in "abc"]
+        children = [cls.child(_CROWD, place, name) for name in "abc"]
         for child in children:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
@@ -520,7 +544,7 @@ class StoreContract:
             child.stdin.flush()
         ends = [(*child.communicate(timeout=120), child.returncode) for child in children]
         assert [(errors, code) for _, errors, code in ends] == [("", 0)] * 3
-        store = self.open(place)
+        store = cls.open(place)
         rows = store.read_all()
         store.close()
         return rows

@@ -118,6 +118,17 @@ def test_an_event_refuses_a_score_that_is_not_a_number(value: float) -> None:
         Scored(name="a", score=value)
 
 
+def test_not_a_number_in_an_untyped_field_is_refused_and_not_written_as_null() -> None:
+    """A fact that changes on its way to the log is worse than none."""
+
+    class Loose(Event):
+        type = "loose"
+        config: dict[str, Any]
+
+    with pytest.raises(ValueError, match=r"nan|finite|JSON compliant"):
+        Loose(config={"rate": float("nan")}).payload()
+
+
 def test_an_event_cannot_be_changed_and_takes_no_other_fields() -> None:
     """A fact does not change, and a misspelt field must not vanish."""
     event = Scored(name="a", score=0.5)
@@ -243,7 +254,7 @@ def test_a_row_that_does_not_hold_its_type_is_an_error_that_names_the_position(
 def test_an_old_row_that_its_upcaster_cannot_read_is_damaged_and_not_unknown(
     registry: Registry, data: Any
 ) -> None:
-    """ "Upgrade" would be the wrong advice: the upcaster is there, the data is not."""
+    """The advice to upgrade would be wrong: the upcaster is there, the data is not."""
     with pytest.raises(PayloadError, match="scored at position 41"):
         registry.load(row(data, schema=1))
 

@@ -22,14 +22,26 @@ for name in "a b a b c a".split():
     hit(name)
 """
 
+_REARM = """
+import runpy, sys
+module = runpy.run_path(sys.argv[1])
+for word, setting in [("before", ""), ("after", "kill:2")]:
+    if setting:
+        module["arm"](setting)
+    for _ in range(2):
+        print(word, flush=True)
+        module["hit"]("a")
+print("survived", flush=True)
+"""
 
-def walk(setting: str | None) -> subprocess.CompletedProcess[str]:
+
+def walk(setting: str | None, program: str = _WALK) -> subprocess.CompletedProcess[str]:
     """A process that prints the name of each failpoint and then passes it."""
     env = {name: value for name, value in os.environ.items() if name != "FORGE_FAILPOINTS"}
     if setting is not None:
         env["FORGE_FAILPOINTS"] = setting
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _WALK, failpoints.__file__],
+        [sys.executable, "-I", "-S", "-c", program, failpoints.__file__],
         env=env,
         capture_output=True,
         text=True,
@@ -91,20 +103,15 @@ def test_arm_does_what_the_variable_would(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     failpoints.arm(f"trace:{trace}")
     failpoints.hit("one")
-    failpoints.arm("")
+    failpoints.arm("kill:elsewhere:1")
     failpoints.hit("two")
+    failpoints.arm("")
+    failpoints.hit("three")
     assert trace.read_text() == "one\n"
 
 
-def test_arm_counts_from_the_beginning(tmp_path: Path) -> None:
-    """Hits before it must not bring the kill forward; this process would not survive that."""
-    failpoints.arm(f"trace:{tmp_path / 'trace'}")
-    failpoints.hit("a")
-    failpoints.hit("a")
-    failpoints.arm("kill:3")
-    failpoints.hit("a")
-    failpoints.arm("kill:a:3")
-    failpoints.hit("a")
-    failpoints.hit("b")
-    failpoints.hit("b")
-    assert (tmp_path / "trace").read_text() == "a\na\n"
+def test_arm_counts_from_the_beginning() -> None:
+    """Hits before it must not bring the kill forward, nor carry the count past it."""
+    end = walk("kill:a:9", _REARM)
+    assert end.returncode == -signal.SIGKILL
+    assert end.stdout.split() == ["before", "before", "after", "after"]

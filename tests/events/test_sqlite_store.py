@@ -36,7 +36,8 @@ class TestSqliteStore(StoreContract):
     )
 
     @pytest.fixture(scope="class")
-    def new_place(self, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
+    @classmethod
+    def new_place(cls, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
         folder = tmp_path_factory.mktemp("logs")
         numbers = itertools.count()
         return lambda: str(folder / f"log-{next(numbers)}.db")
@@ -71,11 +72,13 @@ class TestSqliteStore(StoreContract):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Where there is no log yet."""
     return tmp_path / "log.db"
 
 
 @pytest.fixture
 def store(path: Path) -> Iterator[EventStore]:
+    """A log with the rows a and b in the stream s."""
     store = open_store(path)
     store.append("s", 0, [new("a"), new("b")])
     yield store

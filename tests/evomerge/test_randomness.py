@@ -39,7 +39,15 @@ def test_no_values_are_no_values():
 
 def test_every_part_of_the_key_counts():
     """Another seed, name or index is another stream; so are 1 and "1", and "a","b" and "ab"."""
-    streams = [(1, "w", 0), (2, "w", 0), (1, "v", 0), (1, "w", 1), ("1", "w", 0), (1, "w0"), (1, "w")]
+    streams = [
+        (1, "w", 0),
+        (2, "w", 0),
+        (1, "v", 0),
+        (1, "w", 1),
+        ("1", "w", 0),
+        (1, "w0"),
+        (1, "w"),
+    ]
     first = {tuple(randomness.lanes(8, *key).tolist()) for key in streams}
     assert len(first) == len(streams)
     assert keys.key("a", "b") != keys.key("ab")
@@ -76,7 +84,7 @@ def test_the_own_logarithm_is_the_logarithm():
 
 
 def test_gaussian_values_have_the_moments_of_the_normal_distribution():
-    """n = 100,000. Five standard errors: mean 1/√n, variance √(2/n), skew √(6/n), kurtosis √(24/n)."""
+    """N = 100,000. Five standard errors: mean 1/√n, variance √(2/n), skew √(6/n), kurtosis √(24/n)."""
     n = 100_000
     x = randomness.gaussian(n, *KEY)
     assert abs(x.mean()) < 5 / math.sqrt(n)
@@ -88,7 +96,7 @@ def test_gaussian_values_have_the_moments_of_the_normal_distribution():
 def test_uniform_values_are_open_and_even():
     """Never 0 or 1 (their quantile is infinite); ten bins of 100,000 within 5·√(n·0.1·0.9) = 475."""
     x = randomness.uniform(100_000, *KEY)
-    assert 0 < x.min()
+    assert x.min() > 0
     assert x.max() < 1
     bins = np.histogram(x, 10, (0, 1))[0]
     assert np.abs(bins - 10_000).max() < 475

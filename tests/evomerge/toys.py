@@ -85,3 +85,13 @@ def same(a: Weights, b: Weights) -> bool:
 def distance(a: Weights, b: Weights) -> float:
     """Euclidean distance over all tensors."""
     return sum(float((a[n].double() - b[n].double()).square().sum()) for n in b) ** 0.5
+
+
+def t(*values: float) -> torch.Tensor:
+    """A float32 vector."""
+    return torch.tensor(values, dtype=torch.float32)
+
+
+def close(found: torch.Tensor, *values: float) -> bool:
+    """Equal to a few ulps of float32."""
+    return torch.allclose(found.reshape(-1), t(*values), rtol=1e-6, atol=1e-7)

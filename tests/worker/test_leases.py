@@ -36,11 +36,13 @@ sys.stdin.read()
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """The file of the log that the leases are in."""
     return tmp_path / "log.db"
 
 
 @pytest.fixture
 def engine(path: Path) -> Iterator[Engine]:
+    """An engine on that file, with the locking of the log."""
     engine = create(path)
     yield engine
     engine.dispose()

@@ -1,0 +1,37 @@
+# Every target sets up its own virtual environment when there is none. Needs Python 3.11+, make, a compiler.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test lint format clean
+
+help:
+	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
+	@echo "make test   run the tests"
+	@echo "make lint   ruff and pyright"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 …"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)
+	VENV=$(VENV) sh examples/demo.sh
+
+test: $(READY)
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .ruff_cache .coverage*

@@ -1,0 +1,46 @@
+"""How long a 25M candidate takes to build by each pipeline, from sources in memory.
+
+    python -m benchmarks.build
+
+Layer choice, which runs the model, is not in it. The yardstick beside it is one linear merge in plain torch
+(`sum(w * x)`) of the same three models.
+"""
+
+from __future__ import annotations
+
+from benchmarks.common import best, machine, weights
+from evomerge.build import Builder
+from evomerge.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Source
+
+
+def main() -> None:
+    """Print a line per pipeline."""
+    models = weights(4)
+    ids = [Source(digest=str(i)).id for i in range(4)]
+    known = {id_: Source(digest=str(i)) for i, id_ in enumerate(ids)}
+    stored = dict(zip(ids, models, strict=True))
+    builder = Builder(known, stored.get)
+    third = 1 / 3
+
+    def plain() -> None:
+        for name in models[0]:
+            sum(third * m[name] for m in models[1:])
+
+    unit = best(plain)
+    print(f"{machine()}; plain torch mean of three: {unit:.3f} s")
+    for number, (interpolation, arithmetic, selection) in enumerate(PIPELINES):
+        layers = (0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 1) if selection == "frankenmerge" else None
+        recipe = Pipeline(
+            inputs=tuple(ids[1:]), base=ids[0], seed=1, genes=Genes(layers=layers),
+            interpolation=interpolation, arithmetic=arithmetic, selection=selection,
+        )  # fmt: skip
+        seconds = best(lambda r=recipe: builder.build(r), 3)
+        print(f"{number} {recipe.name:28s} {seconds:.3f} s  {seconds / unit:6.1f} x plain  "
+              f"{'ok' if seconds < 0.5 else 'OVER 0.5 s'}")  # fmt: skip
+    noise = Noise(rate=0.01, sigma=0.2, relative_to="task_vector", seed=1)
+    mutant = Mutate(parent=ids[1], base=ids[0], noise=noise)
+    print(f"  weight noise                 {best(lambda: builder.build(mutant), 3):.3f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What several benchmarks need: models of 25 million parameters, without training."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import Qwen2ForCausalLM
+
+from cognate.model import configuration, train_tokenizer
+from cognate.presets import M25
+from evomerge import keys
+from evomerge.corpus import builtin
+
+
+def machine() -> str:
+    """Machine and versions, for the record."""
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def weights(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
+    """`count` sets of float32 weights of the 25m preset: a base, and siblings 3 % away from it."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        base = {n: p.detach() for n, p in Qwen2ForCausalLM(configuration(M25)).named_parameters()}
+    result = [base]
+    for i in range(1, count):
+        sibling = {}
+        for name, tensor in base.items():
+            rng = keys.generator("benchmark", seed, i, name)
+            move = torch.from_numpy(rng.standard_normal(tensor.shape, dtype="float32"))
+            sibling[name] = tensor + move * (0.03 * tensor.norm() / move.norm())
+        result.append(sibling)
+    return result
+
+
+def folders(where: Path, count: int = 4) -> list[Path]:
+    """The same as model folders, the base first."""
+    corpus = builtin.corpus(0, 2_000_000)
+    texts = (d.text for split in corpus.values() for d in split["train"][:200])
+    tokenizer = train_tokenizer(texts, M25.vocabulary)
+    result = []
+    for i, tensors in enumerate(weights(count)):
+        model: Any = Qwen2ForCausalLM(configuration(M25))
+        model.load_state_dict(tensors, strict=False)
+        folder = where / ("base" if i == 0 else f"source{i}")
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        result.append(folder)
+    return result
+
+
+def best(function: Callable[[], object], repetitions: int = 5) -> float:
+    """Seconds of the fastest of some calls."""
+    times = []
+    for _ in range(repetitions):
+        began = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - began)
+    return min(times)

@@ -1,0 +1,287 @@
+"""A world without torch: tasks are answered by invented, keyed results; envelopes are real rows.
+
+What a candidate's score is follows from its recipe's id alone, so that two worlds that answer in
+another order give the same answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from events import Envelope, Event, New, chain
+from evomerge import facts, keys
+from evomerge.config import EvoMergeConfig, parse
+from evomerge.fitness import composite
+from evomerge.fitness.cost import Cost, Speed
+from evomerge.fitness.outcomes import DomainOutcomes, Outcomes, Pool
+from evomerge.recipe import Recipe, Source
+from evomerge.run import (
+    Build,
+    BuildBaseline,
+    ChooseLayers,
+    Decision,
+    Evaluate,
+    Measure,
+    Start,
+    Task,
+    decide,
+)
+from evomerge.state import RunState, absorb
+
+RUN = "run-1"
+BLOCKS = 3
+POOLS = {"code": Pool(windows=6, questions=4), "math": Pool(windows=5, questions=0)}
+SLICES = ("train", "search", "selection", "test")
+COST = Cost(flops_per_token=1e6, bytes=1e6)
+
+#: Recipe id → nats a token, or None for NaN.
+Quality = Callable[[str], float | None]
+#: Recipe id → sketch.
+Sketcher = Callable[[str], str]
+
+
+def quality(recipe_id: str) -> float:
+    """Between 1.5 and 2.5 nats a token, by the id."""
+    return 1.5 + keys.key("quality", recipe_id) / 2**128
+
+
+def far_apart(recipe_id: str) -> str:
+    """A sketch of its own for every id: standard normal in 16 dimensions."""
+    values = keys.generator("sketch", recipe_id).standard_normal(16)
+    return base64.b64encode(values.astype("<f4").tobytes()).decode()
+
+
+def all_alike(recipe_id: str) -> str:
+    """The sources keep their distance, everybody else is one."""
+    sources = {source.id for source in SOURCES}
+    return far_apart(recipe_id if recipe_id in sources else "same")
+
+
+def sha(text: str) -> str:
+    """A digest of something invented."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+BASE, *SOURCES = (Source(digest=sha(name)) for name in ("base", "a", "b", "c"))
+
+
+def small(**changes: object) -> EvoMergeConfig:
+    """Four candidates, two generations after the first; no early stop."""
+    usual: dict[str, object] = {
+        "population_size": 4,
+        "elite_size": 1,
+        "generations": 2,
+        "convergence_patience": 0,
+        "search_windows": 3,
+        "search_questions": 2,
+        "seed": 3,
+    }
+    return parse({**usual, **changes})
+
+
+class World:
+    """A run's log, its state, and somebody who answers."""
+
+    def __init__(
+        self,
+        config: EvoMergeConfig | None = None,
+        quality: Quality = quality,
+        sketcher: Sketcher = far_apart,
+    ) -> None:
+        self.quality, self.sketcher = quality, sketcher
+        self.rows: list[Envelope] = []
+        self.state = RunState()
+        references = tuple(
+            facts.ModelReference(name=n, path=f"/models/{n}") for n in ("a", "b", "c")
+        )
+        submitted = facts.Submitted(
+            run=RUN,
+            owner="ada",
+            config=config or small(),
+            sources=references,
+            base=facts.ModelReference(name="base", path="/models/base"),
+            data=(),
+        )
+        self.append([New(submitted, f"{RUN}/submitted")])
+
+    def append(self, new: Sequence[New]) -> None:
+        """Record events as the store would, hash chain included, and fold them."""
+        for one in new:
+            head = self.rows[-1].hash if self.rows else chain.GENESIS
+            values = {
+                "stream": f"evomerge/{RUN}",
+                "version": len(self.rows) + 1,
+                "event_id": sha(one.key),
+                "type": one.event.type,
+                "schema": one.event.schema_version,
+                "data": one.event.payload(),
+                "key": one.key,
+                "actor": "ada",
+                "causation": None,
+                "correlation": None,
+                "recorded_at": "2026-01-01T00:00:00.000000+00:00",
+                "code_version": "test",
+                "prev_hash": head,
+            }
+            row = Envelope(position=len(self.rows) + 1, **values, hash=chain.link(values))
+            self.rows.append(row)
+            absorb(self.state, [row])
+
+    def complete(self, task: Task) -> None:
+        """Record the answer to a task."""
+        self.append([New(self.answer(task), f"{RUN}/{task.key}")])
+
+    def fail(self, task: str, attempt: int) -> None:
+        """Record that a task raised."""
+        event = facts.TaskFailed(task=task, attempt=attempt, error="ValueError: broken")
+        self.append([New(event, f"{RUN}/{task}/failed/{attempt}")])
+
+    def step(self, order: Callable[[list[Task]], Sequence[Task]] = list) -> Decision:
+        """Decide once and carry everything out; tasks in the given order. Returns the decision."""
+        decision = decide(self.state)
+        if decision.facts:
+            self.append(decision.facts)
+        else:
+            for task in order(decision.tasks):
+                self.complete(task)
+        return decision
+
+    def run(self, order: Callable[[list[Task]], Sequence[Task]] = list) -> RunState:
+        """Until the run has ended."""
+        for _ in range(400):
+            if self.state.ended:
+                return self.state
+            self.step(order)
+        raise AssertionError("the run does not end")
+
+    def run_until(self, stop: Callable[[RunState], bool]) -> RunState:
+        """Until `stop(state)`."""
+        for _ in range(400):
+            if stop(self.state):
+                return self.state
+            self.step()
+        raise AssertionError("never came")
+
+    # ---- answers ---------------------------------------------------------------------------
+
+    def answer(self, task: Task) -> Event:
+        """The event that a worker would append."""
+        match task:
+            case Start():
+                return self._started()
+            case Measure():
+                speed = Speed(tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None)
+                return facts.Profiled(seconds=1.0, speed=speed)
+            case BuildBaseline():
+                return facts.BaselineBuilt(name=task.name, **self._built(task.recipe))
+            case ChooseLayers():
+                return facts.LayersChosen(
+                    generation=task.generation,
+                    slot=task.proposal.slot,
+                    proposal=task.proposal.recipe.id,
+                    measure="invented",
+                    scores=((0.0, 0.0, 0.0),) * BLOCKS,
+                    layers=(0, 1 + keys.key(task.key) % 3, 0),
+                    seconds=1.0,
+                )
+            case Build():
+                return self._candidate(task)
+            case Evaluate():
+                return self._evaluated(task)
+
+    def _started(self) -> Event:
+        records = [
+            facts.SourceRecord(
+                name=name,
+                recipe_id=source.id,
+                digest=source.digest,
+                sketch=self.sketcher(source.id),
+                parameters=10,
+            )
+            for name, source in zip(("base", "a", "b", "c"), (BASE, *SOURCES), strict=True)
+        ]
+        profile = dict.fromkeys(
+            ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy"), "x"
+        )
+        return facts.Started.model_validate(
+            {
+                "sources": tuple(records[1:]),
+                "base": records[0],
+                "tied": True,
+                "blocks": BLOCKS,
+                "cost": COST,
+                "context": 8,
+                "data_digest": sha("data"),
+                "pools": dict.fromkeys(SLICES, POOLS),
+                "profile": {**profile, "threads": 1, "batch_tokens": 1},
+                "warnings": (),
+            }
+        )
+
+    def _built(self, recipe: Recipe) -> dict:
+        return {
+            "recipe_id": recipe.id,
+            "recipe": recipe,
+            "digest": sha(recipe.id),
+            "sketch": self.sketcher(recipe.id),
+            "seconds": 1.0,
+        }
+
+    def _candidate(self, task: Build) -> Event:
+        slot = task.proposal.slot
+        fields = {"generation": task.generation, "slot": slot, **self._built(task.proposal.recipe)}
+        if task.proposal.kind == "seeded":
+            return facts.Seeded(**fields)
+        kind = facts.Merged if task.proposal.kind == "merged" else facts.Mutated
+        return kind(parents=task.proposal.parents, **fields)
+
+    def _evaluated(self, task: Evaluate) -> Event:
+        rate = self.quality(task.recipe_id)
+        state = self.state
+        assert state.submitted
+        seen: Outcomes = {}
+        if rate is not None:
+            seen = {
+                domain: observed(rate, task.slice, domain).pick(draw.windows, draw.questions)
+                for domain, draw in state.draws(task.slice, task.generation).items()
+            }
+        measured = None
+        if seen:
+            measured = composite.components(seen, COST.flops_per_token, COST.bytes)
+        is_source = task.recipe_id in {source.id for source in SOURCES}
+        best = None if is_source else state.reference(task.slice, task.generation)
+        fitness = None
+        if measured and best:
+            config = state.submitted.config
+            raw = config.normalise == "none"
+            fitness = composite.fitness(measured, best, config.fitness_weights, raw=raw)
+        return facts.Evaluated(
+            recipe_id=task.recipe_id,
+            slice=task.slice,
+            generation=task.generation,
+            outcomes=seen,
+            components=measured,
+            reference=best,
+            fitness=fitness,
+            why_none=None if measured else "tensor x holds NaN or Inf",
+            seconds=1.0,
+        )
+
+
+def observed(rate: float, slice_: str, domain: str) -> DomainOutcomes:
+    """A whole slice: windows of 10 tokens around `rate` nats a token; better models hit more."""
+    pool = POOLS[domain]
+    hard = keys.generator("items", slice_, domain).normal(0.0, 0.1, pool.windows)
+    hits = max(0, min(10, round(10 * math.exp(-rate))))
+    return DomainOutcomes(
+        nll=tuple(float(x) for x in 10 * (rate + np.asarray(hard))),
+        tokens=(10,) * pool.windows,
+        hits=(hits,) * pool.windows,
+        right=tuple(int(i % 2) for i in range(pool.questions)),
+        chance=(0.25,) * pool.questions,
+    )

@@ -1,0 +1,113 @@
+"""Settings: what is taken, what is renamed, and what is refused with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from evomerge import config as settings_of
+from evomerge.config import parse
+from evomerge.errors import ConfigError
+from evomerge.search import elite_loser
+
+
+def test_the_defaults_are_those_of_the_source_documents():
+    """8 candidates, 2 elites of 3 mutants, 50 generations; all eight pipelines."""
+    found = parse({})
+    assert (found.population_size, found.elite_size, found.mutants_per_elite) == (8, 2, 3)
+    assert found.generations == 50
+    assert found.pipelines == tuple(range(8))
+
+
+@pytest.mark.parametrize(
+    ("size", "elites", "mutants"), [(8, 2, 3), (4, 1, 3), (16, 4, 3), (5, 2, 2), (2, 2, 1)]
+)
+def test_populations_that_add_up_are_taken(size: int, elites: int, mutants: int):
+    """E·M + (N − E)/3 = N: for example 2·2 + 3/3 = 5 and 2·1 + 0/3 = 2."""
+    found = parse({"population_size": size, "elite_size": elites, "mutants_per_elite": mutants})
+    assert elites * mutants + len(elite_loser.loser_slots(found)) == size
+
+
+def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic():
+    """2 × 3 mutants and (10 − 2)/3 = 2.667 merges are 8.667, not 10."""
+    with pytest.raises(ConfigError, match=r"2 x 3 = 6 mutants.*8 / 3 = 2\.667.*8\.667, not 10"):
+        parse({"population_size": 10})
+    with pytest.raises(ConfigError, match="does not add up"):
+        parse({"population_size": 1, "elite_size": 2})
+    # 2 × 1 + 6/3 = 4.
+    with pytest.raises(ConfigError, match=r"together 4, not 8"):
+        parse({"mutants_per_elite": 1})
+
+
+@pytest.mark.parametrize(("old", "new"), settings_of.RENAMED.items())
+def test_other_names_of_the_documents_are_taken(old: str, new: str):
+    """Configs written for the documents keep working."""
+    usual = getattr(parse({}), new)
+    value = type(usual)(1 if new != "dare_drop" else 0.25)
+    rest = {"population_size": 4} if new == "elite_size" else {}
+    assert getattr(parse({old: value, **rest}), new) == value != usual
+    with pytest.raises(ConfigError, match="two of its names"):
+        parse({old: value, new: value})
+
+
+@pytest.mark.parametrize("name", settings_of.REFUSED)
+def test_settings_that_cannot_be_honoured_are_refused_with_the_reason(name: str):
+    """An option that is parsed and then dropped is a lie."""
+    with pytest.raises(ConfigError) as refused:
+        parse({name: 1})
+    assert f"setting {name} is refused: {settings_of.REFUSED[name]}" in str(refused.value)
+
+
+def test_unknown_settings_are_refused_and_the_known_ones_listed():
+    """A typo must not run for a night with the default."""
+    with pytest.raises(ConfigError, match=r"setting generatoins is not known.*generations"):
+        parse({"generatoins": 3})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"generations": -1}, r"setting generations: .*\(it is -1\)"),
+        ({"mutation_rate": 0}, "setting mutation_rate: "),
+        ({"seed": "x"}, "setting seed: "),
+        ({"mutation_sigma": float("nan")}, "setting mutation_sigma: "),
+        ({"strategy": "cma-es"}, "setting strategy: .*elite-loser"),
+        ({"fitness_weights": {"perplexity": -1}}, "must not be negative"),
+        (
+            {"fitness_weights": dict.fromkeys(["perplexity", "accuracy", "speed", "memory"], 0)},
+            "all",
+        ),
+        ({"fitness_weights": {"taste": 1}}, r"fitness_weights\.taste is not known"),
+        ({"techniques": ["linear", "ties"]}, "one of frankenmerge|dfs"),
+        ({"techniques": ["linear", "ties", "dfs", "karcher"]}, "and no other"),
+    ],
+)
+def test_a_bad_value_is_named(data: dict, message: str):
+    """Setting, reason and what was given."""
+    with pytest.raises(ConfigError, match=message):
+        parse(data)
+
+
+def test_every_bad_value_is_named_at_once():
+    """One line each, so that a user fixes all of them."""
+    with pytest.raises(ConfigError) as found:
+        parse({"generations": -1, "seed": -1})
+    assert len(str(found.value).splitlines()) == 2
+
+
+def test_a_config_can_only_be_a_mapping():
+    """YAML files may hold a list."""
+    with pytest.raises(ConfigError):
+        parse([1, 2])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("techniques", "expected"),
+    [
+        (("linear", "dare", "dfs"), (1,)),
+        (("linear", "slerp", "ties", "dfs"), (3, 7)),
+        (("slerp", "dare", "ties", "frankenmerge", "dfs"), (4, 5, 6, 7)),
+    ],
+)
+def test_techniques_choose_pipelines(techniques: tuple[str, ...], expected: tuple[int, ...]):
+    """Numbers read as binary: dfs is the last bit, ties the middle one, slerp the first."""
+    assert parse({"techniques": techniques}).pipelines == expected

@@ -1,0 +1,193 @@
+"""Reading data: every mistake a user can make is named with its file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evomerge.corpus.documents import MEASURING_SHARES, SLICES, slice_of
+from evomerge.errors import DataError
+from evomerge.fitness import data
+from evomerge.fitness.data import Question, Text
+
+#: A text in every slice: what a run needs at least.
+ENOUGH = [{"id": f"text-{s}", "text": f"some {s} text", "slice": s} for s in SLICES]
+
+
+def write(file: Path, *rows: object) -> Path:
+    """A JSONL file: what is no string is dumped; `ENOUGH` comes last."""
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in (*rows, *ENOUGH)]
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    return file
+
+
+def test_a_good_file_gives_its_items_sorted_by_id(tmp_path: Path):
+    """The domain is the file's stem, the id the stem and the line, unless they are given."""
+    asked = {"prompt": "2 + 2 =", "choices": [" 4", " 5"], "answer": 0, "slice": "search"}
+    items = data.load([write(tmp_path / "sums.jsonl", asked, "", {"id": "a", "text": "x"})])
+    assert [i.id for i in items] == sorted(i.id for i in items)
+    found = {i.id: i for i in items}
+    assert found["sums:1"] == Question(id="sums:1", domain="sums", **asked)
+    assert isinstance(found["a"], Text)
+    assert found["a"].domain == "sums"
+    assert found["a"].slice == slice_of("a", MEASURING_SHARES)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "x"', "not JSON"),
+        ("[1, 2]", "must be a JSON object"),
+        ('{"prompt": "x", "choices": ["a", "b"]}', "answer: Field required"),
+        ('{"prompt": "x", "choices": ["a", "b"], "answer": 2}', "answer 2 is not one of 2"),
+        ('{"prompt": "x", "choices": ["a", "b"], "answer": -1}', "answer: "),
+        ('{"prompt": "x", "choices": ["a"], "answer": 0}', "choices: "),
+        ('{"text": ""}', "text: "),
+        ('{"text": 5}', "text: "),
+        ('{"text": "x", "slice": "validation"}', "slice: "),
+        ('{"text": "x", "colour": "red"}', "colour: Extra"),
+        ('{"id": "", "text": "x"}', "id: "),
+        ('{"id": "text-train", "text": "x"}\n{"id": "text-train", "text": "y"}', "used twice"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str):
+    """By file and line, counted from one, blank lines counted too."""
+    file = write(tmp_path / "bad.jsonl", {"id": "good", "text": "fine"}, "", line)
+    where = 4 if "used twice" in message else 3
+    with pytest.raises(DataError, match=rf"bad\.jsonl:{where}: .*{message}"):
+        data.load([file])
+
+
+def test_an_id_used_in_two_files_is_named(tmp_path: Path):
+    """Ids are unique over the whole data, not per file."""
+    first = write(tmp_path / "a.jsonl")
+    with pytest.raises(DataError, match=r"b\.jsonl:1: id 'text-train' is used twice"):
+        data.load([first, write(tmp_path / "b.jsonl")])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.jsonl", b"  \n\n", "is empty"),
+        ("binary.jsonl", b"\x89PNG\xff\xfe", r"not UTF-8 text \(byte 0\)"),
+        ("nul.txt", b"some\0text", "NUL bytes"),
+        ("table.csv", b"a,b", r"neither \.jsonl nor \.txt"),
+    ],
+)
+def test_a_file_that_is_no_data_is_named(tmp_path: Path, name: str, content: bytes, message: str):
+    """A wrong path is the most frequent mistake, and must not end in a traceback."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}.*{message}"):
+        data.load([tmp_path / name])
+
+
+def test_missing_files_and_folders_without_files_are_named(tmp_path: Path):
+    """And a file that cannot be read (here: a folder that is called .jsonl is still a folder)."""
+    with pytest.raises(DataError, match=r"nowhere\.jsonl does not exist"):
+        data.load([tmp_path / "nowhere.jsonl"])
+    with pytest.raises(DataError, match=r"has no \.jsonl and no \.txt"):
+        data.load([tmp_path])
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path):
+    """A folder inside the folder that ends in .jsonl cannot be read as a file."""
+    (tmp_path / "odd.jsonl").mkdir()
+    with pytest.raises(DataError, match=r"odd\.jsonl cannot be read"):
+        data.load([tmp_path])
+
+
+def test_a_slice_without_text_is_named(tmp_path: Path):
+    """Questions do not help: perplexity needs text in every slice."""
+    file = tmp_path / "a.jsonl"
+    asked = {"prompt": "x", "choices": ["a", "b"], "answer": 0, "slice": "train"}
+    rows = [json.dumps(row) for row in (*ENOUGH[1:3], asked)]
+    file.write_text("\n".join(rows), "utf-8")
+    with pytest.raises(DataError, match="no text in the slices train, test"):
+        data.load([file])
+    file.write_text("\n".join(json.dumps(row) for row in ENOUGH[1:]), "utf-8")
+    with pytest.raises(DataError, match="no text in the slice train"):
+        data.load([file])
+
+
+def test_a_folder_is_all_its_files(tmp_path: Path):
+    """JSONL and text together, nothing else."""
+    write(tmp_path / "a.jsonl")
+    (tmp_path / "b.txt").write_text("just text", "utf-8")
+    (tmp_path / "readme.md").write_text("no data", "utf-8")
+    assert {i.domain for i in data.load([tmp_path])} == {"a", "b"}
+
+
+def test_a_text_file_is_cut_at_paragraphs(tmp_path: Path):
+    """1,500 + 600 characters pass 2,000 and make the first piece, the rest the second."""
+    (tmp_path / "book.txt").write_text("\n\n".join(["a" * 1500, "b" * 600, "c"]), "utf-8")
+    items = [i for i in data.load([write(tmp_path / "a.jsonl"), tmp_path / "book.txt"])]
+    pieces = [i.text for i in items if isinstance(i, Text) and i.domain == "book"]
+    assert pieces == ["a" * 1500 + "\n\n" + "b" * 600, "c"]
+
+
+def test_blank_paragraphs_at_the_end_make_no_item(tmp_path: Path):
+    """A piece of white space predicts nothing."""
+    (tmp_path / "book.txt").write_text("a" * 2500 + "\n\n   \n\n  ", "utf-8")
+    items = data.load([write(tmp_path / "a.jsonl"), tmp_path / "book.txt"])
+    assert sum(i.domain == "book" for i in items) == 1
+
+
+@pytest.mark.xfail(
+    strict=True, reason="default ids are made of the stem, which two files can share"
+)
+def test_two_files_of_one_stem_do_not_collide(tmp_path: Path):
+    """notes.txt beside notes.jsonl, or a/part.txt and b/part.txt: nobody gave an id twice."""
+    write(tmp_path / "notes.jsonl", {"text": "one", "slice": "test"})
+    (tmp_path / "notes.txt").write_text("a" * 3000 + "\n\nmore", "utf-8")
+    assert len(data.load([tmp_path])) == 2 + 1 + len(ENOUGH)
+
+
+@pytest.mark.xfail(strict=True, raises=UnicodeEncodeError, reason="the id is hashed unvalidated")
+def test_an_id_that_is_no_unicode_is_named(tmp_path: Path):
+    r"""JSON allows a lone surrogate ("\ud800"), UTF-8 does not."""
+    file = write(tmp_path / "odd.jsonl", '{"id": "\\ud800", "text": "x"}')
+    with pytest.raises(DataError, match=r"odd\.jsonl:1"):
+        data.load([file])
+
+
+@pytest.mark.xfail(strict=True, raises=RecursionError, reason="RecursionError is no ValueError")
+def test_a_line_of_brackets_is_named(tmp_path: Path):
+    """Nesting beyond the parser's depth is one more way of not being JSON."""
+    with pytest.raises(DataError, match=r"deep\.jsonl:1"):
+        data.load([write(tmp_path / "deep.jsonl", "[" * 200_000)])
+
+
+def test_the_slice_of_an_id_never_moves():
+    """Adding items must not move others between search and test; the hash is frozen here."""
+    names = ["a", "b", "c", "d", "e", "f", "g", "h"]
+    assert [
+        slice_of(n, MEASURING_SHARES) for n in names
+    ] == ["test", "search", "search", "train", "search", "search", "test", "selection"]
+
+
+def test_slices_have_their_shares():
+    """10, 40, 25 and 25 % of 4,000 ids, each within 5·√(n·p·(1 − p))."""
+    found = [slice_of(f"item-{i}", MEASURING_SHARES) for i in range(4000)]
+    for slice_, share in MEASURING_SHARES.items():
+        allowed = 5 * (4000 * share * (1 - share)) ** 0.5
+        assert abs(found.count(slice_) - 4000 * share) <= allowed
+
+
+def test_shares_that_add_up_to_less_than_one_still_place_everything():
+    """0.1 + 0.2 + … may end at 0.999…: the last slice takes the rest."""
+    nothing = {"train": 0.0, "search": 0.0, "selection": 0.0, "test": 0.0}
+    assert slice_of("x", nothing) == "test"  # pyright: ignore[reportArgumentType]
+
+
+def test_a_digest_changes_with_any_item():
+    """What a run was measured on is pinned by it."""
+    a = data.from_rows(ENOUGH_WITH_DOMAIN)
+    changed = [{**ENOUGH_WITH_DOMAIN[0], "text": "other"}, *ENOUGH_WITH_DOMAIN[1:]]
+    assert data.digest(a) == data.digest(data.from_rows(list(reversed(ENOUGH_WITH_DOMAIN))))
+    assert data.digest(a) != data.digest(data.from_rows(changed))
+    assert data.digest(a) != data.digest(a[1:])
+
+
+ENOUGH_WITH_DOMAIN = [{**row, "domain": "d"} for row in ENOUGH]

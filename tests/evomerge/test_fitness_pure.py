@@ -1,0 +1,308 @@
+"""From item outcomes to one number, and the comparison of two models."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evomerge import keys
+from evomerge.fitness import composite, outcomes
+from evomerge.fitness.compare import Comparison, compare
+from evomerge.fitness.composite import Components, Reference, Weighting
+from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool
+
+# ---- draws ---------------------------------------------------------------------------------
+
+POOLS = {"math": Pool(windows=20, questions=9), "code": Pool(windows=5, questions=0)}
+
+
+def test_a_whole_slice_is_every_item_in_order():
+    """Selection and test are scored whole."""
+    whole = outcomes.whole(POOLS)
+    assert list(whole) == ["code", "math"]
+    assert whole["math"] == Draw(windows=tuple(range(20)), questions=tuple(range(9)))
+    assert whole["code"].questions == ()
+
+
+def test_a_draw_is_ascending_without_repetition_and_at_most_what_there_is():
+    """Eight of 20 windows, all five of code, four of nine questions, none of none."""
+    drawn = outcomes.draw(POOLS, 8, 4, 1, "draw", 0)
+    assert [len(drawn[d].windows) for d in ("code", "math")] == [5, 8]
+    assert [len(drawn[d].questions) for d in ("code", "math")] == [0, 4]
+    for draw in drawn.values():
+        assert all(a < b for a, b in pairwise(draw.windows))
+        assert all(a < b for a, b in pairwise(draw.questions))
+
+
+def test_a_draw_depends_on_its_key_alone():
+    """The same key gives the same items to all candidates; the next generation gets others."""
+    assert outcomes.draw(POOLS, 8, 4, 1, "g", 0) == outcomes.draw(POOLS, 8, 4, 1, "g", 0)
+    assert outcomes.draw(POOLS, 8, 4, 1, "g", 0) != outcomes.draw(POOLS, 8, 4, 1, "g", 1)
+    alone = outcomes.draw({"math": POOLS["math"]}, 8, 4, 1, "g", 0)
+    assert alone["math"] == outcomes.draw(POOLS, 8, 4, 1, "g", 0)["math"]
+
+
+def test_draws_are_even():
+    """Over 400 draws of 8 from 20 each window comes 160 times, within 5·√(400·0.4·0.6) = 49."""
+    counts = np.zeros(20)
+    for generation in range(400):
+        counts[list(outcomes.draw(POOLS, 8, 0, 1, generation)["math"].windows)] += 1
+    assert np.abs(counts - 160).max() <= 49
+
+
+def test_a_draw_s_name_tells_draws_apart():
+    """Used in the log."""
+    a, b = (outcomes.draw(POOLS, 8, 4, 1, g) for g in (0, 1))
+    assert outcomes.draw_digest(a) != outcomes.draw_digest(b)
+    assert outcomes.draw_digest(a) == outcomes.draw_digest(dict(reversed(list(a.items()))))
+
+
+SEEN = DomainOutcomes(
+    nll=(1.0, 2.0, 3.0), tokens=(10, 20, 30), hits=(4, 5, 6), right=(1, 0), chance=(0.25, 0.5)
+)
+
+
+def test_picking_takes_the_drawn_items_of_a_whole_slice():
+    """So a source's score on a draw needs no second measurement."""
+    draws = {"math": Draw(windows=(0, 2), questions=(1,))}
+    assert outcomes.pick({"math": SEEN, "code": SEEN}, draws) == {
+        "math": DomainOutcomes(
+            nll=(1.0, 3.0), tokens=(10, 30), hits=(4, 6), right=(0,), chance=(0.5,)
+        )
+    }
+
+
+# ---- components ----------------------------------------------------------------------------
+
+
+def test_components_are_the_numbers_of_the_definition():
+    """Two domains by hand.
+
+    code: 20 nats over 10 + 10 tokens = 1 a token; hits 8/20 = 0.4; no questions.
+    math: 30 nats over 10 tokens = 3 a token; hits 2/10 = 0.2; 3 of 4 right at chance ¼.
+    Perplexity exp((1 + 3)/2) = e²; next-token (0.4 + 0.2)/2 = 0.3;
+    choices (¾ − ¼)/(1 − ¼) = ⅔; accuracy (0.3 + ⅔)/2.
+    """
+    seen = {
+        "code": DomainOutcomes(nll=(8.0, 12.0), tokens=(10, 10), hits=(3, 5)),
+        "math": DomainOutcomes(
+            nll=(30.0,), tokens=(10,), hits=(2,), right=(1, 1, 0, 1), chance=(0.25,) * 4
+        ),
+    }
+    found = composite.components(seen, 100.0, 200.0)
+    assert found is not None
+    assert found.perplexity == pytest.approx(math.exp(2))
+    assert found.next_token_accuracy == pytest.approx(0.3)
+    assert found.choice_accuracy == pytest.approx(2 / 3)
+    assert found.accuracy == pytest.approx((0.3 + 2 / 3) / 2)
+    assert (found.flops, found.bytes) == (100.0, 200.0)
+    assert found.domains == pytest.approx({"code": math.e, "math": math.exp(3)})
+
+
+def test_tokens_of_a_domain_are_pooled():
+    """Windows of 1 and 9 tokens with 1 and 27 nats: 28/10, not (1 + 3)/2."""
+    seen = {"a": DomainOutcomes(nll=(1.0, 27.0), tokens=(1, 9), hits=(0, 0))}
+    found = composite.components(seen, 1.0, 1.0)
+    assert found is not None
+    assert found.perplexity == pytest.approx(math.exp(2.8))
+
+
+def test_without_questions_accuracy_is_next_token_accuracy():
+    """None, not 0: a missing measurement must not count as a failure."""
+    seen = {"a": DomainOutcomes(nll=(1.0,), tokens=(4,), hits=(1,))}
+    found = composite.components(seen, 1.0, 1.0)
+    assert found is not None
+    assert found.choice_accuracy is None
+    assert found.accuracy == 0.25
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"), [((0, 0, 0, 0), 0.0), ((1, 0, 0, 0), 0.0), ((1, 1, 1, 1), 1.0)]
+)
+def test_choice_accuracy_is_corrected_for_chance_and_floored(
+    right: tuple[int, ...], expected: float
+):
+    """Of four choices: guessing (¼) is worth 0, worse than guessing too, all right is 1."""
+    seen = {
+        "a": DomainOutcomes(nll=(1.0,), tokens=(4,), hits=(1,), right=right, chance=(0.25,) * 4)
+    }
+    found = composite.components(seen, 1.0, 1.0)
+    assert found is not None
+    assert found.choice_accuracy == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("nll", [math.nan, math.inf, 701.0 * 10])
+def test_what_is_not_finite_or_overflows_has_no_components(nll: float):
+    """exp(709.8) is the end of float64: above 700 nats a token there is no perplexity."""
+    bad = DomainOutcomes(nll=(nll,), tokens=(10,), hits=(0,))
+    good = DomainOutcomes(nll=(10.0,), tokens=(10,), hits=(0,))
+    assert composite.components({"a": bad}, 1.0, 1.0) is None
+    assert composite.components({"a": good, "b": bad}, 1.0, 1.0) is None
+
+
+# ---- fitness -------------------------------------------------------------------------------
+
+
+def measured(perplexity: float, accuracy: float, flops: float = 2e9, bytes_: float = 4e9):
+    """Components with these values."""
+    return Components(
+        perplexity=perplexity,
+        next_token_accuracy=accuracy,
+        choice_accuracy=None,
+        accuracy=accuracy,
+        flops=flops,
+        bytes=bytes_,
+        domains={},
+    )
+
+
+BEST = Reference(perplexity=10.0, accuracy=0.5, flops=2e9, bytes=4e9)
+
+
+def test_the_reference_is_the_best_source_in_each_component():
+    """Not one source: the lowest perplexity and the highest accuracy may be different models'."""
+    found = composite.reference([measured(10, 0.3, 3e9, 4e9), measured(12, 0.5, 2e9, 5e9)])
+    assert found == BEST
+
+
+def test_fitness_is_the_weighted_sum_of_ratios():
+    """0.4·10/8 + 0.3·0.6/0.5 + 0.2·2/4 + 0.1·4/2 = 0.5 + 0.36 + 0.1 + 0.2 = 1.16.
+
+    Quality is (0.5 + 0.36)/0.7.
+    """
+    found = composite.fitness(measured(8, 0.6, 4e9, 2e9), BEST, Weighting())
+    assert found.scalar == pytest.approx(1.16)
+    assert found.quality == pytest.approx(0.86 / 0.7)
+    assert found.normalised == pytest.approx(
+        {"perplexity": 1.25, "accuracy": 1.2, "speed": 0.5, "memory": 2.0}
+    )
+
+
+def test_the_best_source_in_everything_has_fitness_one():
+    """The unit of the scale, whatever the weights that add up to one."""
+    for weighting in (Weighting(), Weighting(perplexity=1, accuracy=0, speed=0, memory=0)):
+        found = composite.fitness(measured(10, 0.5), BEST, weighting)
+        assert found.scalar == pytest.approx(1.0)
+        assert found.quality == pytest.approx(1.0)
+
+
+def test_the_raw_formula_is_that_of_the_source_documents():
+    """0.4/8 + 0.3·0.6 + 0.2/4 + 0.1/2 = 0.05 + 0.18 + 0.05 + 0.05 = 0.33, in 10⁹ units."""
+    found = composite.fitness(measured(8, 0.6, 4e9, 2e9), BEST, Weighting(), raw=True)
+    assert found.scalar == pytest.approx(0.33)
+
+
+def test_a_tiny_best_accuracy_is_floored():
+    """Sources at chance have accuracy 0: 0.02/0.01 = 2, not Inf."""
+    best = BEST.model_copy(update={"accuracy": 0.0})
+    found = composite.fitness(measured(10, 0.02), best, Weighting())
+    assert found.normalised["accuracy"] == pytest.approx(2.0)
+
+
+def test_quality_without_quality_weights_is_zero():
+    """Speed and memory alone: nothing is judged, and nothing divides by zero."""
+    found = composite.fitness(
+        measured(8, 0.6), BEST, Weighting(perplexity=0, accuracy=0, speed=1, memory=0)
+    )
+    assert found.quality == 0.0
+    assert found.scalar == pytest.approx(1.0)
+
+
+# ---- comparison ----------------------------------------------------------------------------
+
+
+def observed(shift: float, key: int, windows: int = 60, noise: float = 0.0) -> DomainOutcomes:
+    """Windows of 20 tokens around 2 nats a token + shift; difficulty is shared, noise is not."""
+    hard = keys.generator("hard", key).normal(2.0, 0.4, windows)
+    own = keys.generator("own", key, str(shift)).normal(0.0, noise, windows) if noise else 0.0
+    rates = hard + shift + own
+    return DomainOutcomes(
+        nll=tuple(float(20 * r) for r in rates),
+        tokens=(20,) * windows,
+        hits=(5,) * windows,
+        right=(1, 0) * 5,
+        chance=(0.25,) * 10,
+    )
+
+
+UNIT = Reference(perplexity=math.exp(2.0), accuracy=0.5, flops=1.0, bytes=1.0)
+PPL = Weighting(perplexity=1.0, accuracy=0.0, speed=0.0, memory=0.0)
+
+
+def test_a_clear_winner_has_a_lower_bound_above_zero():
+    """Better on every window by 0.1 nats: paired, the windows' own spread does not matter."""
+    a, b = {"x": observed(-0.1, 1)}, {"x": observed(0.0, 1)}
+    found = compare(a, b, UNIT, Weighting(), False, 1)
+    assert 0 < found.low <= found.difference <= found.high
+    assert found.beats
+    assert not found.loses
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_comparison_s_difference_is_the_difference_of_fitness(raw: bool):
+    """The same formula as `composite.fitness`, whose speed and memory cancel."""
+    a, b = {"x": observed(-0.1, 1), "y": SEEN}, {"x": observed(0.2, 1), "y": SEEN}
+    scalars = []
+    for seen in (a, b):
+        parts = composite.components(seen, 1e9, 1e9)
+        assert parts is not None
+        scalars.append(composite.fitness(parts, UNIT, Weighting(), raw=raw).scalar)
+    found = compare(a, b, UNIT, Weighting(), raw, 1)
+    assert found.difference == pytest.approx(scalars[0] - scalars[1], abs=1e-12)
+
+
+def test_identical_outcomes_differ_by_exactly_nothing():
+    """Neither beats nor loses: 0 is not above 0."""
+    same = {"x": observed(0.0, 1, noise=0.1)}
+    found = compare(same, same, UNIT, Weighting(), False, 1)
+    assert found == Comparison(difference=0.0, low=0.0, high=0.0)
+    assert not found.beats
+    assert not found.loses
+
+
+def test_a_comparison_is_symmetric():
+    """B against a is a against b with the sign turned: the same resamples serve both."""
+    a, b = {"x": observed(-0.01, 1, noise=0.1)}, {"x": observed(0.0, 1, noise=0.1)}
+    there = compare(a, b, UNIT, Weighting(), False, 5)
+    back = compare(b, a, UNIT, Weighting(), False, 5)
+    assert back.difference == pytest.approx(-there.difference, abs=1e-12)
+    assert back.low == pytest.approx(-there.high, abs=1e-12)
+    assert back.high == pytest.approx(-there.low, abs=1e-12)
+
+
+def test_a_comparison_depends_on_its_key_alone():
+    """An auditor's rerun gives the same interval."""
+    a, b = {"x": observed(-0.01, 1, noise=0.1)}, {"x": observed(0.0, 1, noise=0.1)}
+    assert compare(a, b, UNIT, PPL, False, 5) == compare(a, b, UNIT, PPL, False, 5)
+    assert compare(a, b, UNIT, PPL, False, 5).low != compare(a, b, UNIT, PPL, False, 6).low
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    """200 experiments of 60 windows whose true difference in nats a token is 0.05.
+
+    Fitness is exp(2 − rate); the expected difference of fitness is its value at the mean rates 2
+    and 2.05, up to the curvature of exp over the spread of a mean (0.4/√60), which is far below the
+    interval. 95 % claimed, 88 to 99 allowed: a percentile bootstrap is a little too narrow.
+    """
+    truth = math.exp(2.0 - 2.0) - math.exp(2.0 - 2.05)
+    covered = 0
+    for number in range(200):
+        a = {"x": observed(0.0, number, noise=0.1)}
+        b = {"x": observed(0.05, number, noise=0.1)}
+        found = compare(a, b, UNIT, PPL, False, "coverage", number)
+        covered += found.low <= truth <= found.high
+    assert 0.88 <= covered / 200 <= 0.99
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.floats(-0.2, 0.2))
+def test_the_interval_is_never_upside_down(key: int, shift: float):
+    """Low ≤ high; and a model that is better everywhere is never said to lose."""
+    found = compare({"x": observed(shift, key)}, {"x": observed(0.0, key)}, UNIT, PPL, False, key)
+    assert found.low <= found.high
+    assert not (found.loses if shift < 0 else found.beats)

@@ -1,0 +1,80 @@
+"""Whole runs on toy models, in this process or in others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from evomerge.config import parse
+from evomerge.log import load
+from evomerge.sources import resolve
+from evomerge.state import RunState
+from tests.conftest import Toys
+from worker import advance
+from worker.artifacts import Artifacts
+from worker.home import Home
+
+#: Small and quick, but with every kind of event.
+SETTINGS: dict[str, Any] = {"generations": 2, "search_windows": 3, "search_questions": 2, "seed": 3}
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def submit(home: Home, toys: Toys, run: str = "r", **settings: Any) -> str:
+    """Submit a run over the toys."""
+    store = home.open_store()
+    config = parse({**SETTINGS, **settings})
+    sources = tuple(resolve(str(s)) for s in toys.sources)
+    base = resolve(str(toys.base))
+    advance.submit(store, config, sources, base, (str(toys.data),), run)
+    store.close()
+    return run
+
+
+def finish(home: Home, run: str = "r", **worker: Any) -> RunState:
+    """Carry a run to its end in this process."""
+    store = home.open_store()
+    try:
+        return advance.finish(advance.Worker(store, Artifacts(home.artifacts), **worker), run)
+    finally:
+        store.close()
+
+
+def state(home: Home, run: str = "r") -> RunState:
+    """A run's state from the log."""
+    store = home.open_store()
+    try:
+        return load(store, run)
+    finally:
+        store.close()
+
+
+_CODE = """
+import sys
+from pathlib import Path
+from tests import runs
+from worker.home import Home
+print(runs.finish(Home(Path(sys.argv[1])), sys.argv[2]).lineage_digest())
+"""
+
+
+def process(home: Home, run: str = "r", failpoints: str = "") -> subprocess.Popen[str]:
+    """Carry a run on in a process of its own; it prints the lineage digest."""
+    env = {**os.environ, "FORGE_FAILPOINTS": failpoints, "OMP_WAIT_POLICY": "PASSIVE"}
+    return subprocess.Popen(
+        [sys.executable, "-c", _CODE, str(home.folder), run],
+        cwd=REPOSITORY,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def was_killed(done: subprocess.Popen[str]) -> bool:
+    """Whether a process ended by SIGKILL."""
+    return done.wait() == -signal.SIGKILL

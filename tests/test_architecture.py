@@ -1,0 +1,129 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: Package → the packages of ours that it may import.
+ALLOWED = {
+    "events": set(),
+    "evomerge": {"events"},
+    "cognate": {"evomerge", "events"},
+    "worker": {"evomerge", "events"},
+    "agent_forge": {"worker", "evomerge", "events"},
+    "cli": {"worker", "evomerge", "events", "cognate", "agent_forge"},
+}
+
+#: Modules of evomerge that must not load torch, whatever they import.
+PURE = [
+    "evomerge.config", "evomerge.recipe", "evomerge.state", "evomerge.run", "evomerge.log",
+    "evomerge.report", "evomerge.diversity", "evomerge.convergence", "evomerge.facts",
+    "evomerge.search.elite_loser", "evomerge.fitness.data", "evomerge.fitness.compare",
+    "evomerge.corpus.builtin", "events", "worker.home", "worker.leases",
+]  # fmt: skip
+
+
+def _imports(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text("utf-8"))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_imports_point_one_way_only(package: str) -> None:
+    """A floor that imports the one above it makes every change travel."""
+    files = list((ROOT / package).rglob("*.py"))
+    assert files
+    for file in files:
+        ours = _imports(file) & (set(ALLOWED) - {package})
+        assert ours <= ALLOWED[package], f"{file} imports {ours - ALLOWED[package]}"
+
+
+def _loaded(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has after a statement."""
+    code = f"{statement}\nimport sys\nprint(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_the_pure_part_does_not_load_torch(module: str) -> None:
+    """Reading a log, deciding and listing must not cost a second of imports."""
+    assert not _loaded(f"import {module}") & {"torch", "transformers"}
+
+
+def test_help_loads_neither_torch_nor_sqlmodel() -> None:
+    """`forge --help` must answer at once."""
+    statement = (
+        "import sys; sys.argv = ['forge', '--help']\n"
+        "from cli.main import forge\n"
+        "forge(['--help'], standalone_mode=False)"
+    )
+    slow = {"torch", "sqlmodel", "sqlalchemy", "pydantic", "transformers", "numpy"}
+    assert not _loaded(statement) & slow
+
+
+def test_modules_and_functions_stay_small() -> None:
+    """Mostly under 400 lines and 40: what grows two subjects is to be split."""
+    long_modules, long_functions = [], []
+    for package in ALLOWED:
+        for file in (ROOT / package).rglob("*.py"):
+            text = file.read_text("utf-8")
+            if text.count("\n") > 420:
+                long_modules.append(file.name)
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    length = (node.end_lineno or 0) - node.lineno + 1
+                    if length > 50:
+                        long_functions.append(f"{file.name}:{node.name} {length}")
+    assert not long_modules
+    assert not long_functions
+
+
+def test_nothing_unpickles_and_nothing_trusts_remote_code() -> None:
+    """Both run a stranger's code."""
+    for package in ALLOWED:
+        for file in (ROOT / package).rglob("*.py"):
+            text = file.read_text("utf-8")
+            assert "pickle" not in _imports(file), file
+            assert "trust_remote_code=True" not in text, file
+            assert "torch.load(" not in text, file
+
+
+def test_every_setting_is_in_the_table() -> None:
+    """The table in docs/settings.md tells users of the source documents what became of a setting."""
+    from evomerge.config import REFUSED, RENAMED, EvoMergeConfig
+
+    rows = {}
+    for line in (ROOT / "docs" / "settings.md").read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            rows[cells[0].strip("`")] = cells[1]
+    for name in EvoMergeConfig.model_fields:
+        assert rows.get(name) == "setting", name
+    for name, new in RENAMED.items():
+        assert rows.get(name) == f"renamed `{new}`", name
+    for name in REFUSED:
+        assert rows.get(name) == "refused", name
+
+
+def test_every_command_is_documented_in_the_readme() -> None:
+    """A command that nobody can find does not exist."""
+    from cli.main import COMMANDS
+
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for name in COMMANDS:
+        assert f"forge {name}" in readme, name

@@ -1,0 +1,233 @@
+"""Whole runs on toy models: the champion, the cache, two processes, kills."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
+from evomerge.recipe import genome
+from tests import runs
+from tests.conftest import Toys
+from worker import advance, artifacts
+from worker.home import Home
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory):
+    """A run that nobody disturbs."""
+    home = Home(tmp_path_factory.mktemp("undisturbed"))
+    runs.submit(home, toys)
+    return home, runs.finish(home)
+
+
+def test_a_run_ends_with_a_champion_compared_with_everybody(undisturbed) -> None:
+    """The main job: eight seeds, two generations, champion, every rival on the test slice."""
+    _, state = undisturbed
+    assert state.status == "completed"
+    assert len(state.candidates) == 24
+    seeds = [state.candidates[0, slot] for slot in range(8)]
+    assert [genome(s.recipe, state.recipes).pipeline.number for s in seeds] == list(range(8))
+    assert {type(state.candidates[1, s]).__name__ for s in range(6)} == {"Mutated"}
+    assert {type(state.candidates[1, s]).__name__ for s in (6, 7)} <= {"Merged", "Seeded"}
+    names = [(r.kind, r.name) for r in state.completed.rivals]
+    assert names[0] == ("base", "base")
+    assert [n for k, n in names if k == "source"] == ["source0", "source1", "source2"]
+    assert sorted(n for k, n in names if k == "baseline") == [
+        "mean", "task-arithmetic-0.3", "task-arithmetic-0.5", "task-arithmetic-1",
+    ]  # fmt: skip
+
+
+def test_the_test_slice_is_read_once_and_last(undisturbed) -> None:
+    """A slice that decisions look at is no test."""
+    home, _ = undisturbed
+    store = home.open_store()
+    rows = store.read("evomerge/r")
+    kinds = [(r.type, '"slice":"test"' in r.data) for r in rows]
+    store.close()
+    first = kinds.index(("evaluated", True))
+    assert all(k in (("evaluated", True), ("completed", False)) for k in kinds[first:])
+    assert sum(1 for k in kinds if k == ("evaluated", True)) == 9
+
+
+def test_the_same_seed_gives_the_same_run_elsewhere(undisturbed, toys: Toys, tmp_path) -> None:
+    """Champion, weights and lineage depend on nothing but config, sources and data."""
+    _, state = undisturbed
+    home = Home(tmp_path)
+    runs.submit(home, toys, run="another-name")
+    other = runs.finish(home, "another-name")
+    assert other.champion == state.champion
+    assert other.completed.digest == state.completed.digest
+    assert other.lineage_digest() == state.lineage_digest()
+
+
+def test_another_seed_gives_another_run(undisturbed, toys: Toys, tmp_path) -> None:
+    """Or the test above would prove nothing."""
+    _, state = undisturbed
+    home = Home(tmp_path)
+    runs.submit(home, toys, seed=4)
+    assert runs.finish(home).lineage_digest() != state.lineage_digest()
+
+
+def test_a_cache_deleted_between_two_generations_changes_nothing(
+    undisturbed, toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """Weights are a cache of the log. Memory is emptied too, by a new process for every stretch."""
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    for generation in range(3):
+        store = home.open_store()
+        seen: list[int] = []
+
+        def watch(state, rows, seen=seen) -> None:
+            seen[:] = [len(state.generations)]
+
+        worker = advance.Worker(
+            store, artifacts.Artifacts(home.artifacts), watch, lambda g=generation, s=seen: s[0] > g
+        )
+        worker.run("r")
+        store.close()
+        shutil.rmtree(home.artifacts, ignore_errors=True)
+    state = runs.finish(home)
+    assert state.lineage_digest() == undisturbed[1].lineage_digest()
+
+
+def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tmp_path) -> None:
+    """A cache that is believed is a lie waiting to happen."""
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    store = home.open_store()
+    seen = [0]
+
+    def watch(state, rows) -> None:
+        seen[0] = len(state.generations)
+
+    worker = advance.Worker(store, artifacts.Artifacts(home.artifacts), watch, lambda: seen[0] > 0)
+    worker.run("r")
+    store.close()
+    files = sorted(home.artifacts.rglob("*.safetensors"))
+    assert files
+    for file in files:
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    state = runs.finish(home)
+    assert state.lineage_digest() == undisturbed[1].lineage_digest()
+
+
+def test_two_processes_share_one_run(undisturbed, toys: Toys, tmp_path) -> None:
+    """They work beside each other and end with the same champion; nothing is recorded twice."""
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    both = [runs.process(home), runs.process(home)]
+    for one in both:
+        out, err = one.communicate(timeout=300)
+        assert one.returncode == 0, err
+        assert out.strip() == undisturbed[1].lineage_digest()
+    assert not runs.state(home).divergences
+
+
+#: Where a kill hurts most, one of each kind; benchmarks/crash_walk.py does them all.
+POINTS = [
+    "append-began:2", "append-inserted:4", "append-committed:9", "task-claimed:12", "task-done:15",
+    "build-computed:7", "build-stored:11", "evaluate-loaded:9", "evaluate-scored:15",
+    "layers-scored:2", "task-appended:30", "task-released:40", "facts-decided:1",
+    "facts-appended:2", "publish-filled:1", "publish-renamed:1",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
+    undisturbed, toys: Toys, tmp_path, point: str
+) -> None:
+    """SIGKILL, in a process of its own, during real builds and evaluations; then resume."""
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    assert runs.was_killed(runs.process(home, failpoints=f"kill:{point}")), "not reached"
+    state = runs.finish(home)
+    assert state.champion == undisturbed[1].champion
+    assert state.completed.digest == undisturbed[1].completed.digest
+    assert state.lineage_digest() == undisturbed[1].lineage_digest()
+
+
+def test_killed_at_random_moments_a_run_still_ends_the_same(
+    undisturbed, toys: Toys, tmp_path
+) -> None:
+    """Not only at places that we thought of."""
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    for delay in (3.5, 4.5, 5.5):
+        one = runs.process(home)
+        time.sleep(delay)
+        one.kill()
+        one.wait()
+    assert runs.finish(home).lineage_digest() == undisturbed[1].lineage_digest()
+
+
+def test_a_source_that_changed_is_an_error_at_resume(toys: Toys, tmp_path) -> None:
+    """Never a silent difference; and the run goes on when the old file is back."""
+    copies = [Path(shutil.copytree(s, tmp_path / s.name)) for s in toys.sources]
+    mine = Toys(toys.base, tuple(copies), toys.data)
+    home = Home(tmp_path / "home")
+    runs.submit(home, mine)
+    _stop_after(home, 6)
+    file = copies[1] / "model.safetensors"
+    before = file.read_bytes()
+    file.write_bytes(before[:-4] + b"\0\0\0\1")
+    with pytest.raises(SourceChangedError, match="source1 has changed"):
+        runs.finish(home)
+    file.write_bytes(before)
+    assert runs.finish(home).status == "completed"
+
+
+def test_data_that_changed_is_an_error_at_resume(toys: Toys, tmp_path) -> None:
+    """Scores on other items are other scores."""
+    mine = Toys(toys.base, toys.sources, Path(shutil.copytree(toys.data, tmp_path / "data")))
+    home = Home(tmp_path / "home")
+    runs.submit(home, mine)
+    _stop_after(home, 6)
+    file = mine.data / "math.jsonl"
+    file.write_text(file.read_text().replace("Worksheet", "worksheet", 1))
+    with pytest.raises(DataError, match="data has changed"):
+        runs.finish(home)
+
+
+def test_a_process_that_does_not_match_the_profile_is_refused(
+    toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """Another number of threads may change the last bit of a score."""
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    _stop_after(home, 6)
+    monkeypatch.setenv("FORGE_THREADS", str(len(os.sched_getaffinity(0)) + 1))
+    with pytest.raises(UnavailableError, match="threads is"):
+        runs.finish(home)
+
+
+def test_the_same_weights_twice_end_the_run_before_work(toys: Toys, tmp_path) -> None:
+    """Two folders, one model: found by digest, said by name."""
+    twin = Path(shutil.copytree(toys.sources[0], tmp_path / "twin"))
+    home = Home(tmp_path / "home")
+    runs.submit(home, Toys(toys.base, (toys.sources[0], twin), toys.data))
+    with pytest.raises(ConfigError, match="source0 and twin hold the same weights"):
+        runs.finish(home)
+    assert runs.state(home).status == "failed"
+
+
+def _stop_after(home: Home, events: int) -> None:
+    store = home.open_store()
+    seen = [0]
+
+    def watch(state, rows) -> None:
+        seen[0] = state.version
+
+    worker = advance.Worker(
+        store, artifacts.Artifacts(home.artifacts), watch, lambda: seen[0] >= events
+    )
+    worker.run("r")
+    store.close()
