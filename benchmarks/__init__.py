@@ -1,1 +1,4 @@
-"""Runnable comparisons. Each prints ratios from one run; machines are noisy, absolute times are context."""
+"""Runnable comparisons: each prints ratios from one run.
+
+Machines are noisy; absolute times are context.
+"""

@@ -2,8 +2,8 @@
 
     python -m benchmarks.build
 
-Layer choice, which runs the model, is not in it. The yardstick beside it is one linear merge in plain torch
-(`sum(w * x)`) of the same three models.
+Layer choice, which runs the model, is not in it. The yardstick beside it is one linear merge in
+plain torch (`sum(w * x)`) of the same three models.
 """
 
 from __future__ import annotations

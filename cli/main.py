@@ -70,8 +70,6 @@ def forge(ctx: click.Context, debug: bool) -> None:
 
 def main() -> None:
     """Run `forge` and turn errors into messages and exit codes (SPEC §9)."""
-    # Threads that wait for work must not spin: other workers share the cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

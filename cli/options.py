@@ -50,7 +50,7 @@ def split(value: str | None) -> list[str]:
 
 def model_options(function: Callable) -> Callable:
     """The options that say what a run is made of."""
-    options = [
+    options: list[Callable[[Callable], Callable]] = [
         click.option(
             "--base-models",
             metavar="A,B,C",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import AutoTokenizer
 
 from cognate import report as reports
 from cognate.errors import CognateError
@@ -17,7 +18,7 @@ from cognate.presets import Preset
 from cognate.report import Report, as_weights
 from cognate.training import Progress, train
 from evomerge.checkpoints import SHARD_BYTES, publish, write_weights
-from evomerge.corpus import builtin
+from evomerge.corpus import builtin, prose
 from evomerge.corpus.documents import Document, Slice
 from evomerge.fitness import data
 from evomerge.fitness.packing import Packed, pack
@@ -49,7 +50,9 @@ def create(
         (d.text for split in corpus.values() for d in split["train"][:TOKENIZER_DOCUMENTS]),
         preset.vocabulary,
     )
-    streams = {d: _stream(split["train"], tokenizer) for d, split in corpus.items()}
+    texts = {d: split["train"] for d, split in corpus.items()}
+    texts["prose"] = list(prose.documents(preset.characters))
+    streams = {d: _stream(documents, tokenizer) for d, documents in texts.items()}
     sizes = ", ".join(f"{d} {len(s):,}" for d, s in streams.items())
     tell(f"tokens of training text: {sizes}")
     weights, model = _train_all(preset, seed, streams, trace)
@@ -81,7 +84,7 @@ def _train_all(
         phase="base", tokens=preset.base_tokens, peak=preset.base_rate, seed=seed, report=trace,
     )  # fmt: skip
     result = {"base": as_weights(model)}
-    for domain in streams:
+    for domain in builtin.DOMAINS:
         model.load_state_dict(result["base"], strict=False)
         train(
             model, streams, preset.specialist_mix(domain), preset,
@@ -138,9 +141,19 @@ def _write(
             (folder / "README.md").write_text(_card(name, preset, seed, report), "utf-8")
 
         publish(out / name, fill)
+    _check_tokens(out / "base", tokenizer, corpus)
     publish(out / ITEMS, lambda folder: builtin.write(folder, corpus, seed))
     text = json.dumps(report.model_dump(), indent=2) + "\n"
     (out / "cognate.json").write_text(text, "utf-8")
+
+
+def _check_tokens(folder: Path, tokenizer: Any, corpus: Corpus) -> None:
+    """Raise CognateError where a reader of the folder would get other tokens than the model did."""
+    read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    for split in corpus.values():
+        text = split["test"][0].text
+        if read.encode(text) != tokenizer.encode(text, add_special_tokens=False):
+            raise CognateError(f"the tokenizer read from {folder} is not the one trained with")
 
 
 def _card(name: str, preset: Preset, seed: int, report: Report) -> str:

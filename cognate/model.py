@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from tokenizers import pre_tokenizers, trainers
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 
 from cognate.errors import PresetError
 from cognate.presets import Preset
@@ -15,25 +17,26 @@ from cognate.presets import Preset
 END = "<|endoftext|>"
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of exactly `vocabulary` tokens: no text is unknown to it."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore
-    tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
+    """A byte-level BPE of exactly `vocabulary` tokens: no text is unknown to it.
+
+    It splits text as Qwen2's own tokenizer does, because AutoTokenizer, which sees a Qwen2 folder,
+    will: with another splitting every user would get other tokens than the model was trained on.
+    """
+    core = Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[END],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
-    if tokenizer.get_vocab_size() != vocabulary:
+    core.train_from_iterator(texts, trainer)
+    if core.get_vocab_size() != vocabulary:
         raise PresetError(
-            f"the text gives {tokenizer.get_vocab_size()} tokens, the preset asks for {vocabulary}"
+            f"the text gives {core.get_vocab_size()} tokens, the preset asks for {vocabulary}"
         )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=END, bos_token=END, pad_token=END
-    )
+    merges: Any = [tuple(pair) for pair in json.loads(core.to_str())["model"]["merges"]]
+    return Qwen2Tokenizer(vocab=core.get_vocab(), merges=merges, bos_token=END)
 
 
 def configuration(preset: Preset) -> Qwen2Config:

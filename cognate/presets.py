@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-
-#: The common phase is mostly code: a base has seen everything, but not evenly.
-BASE_MIX = {"code": 0.90, "math": 0.05, "data": 0.05}
+#: The common phase: general text and code for the most part, a little of what two of the
+#: specialists will learn.
+BASE_MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
 
 
 class Preset(BaseModel):
@@ -46,7 +46,7 @@ class Preset(BaseModel):
     characters: int
 
     def specialist_mix(self, domain: str) -> dict[str, float]:
-        """domain → share of a specialist's phase."""
+        """Domain → share of a specialist's phase."""
         replay = {d: share * (1 - self.own_share) for d, share in self.base_mix.items()}
         return {d: share + (self.own_share if d == domain else 0) for d, share in replay.items()}
 
@@ -67,7 +67,7 @@ TINY = Preset(
     base_rate=4e-3,
     specialist_rate=5e-4,
     base_mix=BASE_MIX,
-    own_share=0.6,
+    own_share=0.7,
     characters=4_000_000,
 )
 
@@ -87,7 +87,7 @@ SMALL = Preset(
     base_rate=3e-3,
     specialist_rate=7e-4,
     base_mix=BASE_MIX,
-    own_share=0.6,
+    own_share=0.7,
     characters=9_000_000,
 )
 
@@ -107,7 +107,7 @@ M25 = Preset(
     base_rate=2e-3,
     specialist_rate=4e-4,
     base_mix=BASE_MIX,
-    own_share=0.6,
+    own_share=0.7,
     characters=30_000_000,
 )
 

@@ -245,7 +245,7 @@ def noisy(noise: Noise, name: str, origin: torch.Tensor, parent: torch.Tensor) -
         values *= noise.sigma
     else:
         norm = square_norm(result - origin) ** 0.5
-        values *= noise.sigma * norm / float(values.numpy() @ values.numpy()) ** 0.5
+        values *= noise.sigma * norm / square_norm(values) ** 0.5
     flat = result.view(-1)
     flat[places] += values.to(torch.float32)
     return result

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 from events import failpoints
 from evomerge.errors import SourceError, UnavailableError
-from evomerge.tensors import EMBEDDINGS, HEAD, Shape, elements
+from evomerge.tensors import HEADS, Shape, elements
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -43,7 +43,7 @@ class Checkpoint:
     @property
     def tied(self) -> bool:
         """Whether the head is the embedding: no head tensor of its own is stored."""
-        return HEAD not in self.files
+        return not any(head in self.files for head in HEADS.values())
 
     @property
     def parameters(self) -> int:
@@ -71,6 +71,8 @@ def open_checkpoint(folder: Path) -> Checkpoint:
         config = json.loads(config_file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise SourceError(f"{config_file} cannot be read as JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise SourceError(f"{config_file} does not hold an object of settings.")
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[str, Shape]] = {}
     for file in _weight_files(folder):
@@ -78,17 +80,16 @@ def open_checkpoint(folder: Path) -> Checkpoint:
             files[name], shapes[name] = file, shape
     if not files:
         raise SourceError(f"model {folder} holds no tensors.")
+    lacking = sorted(set(_indexed(folder)) - set(files))
+    if lacking:
+        raise SourceError(f"{folder / INDEX} names tensor {lacking[0]}, which no shard holds.")
     return Checkpoint(folder, config, files, shapes)
 
 
 def _weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if index.is_file():
-        try:
-            names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise SourceError(f"{index} is not a safetensors index: {error!r}") from error
-        files = [folder / Path(name).name for name in names]
+        files = [folder / name for name in sorted(set(_indexed(folder).values()))]
         missing = [file.name for file in files if not file.is_file()]
         if missing:
             raise SourceError(f"model {folder} lacks the shards {', '.join(missing)}.")
@@ -104,6 +105,18 @@ def _weight_files(folder: Path) -> list[Path]:
             f'M.from_pretrained({str(folder)!r}).save_pretrained({str(folder) + "-safe"!r})"'
         )
     raise SourceError(f"model {folder} has no {SINGLE} and no {INDEX}.")
+
+
+def _indexed(folder: Path) -> dict[str, str]:
+    """Tensor name → file name, as the index has it; empty where there is none."""
+    index = folder / INDEX
+    if not index.is_file():
+        return {}
+    try:
+        where = json.loads(index.read_text("utf-8"))["weight_map"]
+        return {str(tensor): Path(file).name for tensor, file in where.items()}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise SourceError(f"{index} is not a safetensors index: {error!r}") from error
 
 
 def _header(file: Path) -> dict[str, tuple[str, Shape]]:
@@ -122,11 +135,11 @@ def _header(file: Path) -> dict[str, tuple[str, Shape]]:
 def untied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The weights with a head of their own: the embedding, where none is stored."""
     result = dict(weights)
-    if HEAD not in result:
-        embedding = next((name for name in EMBEDDINGS if name in result), None)
-        if embedding is None:
-            raise SourceError("a tied model without a known embedding cannot be untied")
-        result[HEAD] = result[embedding].clone()
+    embedding = next((name for name in HEADS if name in result), None)
+    if embedding is None:
+        raise SourceError("a model without a known embedding cannot be untied")
+    if HEADS[embedding] not in result:
+        result[HEADS[embedding]] = result[embedding].clone()
     return {name: result[name] for name in sorted(result)}
 
 
@@ -137,7 +150,8 @@ def digest(weights: Mapping[str, torch.Tensor]) -> str:
         tensor = weights[name].contiguous()
         hasher.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
         if tensor.numel():
-            hasher.update(memoryview(tensor.view(-1).view(torch.uint8).numpy()))
+            raw = tensor.view(-1).view(torch.uint8).numpy()
+            hasher.update(raw.data)
     return hasher.hexdigest()
 
 

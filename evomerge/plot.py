@@ -8,6 +8,7 @@ from typing import Any
 
 def draw(data: dict[str, Any], path: Path) -> None:
     """Draw a completed run's report into `path` (its suffix says the format)."""
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -16,7 +17,8 @@ def draw(data: dict[str, Any], path: Path) -> None:
     left, right = figure.subplots(1, 2)
     _generations(left, data["generations"])
     _leads(right, data["rivals"])
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with rc_context({"svg.hashsalt": str(data["run"])}):  # the same picture, the same bytes
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _generations(axes: Any, rows: list[dict[str, Any]]) -> None:

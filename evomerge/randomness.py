@@ -27,8 +27,8 @@ def lanes(count: int, *parts: str | int) -> NDArray[np.uint16]:
 
 
 def uniform(count: int, *parts: str | int) -> NDArray[np.float64]:
-    """[count] float64 in (0, 1): the upper 53 bits of a word, in the middle of their cell."""
-    return ((words(count, *parts) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    """[count] float64 in (0, 1): the upper 52 bits of a word, in the middle of their cell."""
+    return ((words(count, *parts) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def gaussian(count: int, *parts: str | int) -> NDArray[np.float64]:

@@ -328,7 +328,8 @@ def _finish(state: RunState) -> Decision:
     kin = family(state)
     # Sources first: their scores are the unit of everybody else's.
     missing = _unmeasured(state, kin.sources, "test", None)
-    others = [state.champion, kin.base, *state.baselines.values()]
+    static = [id_ for _, id_ in sorted(state.baselines.items())]
+    others = [state.champion, kin.base, *static]
     missing = missing or _unmeasured(state, others, "test", None)
     if missing:
         return Decision(tasks=missing)

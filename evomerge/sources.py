@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evomerge.checkpoints import Checkpoint, open_checkpoint
 from evomerge.errors import SourceError, UnavailableError
 from evomerge.facts import ModelReference
-from evomerge.tensors import EMBEDDINGS, HEAD, Shape
+from evomerge.tensors import HEADS, Shape
 
 ALIASES = {
     "deepseek": "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",
@@ -27,7 +28,6 @@ PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "voca
 #: Settings that change what the same weights compute, and what a difference means.
 FUNCTIONAL = {
     "rope_theta": "positions are encoded with another base",
-    "rope_parameters": "positions are encoded otherwise",
     "rope_scaling": "long positions are scaled otherwise",
     "rms_norm_eps": "norms divide by something slightly else",
     "layer_norm_epsilon": "norms divide by something slightly else",
@@ -49,6 +49,8 @@ def resolve(text: str, aliases: Mapping[str, str] = ALIASES) -> ModelReference:
 
     Raises SourceError or UnavailableError.
     """
+    if not text.strip():
+        raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
     path = Path(text).expanduser()
     if path.exists() or text.startswith((".", "/", "~")):
         return ModelReference(name=path.resolve().name, path=str(path.resolve()))
@@ -128,10 +130,10 @@ def check_distinct(sources: Sequence[ModelReference]) -> None:
 
 def _shapes(checkpoint: Checkpoint, tied: bool) -> dict[str, tuple[str, Shape]]:
     shapes = dict(checkpoint.shapes)
-    if not tied and HEAD not in shapes:
-        embedding = next((name for name in EMBEDDINGS if name in shapes), None)
+    if not tied and checkpoint.tied:
+        embedding = next((name for name in HEADS if name in shapes), None)
         if embedding:
-            shapes[HEAD] = shapes[embedding]
+            shapes[HEADS[embedding]] = shapes[embedding]
     return shapes
 
 
@@ -163,10 +165,25 @@ def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
 def _compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     warnings = []
     for key, meaning in FUNCTIONAL.items():
-        left, right = a.config.get(key), b.config.get(key)
+        left, right = _setting(a.config, key), _setting(b.config, key)
         if left != right:
             warnings.append(
                 f"{key} is {left} in {a.folder.name} and {right} in {b.folder.name}: {meaning}. "
                 f"{a.folder.name}'s is kept."
             )
     return warnings
+
+
+def _setting(config: Mapping[str, Any], key: str) -> Any:
+    """A setting of a config.json, in the spelling of transformers 4 or 5.
+
+    Version 5 keeps the rotary base and its scaling together under `rope_parameters`.
+    """
+    rope = dict(config.get("rope_parameters") or {})
+    if key == "rope_theta":
+        return config.get(key, rope.get(key))
+    if key == "rope_scaling":
+        rope.pop("rope_theta", None)
+        plain = rope.get("rope_type", "default") == "default"
+        return config.get(key) or (None if plain else rope)
+    return config.get(key)

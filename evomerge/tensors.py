@@ -6,11 +6,13 @@ from math import prod
 
 Shape = tuple[int, ...]
 
-#: The output head; absent from a folder whose head is the embedding (tied).
-HEAD = "lm_head.weight"
-
-#: The names under which architectures keep their token embedding.
-EMBEDDINGS = ("model.embed_tokens.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight")
+#: Token embedding → output head, by the names of the architectures. A folder whose head is the
+#: embedding (tied) does not store the head.
+HEADS = {
+    "model.embed_tokens.weight": "lm_head.weight",
+    "transformer.wte.weight": "lm_head.weight",
+    "gpt_neox.embed_in.weight": "embed_out.weight",
+}
 
 
 def elements(shape: Shape) -> int:

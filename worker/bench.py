@@ -18,6 +18,7 @@ import transformers
 from evomerge import checkpoints, facts, sketch
 from evomerge.build import Builder, Weights, not_finite
 from evomerge.corpus import builtin
+from evomerge.corpus.documents import Slice
 from evomerge.errors import (
     ConfigError,
     DataError,
@@ -28,6 +29,7 @@ from evomerge.errors import (
 from evomerge.fitness import data
 from evomerge.fitness.cost import cost
 from evomerge.fitness.data import Item
+from evomerge.fitness.outcomes import Pool
 from evomerge.fitness.packing import PackedData, pack
 from evomerge.fitness.perplexity import BATCH_TOKENS
 from evomerge.fitness.resident import ResidentModel
@@ -121,10 +123,7 @@ class Bench:
     @cached_property
     def context(self) -> int:
         """Tokens of a window: the setting, or the model's own limit where that is smaller."""
-        text = self.resident.config.get_text_config()
-        limit = getattr(text, "max_position_embeddings", None)
-        wanted = self._submitted.config.context
-        return min(wanted, int(limit)) if limit else wanted
+        return min(self._submitted.config.context, self.resident.positions or 1 << 30)
 
     @cached_property
     def packed(self) -> PackedData:
@@ -167,7 +166,7 @@ class Bench:
         _check_different(records[1:])
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()
-        pools = {
+        pools: dict[Slice, dict[str, Pool]] = {
             slice_: {domain: packed.pool() for domain, packed in sorted(domains.items())}
             for slice_, domains in self.packed.items()
         }

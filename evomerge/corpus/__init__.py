@@ -4,6 +4,7 @@
     code.py        Python, from the standard library's own source (PSF licence)
     arithmetic.py  generated arithmetic and word problems
     structured.py  generated JSON, CSV, YAML and TOML
+    prose.py       the Python language reference (PSF licence); trained on, not measured
     choices.py     multiple-choice items made from documents
     builtin.py     all of it, by domain
 

@@ -16,13 +16,13 @@ DOMAINS = ("code", "math", "data")
 #: Characters of held-out text per domain and slice, so that domains weigh alike.
 HELD_OUT: Mapping[Slice, int] = {
     "train": 40_000,
-    "search": 100_000,
-    "selection": 64_000,
-    "test": 140_000,
+    "search": 80_000,
+    "selection": 48_000,
+    "test": 100_000,
 }
 
 #: Multiple-choice items per domain and slice.
-QUESTIONS: Mapping[Slice, int] = {"search": 72, "selection": 72, "test": 120}
+QUESTIONS: Mapping[Slice, int] = {"search": 60, "selection": 60, "test": 100}
 
 
 def corpus(seed: int, characters: int) -> dict[str, dict[Slice, list[Document]]]:

@@ -15,7 +15,7 @@ from typing import Any
 from evomerge.corpus.documents import Document
 
 #: Characters of text before the question.
-CONTEXT = 120
+CONTEXT = 100
 CHOICES = 4
 _EQUATION = re.compile(r"^(\d+ [-+*/] \d+) = (\d+)$")
 

@@ -26,7 +26,8 @@ def score_questions(model: ResidentModel, questions: Sequence[Asked]) -> list[in
     groups: dict[int, list[tuple[int, int]]] = {}
     for q, c in flat:
         length = len(questions[q].sequences[c])
-        groups.setdefault(-(-length // PAD_TO) * PAD_TO, []).append((q, c))
+        padded = -(-length // PAD_TO) * PAD_TO
+        groups.setdefault(min(padded, model.positions or padded), []).append((q, c))
     for length in sorted(groups):
         rows = rows_per_batch(length, model.vocabulary)
         for start in range(0, len(groups[length]), rows):

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.tensors import EMBEDDINGS, HEAD, Shape, elements
+from evomerge.tensors import HEADS, Shape, elements
 
 
 class Cost(BaseModel):
@@ -46,7 +46,7 @@ def cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> 
     """
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
-    looked_up = {name for name in EMBEDDINGS if name in matrices and HEAD in matrices}
+    looked_up = {name for name, head in HEADS.items() if {name, head} <= set(matrices)}
     products = sum(elements(s) for name, s in matrices.items() if name not in looked_up)
     layers, hidden = int(config.num_hidden_layers), int(config.hidden_size)
     heads = int(config.num_attention_heads)

@@ -139,19 +139,21 @@ def _read(file: Path) -> Iterator[tuple[str, Item]]:
             where = f"{file}:{number}"
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{where}: not JSON ({error}).") from error
             if not isinstance(row, dict):
                 raise DataError(f"{where}: a line must be a JSON object.")
-            yield where, _parse(row, where, number, file.stem)
+            yield where, _parse(row, where, number, file.name)
 
 
-def _parse(row: dict[str, Any], where: str, number: int, stem: str) -> Item:
-    row = {"id": f"{stem}:{number}", "domain": stem, **row}
-    if "slice" not in row:
-        row["slice"] = slice_of(str(row["id"]), MEASURING_SHARES)
+def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:
+    row = {"id": f"{file}:{number}", "domain": Path(file).stem, **row}
     try:
+        if "slice" not in row:
+            row["slice"] = slice_of(str(row["id"]), MEASURING_SHARES)
         return (Text if "text" in row else Question).model_validate(row)
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: id is not Unicode text ({error.reason}).") from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -168,5 +170,5 @@ def _paragraphs(file: Path, content: str) -> Iterator[tuple[str, Item]]:
             text = "\n\n".join(piece)
             if text.strip():
                 row = {"text": text}
-                yield f"{file} (piece {number})", _parse(row, str(file), number, file.stem)
+                yield f"{file} (piece {number})", _parse(row, str(file), number, file.name)
             piece, number = [], number + 1

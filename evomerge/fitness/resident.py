@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from evomerge.errors import SourceError
-from evomerge.tensors import HEAD
+from evomerge.tensors import HEADS
 
 
 class ResidentModel:
@@ -68,7 +68,7 @@ class ResidentModel:
         """Point every parameter at its tensor. Raises SourceError where names do not match."""
         own = dict(self.module.named_parameters())
         missing = sorted(set(own) - set(weights))
-        strange = sorted(set(weights) - set(own) - {HEAD})
+        strange = sorted(set(weights) - set(own) - set(HEADS.values()))
         if missing or strange:
             raise SourceError(
                 f"the model's tensors do not fit its config.json: missing {missing[:3]}, "
@@ -81,6 +81,12 @@ class ResidentModel:
                 tensor = weights[name].to(self.device)
                 module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
         self.module.tie_weights()
+
+    @property
+    def positions(self) -> int | None:
+        """The longest sequence that the architecture takes; None where it does not say."""
+        limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        return int(limit) if limit else None
 
     @torch.inference_mode()
     def logits(self, ids: torch.Tensor) -> torch.Tensor:

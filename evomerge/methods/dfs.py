@@ -43,9 +43,10 @@ def importances(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
     mean = linear.merge(inputs)
     deviation = torch.stack([_row_sums((x - mean).square_()) for x in inputs])
     distance = (deviation * count + deviation.sum(dim=0)) / ((count - 1) * columns)
-    floor = distance.mean(dim=0) * epsilon
-    same = floor == 0
-    importance = 1.0 / (distance + floor + same)
+    mean_distance = distance.mean(dim=0)
+    same = mean_distance == 0
+    # In units of the mean distance, which the shares do not depend on: nothing overflows.
+    importance = 1.0 / (distance / (mean_distance + same) + epsilon)
     return importance / importance.sum(dim=0)
 
 

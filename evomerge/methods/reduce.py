@@ -13,7 +13,7 @@ CHUNK = 8192
 
 
 def gram(tensors: Sequence[torch.Tensor]) -> NDArray[np.float64]:
-    """[n, n] dot products of n float32 tensors of one shape, products and sums in float64."""
+    """[n, n] dot products of n floating-point tensors of one shape, computed in float64."""
     flat = [t.reshape(-1).numpy() for t in tensors]
     total = np.zeros((len(flat), len(flat)))
     for start in range(0, flat[0].size, CHUNK):
@@ -25,5 +25,5 @@ def gram(tensors: Sequence[torch.Tensor]) -> NDArray[np.float64]:
 
 
 def square_norm(a: torch.Tensor) -> float:
-    """⟨a, a⟩ of a float32 tensor, products and sums in float64."""
+    """⟨a, a⟩ of a floating-point tensor, computed in float64."""
     return float(gram([a])[0, 0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,7 +76,6 @@ def test_a_broken_config_is_named(folder: Path, content: bytes):
         open_checkpoint(folder)
 
 
-@pytest.mark.xfail(strict=True, reason="any JSON is taken; .get fails later with AttributeError")
 def test_a_config_that_is_no_object_is_named(folder: Path):
     """A list is JSON and still no config."""
     (folder / "config.json").write_text("[]", "utf-8")
@@ -178,8 +177,8 @@ def test_shards_without_their_index_are_not_guessed(sharded: Path):
         "{",
         "{}",
         '{"weight_map": []}',
-        pytest.param("[]", marks=pytest.mark.xfail(strict=True, raises=TypeError)),
-        pytest.param('{"weight_map": {"a": 1}}', marks=pytest.mark.xfail(strict=True)),
+        "[]",
+        '{"weight_map": {"a": 1}}',
     ],
 )
 def test_a_broken_index_is_named(sharded: Path, content: str):
@@ -189,7 +188,6 @@ def test_a_broken_index_is_named(sharded: Path, content: str):
         open_checkpoint(sharded)
 
 
-@pytest.mark.xfail(strict=True, reason="the index's tensors are not compared with the shards'")
 def test_a_tensor_that_only_the_index_has_is_named(sharded: Path):
     """An index of another download: better refused than a model that lacks a tensor later."""
     index = json.loads((sharded / checkpoints.INDEX).read_text("utf-8"))
@@ -266,6 +264,15 @@ def test_a_model_without_a_known_embedding_cannot_be_untied():
 # ---- publishing ----------------------------------------------------------------------------
 
 
+def note(name: str) -> Callable[[Path], None]:
+    """Fill a folder with one text file that holds its own name."""
+
+    def fill(folder: Path) -> None:
+        (folder / f"{name}.txt").write_text(name, "utf-8")
+
+    return fill
+
+
 @pytest.fixture
 def umask() -> Iterator[int]:
     """027: the group may read, others nothing."""
@@ -291,8 +298,8 @@ def test_modes_follow_the_umask(tmp_path: Path, umask: int):
 def test_publishing_makes_parents_and_replaces_what_was_there(tmp_path: Path):
     """Nothing of the old folder stays."""
     target = tmp_path / "deep" / "out"
-    publish(target, lambda f: (f / "old.txt").write_text("old", "utf-8") and None)
-    publish(target, lambda f: (f / "new.txt").write_text("new", "utf-8") and None)
+    publish(target, note("old"))
+    publish(target, note("new"))
     assert [p.name for p in target.iterdir()] == ["new.txt"]
     assert [p.name for p in target.parent.iterdir()] == ["out"]
 
@@ -301,7 +308,7 @@ def test_publishing_makes_parents_and_replaces_what_was_there(tmp_path: Path):
 def test_nothing_half_written_is_left(tmp_path: Path, error: BaseException):
     """Existing content stays whole; no hidden folder remains; the error is the caller's own."""
     target = tmp_path / "out"
-    publish(target, lambda f: (f / "old.txt").write_text("old", "utf-8") and None)
+    publish(target, note("old"))
 
     def fill(folder: Path) -> None:
         (folder / "half.txt").write_text("half", "utf-8")
@@ -319,7 +326,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):
     def full(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(UnavailableError, match="No space left.*can be resumed"):
+    with pytest.raises(UnavailableError, match=r"No space left.*can be resumed"):
         publish(tmp_path / "out", full)
     (tmp_path / "file").write_text("x", "utf-8")
     with pytest.raises(UnavailableError, match="cannot be written"):

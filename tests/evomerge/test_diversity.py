@@ -63,6 +63,7 @@ def test_levels_begin_at_their_thresholds(value: float, expected: str):
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.002], 5, False),  # 0.2 % over five
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0009], 5, True),  # 0.09 %
         ([1.0, 2.0, 2.0, 2.0], 2, True),  # only the last two count
+        ([1.0, 2.0, 2.0], 2, False),  # both of them do
         ([-1.0, -1.0, -0.998], 2, False),  # negative scores: 0.2 % of |−1|
         ([None, None, None], 2, True),  # nobody ever had a score
         ([None, None, 1.0], 2, False),  # somebody has one now

@@ -74,9 +74,14 @@ def test_task_arithmetic_refuses_what_has_no_meaning():
     """Too few weights, or normalising by a zero sum."""
     with pytest.raises(ConfigError, match="1 weights for 2 models"):
         task_arithmetic.merge([t(1), t(2)], task_arithmetic.Params(weights=(1.0,)))
+    params = task_arithmetic.Params(weights=(1.0, -1.0), normalise=True)
     with pytest.raises(ConfigError, match="add up to"):
-        params = task_arithmetic.Params(weights=(1.0, -1.0), normalise=True)
         task_arithmetic.merge([t(1), t(2)], params)
+
+
+def slerp_pair(a: torch.Tensor, b: torch.Tensor, where: float) -> torch.Tensor:
+    """Slerp of two vectors."""
+    return slerp.merge([a, b], (where,))
 
 
 # ---- slerp ---------------------------------------------------------------------------------
@@ -84,49 +89,49 @@ def test_task_arithmetic_refuses_what_has_no_meaning():
 
 def test_slerp_of_a_right_angle():
     """θ = 90°: half-way both factors are sin 45°/sin 90° = √½; at ⅓ they are sin 60° and sin 30°."""
-    assert close(slerp.pair(t(1, 0), t(0, 1), 0.5), math.sqrt(0.5), math.sqrt(0.5))
-    assert close(slerp.pair(t(1, 0), t(0, 1), 1 / 3), math.sqrt(3) / 2, 0.5)
+    assert close(slerp_pair(t(1, 0), t(0, 1), 0.5), math.sqrt(0.5), math.sqrt(0.5))
+    assert close(slerp_pair(t(1, 0), t(0, 1), 1 / 3), math.sqrt(3) / 2, 0.5)
 
 
 def test_slerp_of_sixty_degrees():
     """Half-way between 0° and 60° on the unit circle is 30°: (√3/2, ½)."""
-    assert close(slerp.pair(t(1, 0), t(0.5, math.sqrt(3) / 2), 0.5), math.sqrt(3) / 2, 0.5)
+    assert close(slerp_pair(t(1, 0), t(0.5, math.sqrt(3) / 2), 0.5), math.sqrt(3) / 2, 0.5)
 
 
 def test_slerp_interpolates_whole_vectors_by_the_angle_of_their_directions():
     """Lengths 2 and 4 at 90°, t = ½: √½·2 = √2 and √½·4 = 2√2."""
-    assert close(slerp.pair(t(2, 0), t(0, 4), 0.5), math.sqrt(2), 2 * math.sqrt(2))
+    assert close(slerp_pair(t(2, 0), t(0, 4), 0.5), math.sqrt(2), 2 * math.sqrt(2))
 
 
 def test_slerp_starts_and_ends_at_its_inputs_exactly():
     """Sin θ/sin θ is 1 and sin 0 is 0, without rounding."""
     a, b = t(0.3, -1.7, 2.9), t(1.1, 0.2, -0.4)
-    assert torch.equal(slerp.pair(a, b, 0.0), a)
-    assert torch.equal(slerp.pair(a, b, 1.0), b)
+    assert torch.equal(slerp_pair(a, b, 0.0), a)
+    assert torch.equal(slerp_pair(a, b, 1.0), b)
 
 
 @pytest.mark.parametrize("where", [0.1, 0.5, 0.8])
 def test_slerp_keeps_the_norm_of_inputs_of_one_norm(where: float):
     """What it is for; lerp at 90° would give √(0.1² + 0.9²) and the like, at most 0.91 of it."""
     a, b = t(3, 0, 4), t(4, 0, -3)  # ⟨a, b⟩ = 12 − 12 = 0, both norms 5
-    assert float(slerp.pair(a, b, where).norm()) == pytest.approx(5.0, rel=1e-6)
+    assert float(slerp_pair(a, b, where).norm()) == pytest.approx(5.0, rel=1e-6)
 
 
 def test_slerp_of_parallel_vectors_is_the_straight_line():
     """Sin θ is 0 there: ¾·2 + ¼·6 = 3."""
-    assert close(slerp.pair(t(2, 2), t(6, 6), 0.25), 3.0, 3.0)
+    assert close(slerp_pair(t(2, 2), t(6, 6), 0.25), 3.0, 3.0)
 
 
 def test_slerp_of_opposite_vectors_is_the_straight_line():
     """No great circle is the right one: ¾·v − ¼·v = ½·v, never NaN."""
-    assert close(slerp.pair(t(2, -4), t(-2, 4), 0.25), 1.0, -2.0)
+    assert close(slerp_pair(t(2, -4), t(-2, 4), 0.25), 1.0, -2.0)
 
 
 def test_slerp_with_a_zero_vector_is_the_straight_line():
     """A zero task vector has no direction: ¾·0 + ¼·8 = 2."""
-    assert close(slerp.pair(t(0, 0), t(8, 4), 0.25), 2.0, 1.0)
-    assert close(slerp.pair(t(8, 4), t(0, 0), 0.25), 6.0, 3.0)
-    assert close(slerp.pair(t(0, 0), t(0, 0), 0.25), 0.0, 0.0)
+    assert close(slerp_pair(t(0, 0), t(8, 4), 0.25), 2.0, 1.0)
+    assert close(slerp_pair(t(8, 4), t(0, 0), 0.25), 6.0, 3.0)
+    assert close(slerp_pair(t(0, 0), t(0, 0), 0.25), 0.0, 0.0)
 
 
 def test_slerp_changes_to_the_straight_line_at_its_threshold():
@@ -142,7 +147,7 @@ def test_slerp_survives_a_cosine_beyond_one():
 
 def test_slerp_of_vectors_whose_squares_leave_float32():
     """10⁻³⁰ squared is below float32; the dot products are float64, so the arc is found."""
-    assert close(slerp.pair(t(1e-30, 0), t(0, 1e-30), 0.5) * 1e30, math.sqrt(0.5), math.sqrt(0.5))
+    assert close(slerp_pair(t(1e-30, 0), t(0, 1e-30), 0.5) * 1e30, math.sqrt(0.5), math.sqrt(0.5))
 
 
 def test_slerp_of_three_folds_with_a_half_and_a_third():
@@ -167,9 +172,10 @@ def test_slerp_depends_on_the_order_of_its_inputs():
 
 
 def test_dot_products_are_whole_beyond_one_chunk():
-    """Sums go chunk by chunk: Σ 1 over n ones is n, at, below and above the chunk size."""
+    """Sums go chunk by chunk: Σ 1·2 over n is 2n, at, below and above the chunk size."""
     for n in (1, reduce.CHUNK - 1, reduce.CHUNK, reduce.CHUNK + 1, 3 * reduce.CHUNK + 5):
-        assert reduce.dots(torch.ones(n), torch.full((n,), 2.0)) == (n, 4 * n, 2 * n)
+        found = reduce.gram([torch.ones(n), torch.full((n,), 2.0)])
+        assert found.tolist() == [[n, 2 * n], [2 * n, 4 * n]]
         assert reduce.square_norm(torch.ones(n)) == n
 
 

@@ -81,14 +81,12 @@ def test_dfs_refuses_two_inputs():
         dfs.merge([t(1), t(2)], 0.1)
 
 
-@pytest.mark.xfail(strict=True, reason="1/d² overflows float32 where 0 < d² < 3e-39")
 def test_dfs_of_inputs_that_hardly_differ_is_finite():
     """Unused embedding rows and dead norms hold numbers like 1e-20; a merge must not be NaN there."""
     merged = dfs.merge([t(0, 0), t(1e-20, 1e-20), t(3e-20, 3e-20)], 0.1)
     assert bool(torch.isfinite(merged).all())
 
 
-@pytest.mark.xfail(strict=True, reason="torch sums a single row in two passes, one part a thread")
 def test_dfs_of_a_single_long_row_does_not_depend_on_threads():
     """A matrix of one row (a value head) is a tensor like any other."""
     row = torch.from_numpy(np.random.default_rng(1).normal(size=(4, 1, 150_001))).float()

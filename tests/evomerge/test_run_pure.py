@@ -151,7 +151,6 @@ def test_the_order_of_completions_does_not_matter(finished: World, random: objec
     assert other.state.completed.rivals == finished.state.completed.rivals
 
 
-@pytest.mark.xfail(strict=True, reason="_finish lists the baselines in the order they were built")
 def test_the_order_of_completions_does_not_reach_the_order_of_tasks():
     """The next decision is the same list, not only the same set: state must not remember order."""
     lists = []

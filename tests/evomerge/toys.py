@@ -1,13 +1,15 @@
-"""Weights made by hand for builds without a model: named tensors, sources that differ a little."""
+"""Weights and items made by hand: named tensors, sources that differ a little, texts, questions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 
 from evomerge import keys
 from evomerge.build import Builder, Weights
+from evomerge.fitness.data import Question, Text
 from evomerge.recipe import Recipe, Source
 
 #: Two blocks, an embedding, a final norm; the names of a Qwen2 or Llama model.
@@ -95,3 +97,17 @@ def t(*values: float) -> torch.Tensor:
 def close(found: torch.Tensor, *values: float) -> bool:
     """Equal to a few ulps of float32."""
     return torch.allclose(found.reshape(-1), t(*values), rtol=1e-6, atol=1e-7)
+
+
+def texts(*contents: str, domain: str = "d") -> list[Text]:
+    """Texts of the test slice."""
+    return [
+        Text(id=f"{domain}{i}", domain=domain, slice="test", text=text)
+        for i, text in enumerate(contents)
+    ]
+
+
+def question(answer: int = 0, **changes: Any) -> Question:
+    """A question of two choices."""
+    fields = {"id": "q", "domain": "d", "slice": "test", "prompt": "2 + 2 =", "answer": answer}
+    return Question.model_validate({**fields, "choices": (" 4", " 55"), **changes})

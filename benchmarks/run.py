@@ -1,0 +1,84 @@
+"""A whole run of three 25M models: overhead outside merging and forward passes, and peak memory.
+
+    python -m benchmarks.run [--generations 2]
+
+Overhead is the run's wall time less the seconds that its tasks measured. Memory is the process's
+peak above what it is with everything imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.common import folders, machine
+from evomerge import report
+from evomerge.config import parse
+from evomerge.log import stream
+from evomerge.sources import resolve
+from tests import models
+from worker import advance
+from worker.artifacts import Artifacts
+from worker.home import Home
+
+
+def main() -> None:
+    """Print overhead and memory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--generations", type=int, default=2)
+    generations = parser.parse_args().generations
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        import multiprocessing
+
+        maker = multiprocessing.get_context("fork").Process(target=folders, args=(where,))
+        maker.start()  # in a process of its own: its memory is not the run's
+        maker.join()
+        models.data(where / "data")
+        sources = tuple(resolve(str(where / f"source{i}")) for i in (1, 2, 3))
+        config = parse({"generations": generations, "context": 256})
+        home = Home(where / "home")
+        store = home.open_store()
+        before = _resident()
+        data = (str(where / "data"),)
+        run = advance.submit(store, config, sources, resolve(str(where / "base")), data)
+        began = time.perf_counter()
+        state = advance.finish(advance.Worker(store, Artifacts(home.artifacts)), run)
+        wall = time.perf_counter() - began
+        rows = store.read(stream(run))
+        store.close()
+        spent = sum(report.spent(state, rows).values())
+        start = _opening_seconds(rows)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        share = (wall - spent - start) / wall
+        print(machine())
+        print(f"wall {wall:.1f} s, tasks {spent:.1f} s, reading models and data {start:.1f} s: "
+              f"overhead {share:.1%} ({'ok' if share < 0.05 else 'OVER 5 %'})")  # fmt: skip
+        print(f"peak memory above the imports: {peak / 2**30:.2f} GiB "
+              f"({'ok' if peak < 2 * 2**30 else 'OVER 2 GiB'})")  # fmt: skip
+
+
+def _opening_seconds(rows: list) -> float:
+    """From `submitted` to `started`."""
+    from datetime import datetime
+
+    times = [datetime.fromisoformat(row.recorded_at) for row in rows[:2]]
+    return (times[1] - times[0]).total_seconds()
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory now."""
+    import torch
+    import transformers
+
+    assert torch
+    assert transformers.Qwen2ForCausalLM
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    main()

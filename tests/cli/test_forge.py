@@ -1,0 +1,342 @@
+"""`forge` as a user meets it: output, errors, exit codes. In-process where that is the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import COMMANDS, _explain, forge
+from tests import runs
+from tests.conftest import Toys
+from worker.home import Home
+
+
+def call(home: Path, *words: str) -> Result:
+    """`forge WORDS` with its own home."""
+    return CliRunner(env={"FORGE_HOME": str(home)}).invoke(forge, list(words))
+
+
+def fails(home: Path, code: int, *words: str) -> str:
+    """The message of a command that must fail with this exit code."""
+    result = call(home, *words)
+    assert result.exception is not None, result.output
+    if isinstance(result.exception, SystemExit):
+        assert result.exit_code == code
+        return result.output
+    assert getattr(result.exception, "exit_code", None) == code, repr(result.exception)
+    return str(result.exception)
+
+
+@pytest.fixture(scope="module")
+def finished(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result, Path]:
+    """(home, the result of `forge evo`, the champion's folder)."""
+    folder = tmp_path_factory.mktemp("evo")
+    settings = folder / "settings.toml"
+    settings.write_text("search_windows = 3\nsearch_questions = 2\n")
+    result = call(
+        folder / "home", "evo", "--base-models", toys.names, "--base-model", str(toys.base),
+        "--data", str(toys.data), "--gens", "1", "--config", str(settings),
+        "--output-dir", str(folder / "champion"), "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return folder / "home", result, folder / "champion"
+
+
+def run_of(finished) -> str:
+    """The run's name."""
+    return json.loads(finished[1].stdout)["run"]
+
+
+def test_evo_prints_data_on_stdout_and_progress_on_stderr(finished) -> None:
+    """So that it can be piped."""
+    data = json.loads(finished[1].stdout)
+    assert data["status"] == "completed"
+    assert "sentence" in data["verdict"]
+    assert "generation 1: best" in finished[1].stderr
+    assert f"--resume {data['run']}" in finished[1].stderr
+
+
+def test_the_champion_loads_and_scores_as_recorded(finished, toys: Toys) -> None:
+    """Ten lines of transformers alone give the recorded perplexity to 1e-3."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    _, result, folder = finished
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    recorded = json.loads(result.stdout)["test"]["components"]["domains"]
+    for domain, perplexity in recorded.items():
+        lines = (toys.data / f"{domain}.jsonl").read_text().splitlines()
+        items = sorted(map(json.loads, lines), key=lambda item: item["id"])
+        texts = [i["text"] for i in items if i["slice"] == "test" and "text" in i]
+        ids = [t for x in texts for t in [*tokenizer.encode(x), tokenizer.eos_token_id]]
+        total = count = 0
+        for start in range(0, len(ids), 64):
+            window = torch.tensor([ids[start : start + 64]])
+            if window.shape[1] > 1:
+                with torch.no_grad():
+                    loss = model(input_ids=window, labels=window).loss
+                total += float(loss) * (window.shape[1] - 1)
+                count += window.shape[1] - 1
+        mine = float(torch.tensor(total / count).exp())
+        assert mine == pytest.approx(perplexity, rel=1e-3)
+
+
+def test_the_champions_folder_is_what_the_ecosystem_takes(finished) -> None:
+    """Weights, config, tokenizer, card, recipe, report; modes by the umask."""
+    _, _, folder = finished
+    names = {p.name for p in folder.iterdir()}
+    assert names >= {
+        "model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json",
+        "generation_config.json", "README.md", "evomerge_recipe.json", "report.json",
+        "report.md", "report.svg", "report.png",
+    }  # fmt: skip
+    assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    card = (folder / "README.md").read_text()
+    assert "base_model:" in card
+    assert "- evomerge" in card
+    document = json.loads((folder / "evomerge_recipe.json").read_text())
+    assert document["candidate"] in document["recipes"]
+    assert not [p for p in folder.parent.iterdir() if p.name.startswith(".champion")]
+
+
+def _umask() -> int:
+    import os
+
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def test_runs_show_events_and_lineage_read_the_log(finished) -> None:
+    """Each for people and as JSON."""
+    home, run = finished[0], run_of(finished)
+    assert run in call(home, "runs").stdout
+    assert json.loads(call(home, "runs", "--json").stdout)[0]["status"] == "completed"
+    assert "champion" in call(home, "show", run).stdout
+    assert json.loads(call(home, "show", run, "--json").stdout)["run"] == run
+    rows = [json.loads(x) for x in call(home, "events", run, "--json").stdout.splitlines()]
+    assert [r["version"] for r in rows] == list(range(1, len(rows) + 1))
+    assert rows[-1]["type"] == "completed"
+    assert rows[-1]["data"]["chain_head"] == rows[-2]["hash"]
+    assert "completed" in call(home, "events", run).stdout
+    assert "source source0" in call(home, "lineage", run).stdout
+    assert len(json.loads(call(home, "lineage", run, "--json").stdout)) >= 5
+
+
+def test_a_run_can_be_named_by_its_beginning(finished) -> None:
+    """Nobody types twenty characters."""
+    run = run_of(finished)
+    assert json.loads(call(finished[0], "show", run[:-2], "--json").stdout)["run"] == run
+
+
+def test_export_writes_the_same_weights_again(finished, tmp_path) -> None:
+    """The cache gone, the folder is rebuilt from the log and the sources."""
+    home, _, folder = finished
+    shutil.rmtree(home / "artifacts")
+    result = call(home, "export", run_of(finished), "--out", str(tmp_path / "again"))
+    assert result.exit_code == 0, result.output
+    again = (tmp_path / "again" / "model.safetensors").read_bytes()
+    assert again == (folder / "model.safetensors").read_bytes()
+
+
+def test_resume_of_a_completed_run_gives_its_result(finished, tmp_path) -> None:
+    """Nothing is done twice, nothing is an error."""
+    out = str(tmp_path / "champion")
+    result = call(finished[0], "evo", "--resume", run_of(finished), "--output-dir", out, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["champion"] == json.loads(finished[1].stdout)["champion"]
+
+
+def test_check_says_what_would_be_run(toys: Toys, tmp_path) -> None:
+    """In seconds, and starts nothing."""
+    words = ["check", "--base-models", toys.names, "--data", str(toys.data)]
+    result = call(tmp_path, *words)
+    assert result.exit_code == 0, result.output
+    assert "warning: no base model was given" in result.stderr
+    assert "this can be started" in result.stdout
+    assert json.loads(call(tmp_path, *words, "--json").stdout)["ok"] is True
+    assert not (tmp_path / "forge.db").exists()
+
+
+def test_doctor_finds_this_machine_fit(tmp_path) -> None:
+    """Exit code 0 and a line for each thing looked at."""
+    result = call(tmp_path, "doctor")
+    assert result.exit_code == 0, result.output
+    for what in ("torch", "home", "free disk", "sqlite", "log"):
+        assert what in result.stdout
+    assert {f["level"] for f in json.loads(call(tmp_path, "doctor", "--json").stdout)} <= {
+        "ok", "warning",
+    }  # fmt: skip
+
+
+def test_doctor_says_what_is_wrong(tmp_path) -> None:
+    """A home that is a file cannot be one."""
+    (tmp_path / "home").write_text("")
+    result = call(tmp_path / "home", "doctor")
+    assert result.exit_code == 3
+    assert "FORGE_HOME" in result.stdout
+
+
+BAD = [
+    ((), "none was given"),
+    (("--base-models", "{0}"), "only source0 was given"),
+    (("--base-models", "{0},{0}"), "given twice"),
+    (("--base-models", "{0},/no/such/folder"), "/no/such/folder does not exist"),
+    (("--base-models", "{0},nonsense"), "nor an alias"),
+    (("--base-models", "{0},{1}", "--data", "/no/such.jsonl"), "does not exist"),
+    (("--base-models", "{0},{1}", "--config", "/no/such.toml"), "cannot be read"),
+    (("--base-models", "{0},{1}", "--strategy", "magic"), "strategy"),
+    (("--base-models", "{0},{1}", "--gens", "-1"), "generations"),
+    (("--base-models", "{0},{1}", "--device", "tpu"), "device 'tpu' is not known"),
+]
+
+
+@pytest.mark.parametrize("command", ["evo", "check"])
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_input_is_named_before_any_work(
+    toys: Toys, tmp_path, command: str, words: tuple[str, ...], message: str
+) -> None:
+    """One clear error, exit code 2, nothing recorded, nothing written."""
+    filled = [w.format(*map(str, toys.sources)) for w in words]
+    home = tmp_path / "home"
+    assert message in fails(home, 2, command, *filled)
+    assert not home.exists()
+
+
+def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic(
+    toys: Toys, tmp_path
+) -> None:
+    """The numbers in the message are the user's own."""
+    file = tmp_path / "settings.json"
+    file.write_text('{"population_size": 9}')
+    words = ("evo", "--base-models", toys.names, "--config", str(file))
+    assert "2 x 3 = 6 mutants" in fails(tmp_path / "home", 2, *words)
+
+
+def test_a_config_file_may_name_models_and_data(toys: Toys, tmp_path) -> None:
+    """The source documents' JSON form, with a path per model."""
+    file = tmp_path / "settings.json"
+    entries = [{"name": s.name, "path": str(s), "weight": 1.0} for s in toys.sources]
+    file.write_text(json.dumps({"base_models": entries, "data": [str(toys.data)]}))
+    assert call(tmp_path / "home", "check", "--config", str(file)).exit_code == 0
+    entries[0]["weight"] = 2.0
+    file.write_text(json.dumps({"base_models": entries}))
+    assert "gene" in fails(tmp_path / "home", 2, "check", "--config", str(file))
+
+
+def test_an_unknown_run_is_not_found(finished) -> None:
+    """Exit code 5, and the runs that there are."""
+    for words in (("show", "x"), ("events", "x"), ("lineage", "x"), ("evo", "--resume", "x"),
+                  ("export", "x", "--out", "y")):  # fmt: skip
+        message = fails(finished[0], 5, *words)
+        assert "is not known" in message
+        assert run_of(finished) in message
+
+
+def test_an_unknown_candidate_is_not_found(finished) -> None:
+    """Exit code 5."""
+    assert "is not known" in fails(finished[0], 5, "lineage", run_of(finished), "zzz")
+
+
+def test_settings_cannot_be_changed_at_resume(finished) -> None:
+    """A run goes on as it was started, or its log would not explain it."""
+    message = fails(finished[0], 2, "evo", "--resume", run_of(finished), "--gens", "9")
+    assert "leave out gens" in message
+
+
+def test_a_home_that_cannot_be_made_is_unavailable(toys: Toys, tmp_path) -> None:
+    """Exit code 3, and what to set."""
+    (tmp_path / "file").write_text("")
+    words = ("evo", "--base-models", toys.names, "--data", str(toys.data))
+    assert "FORGE_HOME" in fails(tmp_path / "file" / "home", 3, *words)
+
+
+def test_an_output_folder_that_cannot_be_written_is_found_before_work(
+    toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """Not after hours."""
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    words = ("evo", "--base-models", toys.names, "--data", str(toys.data))
+    message = fails(tmp_path / "home", 3, *words, "--output-dir", str(tmp_path / "out"))
+    assert "not writable" in message
+    assert not (tmp_path / "home").exists()
+
+
+def test_an_unfinished_run_has_no_champion_to_export(toys: Toys, tmp_path) -> None:
+    """It says how to finish it."""
+    runs.submit(Home(tmp_path / "home"), toys)
+    message = fails(tmp_path / "home", 1, "export", "r", "--out", str(tmp_path / "out"))
+    assert "forge evo --resume r" in message
+    assert not (tmp_path / "out").exists()
+    assert "submitted" in call(tmp_path / "home", "show", "r").stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str, tmp_path) -> None:
+    """One line, an example, and the same line in the list of commands."""
+    result = call(tmp_path, name, "--help")
+    assert result.exit_code == 0
+    assert "Example:" in result.output
+    assert f"forge {name}" in result.output
+    assert "--json" in result.output
+
+
+def test_errors_become_messages_and_exit_codes(capsys, monkeypatch) -> None:
+    """Ours by their own code, others as a defect; a traceback only with --debug."""
+    from evomerge.errors import NotFoundError
+
+    monkeypatch.setattr(sys, "argv", ["forge"])
+    assert _explain(NotFoundError("no such run")) == 5
+    assert capsys.readouterr().err == "error: no such run\n"
+    assert _explain(ValueError("odd")) == 1
+    assert "defect of forge" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["forge", "--debug"])
+    with pytest.raises(ValueError, match="odd"):
+        _explain(ValueError("odd"))
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
+    """Exit code 130 and the command; then the command works."""
+    forge_command = [sys.executable, "-c", "from cli.main import main; main()"]
+    env = {**__import__("os").environ, "FORGE_HOME": str(tmp_path / "home")}
+    words = ["evo", "--base-models", toys.names, "--base-model", str(toys.base), "--data",
+             str(toys.data), "--gens", "1", "--output-dir", str(tmp_path / "champion")]  # fmt: skip
+    process = subprocess.Popen(
+        forge_command + words, env=env, text=True, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, cwd=runs.REPOSITORY,
+    )  # fmt: skip
+    home = Home(tmp_path / "home")
+    _wait_for_events(home, 8)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    command = next(line for line in err.splitlines() if line.startswith("interrupted"))
+    run = command.split()[-1]
+    done = subprocess.run(
+        [*forge_command, "evo", "--resume", run, "--output-dir", str(tmp_path / "champion")],
+        env=env, capture_output=True, text=True, cwd=runs.REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "champion" / "model.safetensors").exists()
+
+
+def _wait_for_events(home: Home, count: int) -> None:
+    for _ in range(600):
+        if home.database.exists():
+            store = home.open_store()
+            seen = len(store.read_all())
+            store.close()
+            if seen >= count:
+                return
+        time.sleep(0.1)
+    raise AssertionError("the run did not begin")

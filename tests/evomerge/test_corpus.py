@@ -1,0 +1,177 @@
+"""The built-in data: right answers are right, files parse, slices never share a document."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import itertools
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evomerge.corpus import arithmetic, builtin, choices, code, prose, structured
+from evomerge.corpus.documents import SLICES, Document
+from evomerge.errors import DataError
+from evomerge.fitness import data
+
+
+def test_arithmetic_is_right():
+    """Every equation of the worksheets, by Python's own arithmetic."""
+    checked = 0
+    for document in arithmetic.documents(40_000, 1):
+        for a, sign, b, result in re.findall(r"(\d+) ([-+*/]) (\d+) = (\d+)", document.text):
+            values = {"+": int(a) + int(b), "-": int(a) - int(b), "*": int(a) * int(b)}
+            values["/"] = int(a) // int(b)
+            assert values[sign] == int(result)
+            checked += 1
+        for a, b, larger in re.findall(r"larger, (\d+) or (\d+)\? (\d+)", document.text):
+            assert max(int(a), int(b)) == int(larger)
+        for step, terms in re.findall(r"adding (\d+): ([\d, ]+)", document.text):
+            numbers = [int(n) for n in terms.split(", ")]
+            assert all(y - x == int(step) for x, y in itertools.pairwise(numbers))
+    assert checked > 300
+
+
+def test_generated_documents_depend_on_seed_and_name_alone():
+    """The first documents of a longer corpus are the same; another seed gives others."""
+    for made in (arithmetic.documents, structured.documents):
+        short, long = list(made(5_000, 1)), list(made(20_000, 1))
+        assert long[: len(short)] == short
+        assert sum(len(d.text) for d in short) >= 5_000
+        assert next(iter(made(5_000, 2))).text != short[0].text
+        assert len({d.name for d in long}) == len(long)
+
+
+def test_structured_files_parse_and_all_formats_hold_alike():
+    """JSON, CSV, YAML and TOML by their own parsers; 4 to 10 records each."""
+    seen = set()
+    for document in structured.documents(30_000, 1):
+        suffix = document.name.rpartition(".")[2]
+        kind = document.name.partition("-")[0]
+        if suffix == "csv":
+            records = list(csv.DictReader(io.StringIO(document.text)))
+        else:
+            parse = {"json": json.loads, "yaml": yaml.safe_load, "toml": tomllib.loads}[suffix]
+            records = parse(document.text)[kind]
+        assert 4 <= len(records) <= 10
+        assert len({tuple(r) for r in records}) == 1
+        seen.add((kind, suffix))
+    assert len(seen) == 12
+
+
+def test_code_is_python_and_long_files_are_cut_at_a_line():
+    """From the interpreter's own library, in the order of paths, without tests and packages."""
+    found = list(code.documents(200_000))
+    assert sum(len(d.text) for d in found) >= 200_000
+    assert [d.name for d in found] == sorted(d.name for d in found)
+    for document in found:
+        assert not set(Path(document.name).parts) & code.SKIPPED
+        assert 400 <= len(document.text) <= code.LONGEST
+        if len(document.text) < code.LONGEST - 1000:
+            ast.parse(document.text)
+
+
+def test_a_file_that_is_no_utf8_is_passed_over(tmp_path: Path):
+    """Some standard libraries have one in Latin-1."""
+    file = tmp_path / "latin.py"
+    file.write_bytes(b"# caf\xe9")
+    assert code._readable(file) == ""
+    file.write_text("x = 1\n" * 10_000, "utf-8")
+    cut = code._readable(file)
+    # 24,000 characters are 4,000 whole lines of six.
+    assert cut == "x = 1\n" * 4_000
+
+
+def test_prose_comes_in_the_order_of_topics():
+    """Trained on, not measured."""
+    found = list(prose.documents(10_000))
+    assert sum(len(d.text) for d in found) >= 10_000
+    assert [d.name for d in found] == sorted(d.name for d in found)
+    assert {d.domain for d in found} == {"prose"}
+    assert len(list(prose.documents(10**9))) > len(found)
+
+
+# ---- questions -----------------------------------------------------------------------------
+
+
+def test_an_equation_s_right_answer_is_right_and_the_others_are_wrong():
+    """Four different numbers, one of which is the result."""
+    asked = list(choices.equations(list(arithmetic.documents(20_000, 1)), 40, 0))
+    assert len(asked) == 40
+    for item in asked:
+        a, sign, b = re.findall(r"(\d+) ([-+*/]) (\d+) =$", item["prompt"])[0]
+        value = {
+            "+": int(a) + int(b),
+            "-": int(a) - int(b),
+            "*": int(a) * int(b),
+            "/": int(a) // max(1, int(b)),
+        }[sign]
+        assert item["choices"][item["answer"]] == f" {value}"
+        assert len(set(item["choices"])) == 4
+        assert len(item["prompt"]) <= choices.CONTEXT
+    assert {item["answer"] for item in asked} == {0, 1, 2, 3}
+
+
+def test_a_continuation_s_right_answer_is_the_line_that_follows():
+    """And the prompt ends just before it."""
+    documents = list(structured.documents(20_000, 1))
+    texts = [d.text for d in documents]
+    asked = list(choices.continuation(documents, 30, 0))
+    for item in asked:
+        right = item["choices"][item["answer"]]
+        assert any(item["prompt"] + right in text for text in texts)
+        assert item["choices"].count(right) == 1
+        assert len(item["choices"]) == 4
+    assert asked == list(choices.continuation(documents, 30, 0))
+
+
+def test_a_document_without_a_line_to_ask_for_is_passed_over():
+    """Too short, too long or too few lines."""
+    short = Document("a", "data", "x\ny\nz\n")
+    usable = Document("b", "data", "\n".join(f"a line of text {i}" for i in range(9)))
+    asked = list(choices.continuation([short, usable], 4, 0))
+    assert [item["id"] for item in asked] == ["next-line-0001", "next-line-0003"]
+
+
+# ---- the whole corpus ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict:
+    """A small corpus of all three domains."""
+    return builtin.corpus(1, 150_000)
+
+
+def test_no_document_is_in_two_slices(texts: dict):
+    """What is trained on must not be measured on."""
+    assert tuple(texts) == builtin.DOMAINS
+    for split in texts.values():
+        assert set(split) == set(SLICES)
+        names = [d.name for documents in split.values() for d in documents]
+        assert len(names) == len(set(names))
+
+
+def test_the_written_items_are_data_that_a_run_can_read(texts: dict, tmp_path: Path):
+    """The project's own JSONL, through the user's own door; the same as without the files."""
+    builtin.write(tmp_path / "corpus", texts, 1)
+    loaded = data.load([tmp_path / "corpus"])
+    assert loaded == data.from_rows(builtin.items(texts, 1))
+    assert {item.domain for item in loaded} == set(builtin.DOMAINS)
+    held = [i for i in loaded if isinstance(i, data.Text) and i.domain == "math"]
+    trained = sum(len(i.text) for i in held if i.slice == "train")
+    # Cut where 40,000 characters are full, and nowhere below 200 of a document.
+    assert 39_000 <= trained <= builtin.HELD_OUT["train"] + 200
+    asked = [i for i in loaded if isinstance(i, data.Question) and i.slice == "search"]
+    assert asked
+    assert all(i.slice != "train" for i in loaded if isinstance(i, data.Question))
+
+
+def test_rows_of_the_built_in_corpus_are_checked_like_any_other():
+    """A bug in a generator is a DataError, not a crash in the middle of a run."""
+    with pytest.raises(DataError, match="built-in"):
+        data.from_rows([{"id": "a", "domain": "d", "text": ""}])

@@ -1,0 +1,264 @@
+"""What a run says for itself, computed from the log alone; and finding runs and candidates in it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from events.sqlite import open_store
+from evomerge import diversity, facts, log, plot, report
+from evomerge.errors import NotFoundError
+from evomerge.fitness.compare import Comparison
+from evomerge.recipe import label
+from evomerge.state import RunState
+from tests.evomerge import fake_world
+from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, small
+
+
+@pytest.fixture(scope="module")
+def finished() -> World:
+    """A finished run of eight candidates, so that all pipelines are there."""
+    world = World(small(population_size=8, elite_size=2, generations=2))
+    world.run()
+    return world
+
+
+def with_leads(state: RunState, leads: dict[str, tuple[float, float]]) -> RunState:
+    """The state with other intervals for some rivals."""
+    assert state.completed
+    rivals = []
+    for rival in state.completed.rivals:
+        low, high = leads.get(rival.name, (0.1, 0.3))
+        lead = Comparison(difference=(low + high) / 2, low=low, high=high)
+        rivals.append(rival.model_copy(update={"lead": lead}))
+    after = RunState(**vars(state))
+    after.completed = state.completed.model_copy(update={"rivals": tuple(rivals)})
+    return after
+
+
+# ---- numbers -------------------------------------------------------------------------------
+
+
+def test_metrics_are_those_of_the_documents(finished: World):
+    """The improvement is the last champion's score over the first's; as a fraction (0.235)."""
+    state = finished.state
+    found = report.metrics(state)
+    first, last = state.champions[0].score, state.champions[-1].score
+    assert found["initial_fitness"] == first
+    assert found["best_fitness"] == last
+    assert found["improvement"] == last - first
+    assert found["improvement_pct"] == pytest.approx(last / first - 1)
+    assert found["generations_run"] == 2
+    assert found["convergence_reason"] == "generations"
+    assert found["final_diversity"] == state.diversities[2].diversity
+    assert found["best_combo"] == report.pipeline_number(state, state.champion or "")
+    assert sum(found["combo_usage"].values()) == 3 * 8
+    assert all(count >= 1 for count in found["combo_usage"].values())
+
+
+def test_a_run_that_has_only_begun_has_empty_metrics():
+    """None where there is nothing yet; the report of a running job must not fail."""
+    world = World()
+    world.step()
+    found = report.metrics(world.state)
+    assert found["best_fitness"] is None
+    assert found["improvement_pct"] is None
+    assert found["generations_run"] == 0
+    assert found["final_diversity"] is None
+    data = report.report(world.state, world.rows)
+    assert data["status"] == "running"
+    assert "verdict" not in data
+
+
+def test_sources_and_baselines_have_no_pipeline_number(finished: World):
+    """They were not made by one."""
+    assert report.pipeline_number(finished.state, SOURCES[0].id) is None
+    assert report.pipeline_number(finished.state, finished.state.baselines["mean"]) is None
+
+
+def test_a_stage_s_effect_is_the_mean_distance_of_the_pairs_that_differ_in_it(finished: World):
+    """Four of the 28 pairs for each bit, relative to the plain mean's task vector."""
+    state = finished.state
+    sketches = {
+        report.pipeline_number(state, c.recipe_id): c.sketch
+        for (generation, _), c in state.candidates.items()
+        if generation == 0
+    }
+    mean = diversity.decode(state.built[state.baselines["mean"]][1])
+    unit = math.sqrt(float(mean @ mean))
+    found = report.bit_effects(state)
+    for stage, bit in (("interpolation", 4), ("task arithmetic", 2), ("selection", 1)):
+        pairs = [(n, n ^ bit) for n in range(8) if not n & bit]
+        assert len(pairs) == 4
+        total = sum(diversity.distance(sketches[a], sketches[b]) for a, b in pairs)
+        assert found[stage] == pytest.approx(total / 4 / unit)
+    assert report.bit_effects(World().state) == {}
+
+
+def test_time_is_what_the_tasks_measured(finished: World):
+    """Every invented task took one second; the invented clock stands still."""
+    found = report.spent(finished.state, finished.rows)
+    types = [row.type for row in finished.rows]
+    assert found["evaluating"] == types.count("evaluated")
+    assert found["building"] == 4 + 3 * 8
+    assert found["measuring speed"] == 1
+    assert found["choosing layers"] == types.count("layers_chosen") > 0
+    assert report.wall_seconds(finished.rows) == 0
+
+
+def test_generations_are_rows_of_their_scores(finished: World):
+    """Best and mean of those that have a score; NaN candidates do not count."""
+    for row, (number, done) in zip(
+        report.generations(finished.state), sorted(finished.state.generations.items()), strict=True
+    ):
+        scores = [s for s in done.scores if s is not None]
+        assert row["generation"] == number
+        assert row["best"] == scores[0]
+        assert row["mean"] == pytest.approx(sum(scores) / len(scores))
+        assert row["champion_id"] in finished.state.recipes
+    nothing = World(quality=lambda id_: 2.0 if id_ in {s.id for s in SOURCES} else None).run()
+    assert [row["best"] for row in report.generations(nothing)] == [None] * 3
+
+
+# ---- the verdict ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("leads", "words"),
+    [
+        ({}, "beats every source and the base on the test slice. It beats the best static"),
+        ({"b": (-0.1, 0.2)}, "NO CLEAR GAIN: the champion does not beat b on"),
+        ({"base": (0.0, 0.2)}, "NO CLEAR GAIN: the champion does not beat base"),
+        ({"best": (-0.1, 0.1)}, "It is level with the best static merge"),
+        ({"best": (-0.3, -0.1)}, "It is significantly WORSE than the best static merge"),
+    ],
+)
+def test_the_verdict_says_what_the_intervals_say(
+    finished: World, leads: dict[str, tuple[float, float]], words: str
+):
+    """Beats: the lower bound is above zero, against each; a run that fails this says so."""
+    assert finished.state.completed
+    baselines = [r for r in finished.state.completed.rivals if r.kind == "baseline"]
+    best = max(baselines, key=lambda r: r.scalar or 0).name
+    state = with_leads(finished.state, {best if k == "best" else k: v for k, v in leads.items()})
+    assert words in report.sentence(state)
+    assert report.verdict(state)["best_baseline"] == best
+
+
+def test_without_a_measured_baseline_nothing_is_said_of_it(finished: World):
+    """All static merges were NaN."""
+    assert finished.state.completed
+    state = with_leads(finished.state, {})
+    assert state.completed
+    bare = [
+        r.model_copy(update={"lead": None, "scalar": None}) if r.kind == "baseline" else r
+        for r in state.completed.rivals
+    ]
+    state.completed = state.completed.model_copy(update={"rivals": tuple(bare)})
+    assert report.sentence(state).endswith("and the base on the test slice.")
+    assert report.verdict(state)["best_baseline"] is None
+
+
+def test_the_markdown_has_every_rival_and_generation(finished: World):
+    """Made of the same data as the JSON; nothing is computed twice."""
+    data = report.report(finished.state, finished.rows)
+    text = report.markdown(data)
+    for rival in data["rivals"]:
+        assert f"| {rival['name']} | {rival['kind']} | {rival['score']:.4f} |" in text
+    assert data["verdict"]["sentence"] in text
+    assert f"`{finished.rows[-1].hash}`" in text
+    assert "## Generations" in text
+    assert "- 7 slerp-ties-dfs: " in text
+
+
+def test_an_inactive_stage_is_called_so(finished: World):
+    """Below 0.05 the choice is empty: said, not hidden."""
+    data = report.report(finished.state, finished.rows)
+    data["stages"] = {"interpolation": 0.049, "selection": 0.05}
+    text = report.markdown(data)
+    assert "- interpolation: 0.05 (inactive)" in text
+    assert "- selection: 0.05\n" in text
+
+
+def test_a_rival_without_a_score_is_a_dash(finished: World):
+    """Not 0 and not "None"."""
+    champion = finished.state.champion
+    mean = finished.state.baselines["mean"]
+    world = World(
+        small(population_size=8, elite_size=2),
+        quality=lambda id_: None if id_ == mean else fake_world.quality(id_),
+    )
+    state = world.run()
+    assert state.champion == champion
+    text = report.markdown(report.report(state, world.rows))
+    assert "| mean | baseline | – | – | – | – | – … – | not beaten |" in text
+
+
+def test_the_picture_is_drawn(finished: World, tmp_path: Path):
+    """In the format that the suffix says, with every rival's name; a missing score is a gap."""
+    data = report.report(finished.state, finished.rows)
+    data["generations"][1]["best"] = None
+    plot.draw(data, tmp_path / "a.svg")
+    plot.draw(data, tmp_path / "b.png")
+    drawn = (tmp_path / "a.svg").read_text("utf-8")
+    assert "<svg" in drawn
+    assert all(f"<!-- {rival['name']} -->" in drawn for rival in data["rivals"])
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+# ---- finding -------------------------------------------------------------------------------
+
+
+def test_a_run_is_found_by_its_name_or_the_beginning_of_it(finished: World, tmp_path: Path):
+    """And one that is not there is named with those that are."""
+    store = open_store(tmp_path / "log.db")
+    with pytest.raises(NotFoundError, match="there are no runs here"):
+        log.load(store, "x")
+    for row in finished.rows[:3]:
+        event = facts.REGISTRY.load(row)
+        store.append(log.stream(RUN), row.version - 1, [fake_world.New(event, row.key)])
+    assert log.load(store, RUN).run == RUN
+    assert log.load(store, "run").version == 3
+    for name in ("x", ""):
+        with pytest.raises(NotFoundError, match=f"runs here: {RUN}"):
+            log.load(store, name)
+    store.close()
+
+
+def test_a_candidate_is_found_by_the_beginning_of_its_id(finished: World):
+    """Unique, or an error that says what is wrong with it."""
+    state = finished.state
+    assert log.find(state, "champion") == state.champion
+    assert log.find(state, SOURCES[0].id[:20]) == SOURCES[0].id
+    with pytest.raises(NotFoundError, match="is not known"):
+        log.find(state, "zzz")
+    with pytest.raises(NotFoundError, match="is not known"):
+        log.find(state, "")
+    digits = [id_[0] for id_ in state.recipes]
+    twice = next(d for d in digits if digits.count(d) > 1)
+    with pytest.raises(NotFoundError, match="is the beginning of several"):
+        log.find(state, twice)
+    with pytest.raises(NotFoundError, match="no champion yet"):
+        log.find(World().state, "champion")
+
+
+def test_recipes_are_described_in_a_few_words(finished: World):
+    """Source, baseline, seed, mutant: what it is and what of, and where it stood."""
+    state = finished.state
+    for id_, name in ((SOURCES[1].id, "b"), (BASE.id, "base")):
+        assert log.describe(state, id_, state.recipes[id_]) == f"source {name}"
+        assert log.place(state, id_) == "given"
+    mean = state.baselines["mean"]
+    assert log.describe(state, mean, state.recipes[mean]).startswith("linear of ")
+    assert log.place(state, mean) == "baseline mean"
+    seed, mutant = state.candidates[0, 3].recipe_id, state.candidates[1, 0].recipe_id
+    described = log.describe(state, seed, state.recipes[seed])
+    assert described.startswith(label(state.recipes[seed], state.recipes))
+    assert SOURCES[2].id[:12] in described
+    parent = state.generations[0].ranking[0][:12]
+    assert log.describe(state, mutant, state.recipes[mutant]) == (
+        f"mutant of {parent} (genes and noise)"
+    )
+    assert log.place(state, mutant) == "generation 1/0"
