@@ -11,6 +11,7 @@ which saves the seconds of importing it and changes nothing else.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import random
@@ -57,26 +58,43 @@ def _essence(state: RunState) -> tuple[str | None, str | None, str]:
 
 
 def _walk(
-    where: Path, toys: Toys, generations: int, points: list[str], moments: list[float], empty: bool
-) -> tuple[int, int, set]:
-    """Kill at each point and moment; (kills that happened, resumed runs, results seen)."""
-    results, kills = set(), 0
-    for number, point in enumerate([*points, *moments]):
-        home = Home(where / f"{'empty' if empty else 'kept'}-{number}")
+    where: Path, toys: Toys, generations: int, points: list[str | float], empty: bool
+) -> list[tuple[bool, list]]:
+    """Kill at each point; whether the kill happened, and what the resumed run ended with."""
+    results = []
+    for number, point in enumerate(points):
+        home = Home(where / f"home-{os.getpid()}-{number}")
         runs.submit(home, toys, generations=generations)
-        if isinstance(point, str):
-            process = _start(home, f"kill:{point}")
-        else:
-            process = _start(home)
+        process = _start(home, f"kill:{point}" if isinstance(point, str) else "")
+        if isinstance(point, float):
             process.join(point)
             process.kill()
         process.join()
-        kills += process.exitcode == -signal.SIGKILL
+        killed = process.exitcode == -signal.SIGKILL
         if empty:
             shutil.rmtree(home.artifacts, ignore_errors=True)
-        results.add(_essence(_finish(home)))
+        results.append((killed, list(_essence(_finish(home)))))
         shutil.rmtree(home.folder)
-    return kills, len(points) + len(moments), results
+    return results
+
+
+def _walk_all(
+    where: Path, toys: Toys, generations: int, points: list[str | float], empty: bool
+) -> list[tuple[bool, list]]:
+    """`_walk`, shared out over the cores."""
+    workers = []
+    for share in range(os.cpu_count() or 1):
+        mine, out = points[share :: os.cpu_count() or 1], where / f"share-{empty}-{share}.json"
+
+        def work(mine: list = mine, out: Path = out) -> None:
+            out.write_text(json.dumps(_walk(where, toys, generations, mine, empty)))
+
+        workers.append((_FORK.Process(target=work), out))
+    for process, _ in workers:
+        process.start()
+    for process, _ in workers:
+        process.join()
+    return [row for _, out in workers for row in json.loads(out.read_text())]
 
 
 def _spread(trace: list[str], count: int) -> list[str]:
@@ -125,12 +143,16 @@ def main() -> None:
         bad = False
         for empty in (False, True):
             began = time.monotonic()
-            kills, total, results = _walk(where, toys, given.generations, points, moments, empty)
-            wrong = results - {expected}
-            bad |= bool(wrong) or kills < total
-            print(f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and "
-                  f"{len(moments)} moments, {kills} SIGKILLs, {len(wrong)} other results, "
-                  f"{time.monotonic() - began:.0f} s")  # fmt: skip
+            done = _walk_all(where, toys, given.generations, [*points, *moments], empty)
+            kills = sum(killed for killed, _ in done)
+            wrong = sum(tuple(found) != expected for _, found in done)
+            bad |= wrong > 0 or kills < len(done)
+            print(
+                f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and "
+                f"{len(moments)} moments, {kills} SIGKILLs, {wrong} other results, "
+                f"{time.monotonic() - began:.0f} s",
+                flush=True,
+            )
         raise SystemExit(int(bad))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def number(value: float | None, form: str = ".4f") -> str:
 
 def table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
     """A table on a terminal, tab-separated lines otherwise; on stdout."""
-    if not click.get_text_stream("stdout").isatty():
+    if not sys.stdout.isatty():
         for row in rows:
             click.echo("\t".join(row))
         return

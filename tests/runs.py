@@ -77,4 +77,5 @@ def process(home: Home, run: str = "r", failpoints: str = "") -> subprocess.Pope
 
 def was_killed(done: subprocess.Popen[str]) -> bool:
     """Whether a process ended by SIGKILL."""
-    return done.wait() == -signal.SIGKILL
+    done.communicate()
+    return done.returncode == -signal.SIGKILL

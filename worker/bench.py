@@ -164,6 +164,7 @@ class Bench:
             for name, digest, tensors in zip(names, self.digests, weights, strict=True)
         ]
         _check_different(records[1:])
+        self.resident.load(self.origin)  # names fit the architecture, or SourceError
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()
         pools: dict[Slice, dict[str, Pool]] = {

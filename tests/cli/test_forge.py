@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -109,8 +110,6 @@ def test_the_champions_folder_is_what_the_ecosystem_takes(finished) -> None:
 
 
 def _umask() -> int:
-    import os
-
     umask = os.umask(0)
     os.umask(umask)
     return umask
@@ -264,7 +263,7 @@ def test_an_output_folder_that_cannot_be_written_is_found_before_work(
     toys: Toys, tmp_path, monkeypatch
 ) -> None:
     """Not after hours."""
-    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
     words = ("evo", "--base-models", toys.names, "--data", str(toys.data))
     message = fails(tmp_path / "home", 3, *words, "--output-dir", str(tmp_path / "out"))
     assert "not writable" in message
@@ -308,7 +307,7 @@ def test_errors_become_messages_and_exit_codes(capsys, monkeypatch) -> None:
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     """Exit code 130 and the command; then the command works."""
     forge_command = [sys.executable, "-c", "from cli.main import main; main()"]
-    env = {**__import__("os").environ, "FORGE_HOME": str(tmp_path / "home")}
+    env = {**os.environ, "FORGE_HOME": str(tmp_path / "home")}
     words = ["evo", "--base-models", toys.names, "--base-model", str(toys.base), "--data",
              str(toys.data), "--gens", "1", "--output-dir", str(tmp_path / "champion")]  # fmt: skip
     process = subprocess.Popen(

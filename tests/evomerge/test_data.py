@@ -24,12 +24,12 @@ def write(file: Path, *rows: object) -> Path:
 
 
 def test_a_good_file_gives_its_items_sorted_by_id(tmp_path: Path):
-    """The domain is the file's stem, the id the stem and the line, unless they are given."""
+    """The domain is the file's stem, the id the name and the line, unless they are given."""
     asked = {"prompt": "2 + 2 =", "choices": [" 4", " 5"], "answer": 0, "slice": "search"}
     items = data.load([write(tmp_path / "sums.jsonl", asked, "", {"id": "a", "text": "x"})])
     assert [i.id for i in items] == sorted(i.id for i in items)
     found = {i.id: i for i in items}
-    assert found["sums:1"] == Question(id="sums:1", domain="sums", **asked)
+    assert found["sums.jsonl:1"] == Question(id="sums.jsonl:1", domain="sums", **asked)
     assert isinstance(found["a"], Text)
     assert found["a"].domain == "sums"
     assert found["a"].slice == slice_of("a", MEASURING_SHARES)

@@ -165,7 +165,7 @@ def test_killed_at_random_moments_a_run_still_ends_the_same(
         one = runs.process(home)
         time.sleep(delay)
         one.kill()
-        one.wait()
+        one.communicate()
     assert runs.finish(home).lineage_digest() == undisturbed[1].lineage_digest()
 
 
