@@ -6,6 +6,7 @@ memory-mapped; nothing is read before it is used. Pickled weights are refused.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -202,9 +203,7 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
         failpoints.hit("publish-filled")
         _settle(hidden)
         failpoints.hit("publish-synced")
-        if folder.exists():
-            shutil.rmtree(folder)
-        hidden.rename(folder)
+        _replace(hidden, folder)
         failpoints.hit("publish-renamed")
         _sync(folder.parent)
     except (OSError, SafetensorError) as error:
@@ -214,6 +213,19 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
         ) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _replace(hidden: Path, folder: Path) -> None:
+    """Rename `hidden` to `folder`, in the place of what is there, also beside others who do so."""
+    for _ in range(10):
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            hidden.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    raise FileExistsError(errno.EEXIST, "others keep writing there", str(folder))
 
 
 def _settle(folder: Path) -> None:

@@ -7,6 +7,7 @@ Two holders at once are harmless: both append under one idempotency key, and the
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -16,10 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Engine, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel
 
 from events import failpoints
+
+log = logging.getLogger(__name__)
 
 LIFETIME = 60.0
 HEARTBEAT = 10.0
@@ -121,9 +124,12 @@ class Leases:
         def beat() -> None:
             mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
             while not done.wait(HEARTBEAT):
-                with self._writing() as connection:
-                    later = time.time() + LIFETIME
-                    connection.execute(update(LEASES).where(mine).values(expires=later))
+                try:
+                    with self._writing() as connection:
+                        later = time.time() + LIFETIME
+                        connection.execute(update(LEASES).where(mine).values(expires=later))
+                except DatabaseError as error:  # the next beat may succeed; the log decides anyway
+                    log.warning("the lease on %s was not renewed: %s", task, error.orig)
 
         thread = threading.Thread(target=beat, name="lease heartbeat", daemon=True)
         thread.start()

@@ -73,5 +73,5 @@ def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
         shares = importances(part, epsilon)
         # x₀ + Σ share·(xᵢ − x₀) instead of Σ share·xᵢ: exact where the rows are identical.
         for row, share in zip(part[1:], shares[1:], strict=True):
-            result[start : start + step].add_((row - part[0]).mul_(share.unsqueeze(1)))
+            result[start : start + step].addcmul_(row - part[0], share.unsqueeze(1))
     return result.view(shape)

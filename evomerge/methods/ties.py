@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
+from torch.nn import functional as F
 
 from evomerge.errors import ConfigError
 from evomerge.methods import linear
@@ -47,7 +48,10 @@ def threshold(delta: torch.Tensor, density: float) -> float:
 
 def cut(delta: torch.Tensor, smallest: float) -> torch.Tensor:
     """The delta with every |element| below `smallest` set to zero; the input itself at 0."""
-    return delta if smallest == 0.0 else delta * (delta.abs() >= smallest)
+    if smallest == 0.0:
+        return delta
+    below = np.nextafter(np.float32(smallest), np.float32(0.0))  # hardshrink keeps what is above
+    return F.hardshrink(delta, float(below))
 
 
 def elect(trimmed: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
@@ -60,7 +64,7 @@ def elect(trimmed: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Te
             continue
         agreeing = (delta * sign).clamp_(min=0.0)
         total.add_(agreeing, alpha=weight)
-        share.add_(agreeing > 0, alpha=weight)
+        share.add_(agreeing.sign_(), alpha=weight)
     # Nobody agrees: total is zero and the divisor is free.
     return total.div_(share.add_(share == 0)).mul_(sign)
 
