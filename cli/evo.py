@@ -82,12 +82,13 @@ def _start(home: Any, options: dict[str, Any]) -> tuple[str, str | None]:
         click.echo(f"warning: {warning}", err=True)
     _check_writable(plan.output_dir)
     store = home.open_store()
-    run = advance.submit(store, plan.config, plan.sources, plan.base, plan.data)
+    output = str(Path(plan.output_dir).absolute()) if plan.output_dir else None
+    run = advance.submit(store, plan.config, plan.sources, plan.base, plan.data, output_dir=output)
     store.close()
     click.echo(
         f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
     )
-    return run, plan.output_dir
+    return run, output
 
 
 def _check_writable(output_dir: str | None) -> None:
@@ -119,7 +120,8 @@ def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | N
     store = home.open_store()
     state = load(store, run)
     store.close()
-    return state.run, options.get("output_dir")
+    given = state.submitted.output_dir if state.submitted else None
+    return state.run, options.get("output_dir") or given
 
 
 def _follow(home: Any, run: str):

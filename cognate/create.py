@@ -20,6 +20,7 @@ from cognate.training import Progress, train
 from evomerge.checkpoints import SHARD_BYTES, publish, write_weights
 from evomerge.corpus import builtin, prose
 from evomerge.corpus.documents import Document, Slice
+from evomerge.errors import UnavailableError
 from evomerge.fitness import data
 from evomerge.fitness.packing import Packed, pack
 from evomerge.fitness.resident import ResidentModel
@@ -174,10 +175,19 @@ def _card(name: str, preset: Preset, seed: int, report: Report) -> str:
 
 
 def check_folder(out: Path) -> None:
-    """Raise CognateError where `out` already holds something else."""
+    """Raise where `out` holds something else already, or cannot be written: before minutes of work."""
     if (
         out.exists()
         and (not out.is_dir() or any(out.iterdir()))
         and not (out / "cognate.json").exists()
     ):
         raise CognateError(f"{out} exists and is not empty: choose another folder for --out.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        trial = out / ".writable"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise UnavailableError(
+            f"{out} cannot be written: {error.strerror}. Choose another."
+        ) from error

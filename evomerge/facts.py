@@ -77,6 +77,8 @@ class Submitted(Event):
     base: ModelReference | None
     #: Files and folders; empty: the built-in corpus.
     data: tuple[str, ...]
+    #: Where the champion's folder is wanted.
+    output_dir: str | None = None
 
 
 @REGISTRY.event

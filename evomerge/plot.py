@@ -41,7 +41,9 @@ def _generations(axes: Any, rows: list[dict[str, Any]]) -> None:
     other.set_ylabel("diversity (sources = 1)", color="C2")
     other.set_ylim(bottom=0)
     handles = [h for a in (axes, other) for h in a.get_legend_handles_labels()[0]]
-    axes.legend(handles=handles, fontsize=7, loc="best")
+    axes.legend(
+        handles=handles, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14)
+    )
 
 
 def _leads(axes: Any, rivals: list[dict[str, Any]]) -> None:

@@ -52,12 +52,14 @@ def submit(
     base: facts.ModelReference | None,
     data: tuple[str, ...],
     run: str | None = None,
+    output_dir: str | None = None,
 ) -> str:
     """Record that a run is wanted; returns its name."""
     run = run or f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
     event = facts.Submitted(
-        run=run, owner=actor(), config=config, sources=sources, base=base, data=data
-    )
+        run=run, owner=actor(), config=config, sources=sources, base=base, data=data,
+        output_dir=output_dir,
+    )  # fmt: skip
     store.append(stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=actor()))
     return run
 

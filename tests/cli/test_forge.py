@@ -321,8 +321,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     assert process.returncode == 130, err
     command = next(line for line in err.splitlines() if line.startswith("interrupted"))
     run = command.split()[-1]
-    done = subprocess.run(
-        [*forge_command, "evo", "--resume", run, "--output-dir", str(tmp_path / "champion")],
+    done = subprocess.run(  # the champion goes where it was wanted at the start
+        [*forge_command, "evo", "--resume", run],
         env=env, capture_output=True, text=True, cwd=runs.REPOSITORY,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

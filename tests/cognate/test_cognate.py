@@ -13,6 +13,7 @@ from cognate import create, presets, report, training
 from cognate.errors import CognateError, PresetError
 from cognate.model import check_size, configuration, new_model
 from cognate.presets import PRESETS, TINY
+from evomerge.errors import UnavailableError
 
 #: Seconds of training: the machinery is real, the models are poor.
 MINIATURE = TINY.model_copy(
@@ -166,6 +167,13 @@ def test_a_folder_with_something_else_in_it_is_not_touched(tmp_path: Path) -> No
     assert isinstance(result.exception, CognateError)
     assert "not empty" in str(result.exception)
     assert (tmp_path / "mine.txt").read_text() == "keep"
+
+
+def test_a_folder_that_cannot_be_made_is_found_before_training(tmp_path: Path) -> None:
+    """Not after minutes."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        create.check_folder(tmp_path / "file" / "models")
 
 
 def test_the_command_prints_the_report(monkeypatch, tmp_path) -> None:
