@@ -98,20 +98,17 @@ def _walk_all(
 
 
 def _spread(trace: list[str], count: int) -> list[str]:
-    """`count` hits as "name:k", every failpoint at least twice, the rest evenly over the run."""
-    hits: dict[str, int] = {}
-    for name in trace:
-        hits[name] = hits.get(name, 0) + 1
-    chosen = [
-        f"{name}:{k}" for name, n in sorted(hits.items()) for k in sorted({1, (n + 1) // 2, n})
-    ]
-    step = max(1, len(trace) // max(1, count - len(chosen)))
+    """`count` hits as "name:k": of every failpoint the first, middle and last, then evenly more."""
+    hits = {name: trace.count(name) for name in sorted(set(trace))}
+    chosen = {f"{name}:{k}" for name, n in hits.items() for k in (1, (n + 1) // 2, n)}
     seen: dict[str, int] = {}
-    for index, name in enumerate(trace):
+    everything = []
+    for name in trace:
         seen[name] = seen.get(name, 0) + 1
-        if index % step == 0 and len(chosen) < count:
-            chosen.append(f"{name}:{seen[name]}")
-    return list(dict.fromkeys(chosen))
+        everything.append(f"{name}:{seen[name]}")
+    left = [point for point in everything if point not in chosen]
+    step = max(1, len(left) // max(1, count - len(chosen)))
+    return sorted(chosen | set(left[step // 2 :: step][: max(0, count - len(chosen))]))
 
 
 def main() -> None:
@@ -119,6 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--moments", type=int, default=40)
+    parser.add_argument("--at", help="these failpoints instead, as name:k,name:k")
     parser.add_argument("--generations", type=int, default=8)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +133,7 @@ def main() -> None:
         seconds = time.monotonic() - began
         expected = _essence(runs.state(home))
         trace = (where / "trace").read_text().split()
-        points = _spread(trace, given.points)
+        points = given.at.split(",") if given.at else _spread(trace, given.points)
         rng = random.Random(0)
         moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
         print(f"undisturbed: {seconds:.1f} s, {len(trace)} failpoint hits of "

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from evomerge.fitness.packing import Ids
 from evomerge.fitness.resident import ResidentModel
 
-#: Tokens of one forward pass, fewer where the vocabulary is large: logits stay under 256 MB.
+#: Tokens of one forward pass, fewer where the vocabulary is large: logits stay under 64 MB.
 BATCH_TOKENS = 4096
-LOGIT_ELEMENTS = 1 << 26
+LOGIT_ELEMENTS = 1 << 24
 
 
 def rows_per_batch(length: int, vocabulary: int) -> int:
