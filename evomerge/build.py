@@ -7,6 +7,7 @@ reductions are in `methods.reduce`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,8 +20,8 @@ from evomerge.recipe import Merge, Mutate, Noise, Pipeline, Recipe, Source, geno
 
 Weights = Mapping[str, torch.Tensor]
 
-#: Elements worked on at a time: fits the cache, and torch does not split it over threads.
-CHUNK = 1 << 15
+#: Elements worked on at a time: few enough for the cache, many enough for Python.
+CHUNK = 1 << 16
 
 
 class Builder:
@@ -90,12 +91,16 @@ class Builder:
 def _each(base: Weights, build: Callable[[str], torch.Tensor]) -> Weights:
     """Every tensor by name, built side by side, the largest first.
 
-    Threads change nothing but time: a tensor is the work of one of them, in stretches that are too
-    short for torch to split further.
+    Threads change nothing but time: a tensor is the work of one of them, which does not let torch
+    split it further.
     """
     order = sorted(base, key=lambda name: (-base[name].numel(), name))
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        built = dict(zip(order, pool.map(build, order), strict=True))
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
+            built = dict(zip(order, pool.map(build, order), strict=True))
+    finally:
+        torch.set_num_threads(threads)  # MKL's number is one for all threads
     return {name: built[name] for name in base}
 
 
@@ -111,6 +116,23 @@ def _rounded(origin: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tenso
     if not origin.is_floating_point():
         return origin.clone()
     return compute(origin.to(torch.float32)).to(origin.dtype)
+
+
+class _Scratch(threading.local):
+    """A thread's reused float32 memory: fresh pages cost more than the arithmetic on them."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[int, torch.Tensor] = {}
+
+    def take(self, place: int, shape: torch.Size) -> torch.Tensor:
+        """The buffer of a place, in this shape, whatever is in it."""
+        count = shape.numel()
+        if place not in self._buffers or self._buffers[place].numel() < count:
+            self._buffers[place] = torch.empty(count, dtype=torch.float32)
+        return self._buffers[place][:count].view(shape)
+
+
+_scratch = _Scratch()
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -157,8 +179,8 @@ def pipeline_tensor(
 def _deltas(
     base: torch.Tensor, inputs: Sequence[torch.Tensor], cuts: Sequence[slice]
 ) -> list[torch.Tensor]:
-    """Task vectors in float32."""
-    deltas = [torch.empty(base.shape, dtype=torch.float32) for _ in inputs]
+    """Task vectors in float32, in the thread's scratch: good until it builds another tensor."""
+    deltas = [_scratch.take(place, base.shape) for place in range(len(inputs))]
     for cut in cuts:
         origin = base[cut].to(torch.float32)
         for tensor, delta in zip(inputs, deltas, strict=True):
@@ -184,7 +206,7 @@ def _arithmetic(
             return consensus if shaped is None else consensus.mul_(shaped[cut]).mul_(factor)
 
         return sparse
-    consensus = torch.empty_like(deltas[0])
+    consensus = _scratch.take(len(deltas), deltas[0].shape)
     for cut in cuts:
         consensus[cut] = linear.combine([d[cut] for d in deltas], factors)
     voters = [consensus, *deltas]

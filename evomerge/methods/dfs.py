@@ -33,8 +33,10 @@ class Params(BaseModel):
     epsilon: float = Field(default=0.1, gt=0)
 
 
-#: Elements worked on at a time, and added up by one thread: the same bits for any number of them.
-CHUNK = 1 << 15
+#: Elements worked on at a time.
+CHUNK = 1 << 16
+#: Elements of a row added up at a time: too few for torch to split them over threads.
+PIECE = 1 << 15
 
 
 def importances(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
@@ -51,10 +53,10 @@ def importances(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
 
 
 def _row_sums(rows: torch.Tensor) -> torch.Tensor:
-    """[rows] sums, a row longer than CHUNK piece by piece."""
+    """[rows] sums, a row longer than PIECE piece by piece."""
     total = torch.zeros(rows.shape[0], dtype=torch.float32)
-    for start in range(0, rows.shape[1], CHUNK):
-        total += rows[:, start : start + CHUNK].sum(dim=1)
+    for start in range(0, rows.shape[1], PIECE):
+        total += rows[:, start : start + PIECE].sum(dim=1)
     return total
 
 

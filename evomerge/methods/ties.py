@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from evomerge.errors import ConfigError
 from evomerge.methods import linear
+from evomerge.methods.select import kth_magnitude
 
 
 class Params(BaseModel):
@@ -41,9 +42,7 @@ def threshold(delta: torch.Tensor, density: float) -> float:
         return 0.0
     if kept == 0:
         return math.inf
-    flat = np.abs(delta.reshape(-1).numpy())
-    flat.partition(count - kept)
-    return float(flat[count - kept])
+    return kth_magnitude(delta, kept)
 
 
 def cut(delta: torch.Tensor, smallest: float) -> torch.Tensor:
