@@ -38,12 +38,12 @@ def _signs(count: int, name: str, what: str) -> torch.Tensor:
 def sketch(weights: Weights, base: Weights) -> str:
     """The sketch of weights − base."""
     total = np.zeros(SIZE, np.float64)
-    for name, origin in base.items():
-        if not origin.is_floating_point():
-            continue
-        delta = weights[name].to(torch.float32) - origin.to(torch.float32)
-        total += _tensor_sketch(name, delta.view(-1))
-    return base64.b64encode(total.astype("<f4").tobytes()).decode()
+    with np.errstate(all="ignore"):  # weights may hold NaN or Inf: then the sketch does too
+        for name, origin in base.items():
+            if origin.is_floating_point():
+                delta = weights[name].to(torch.float32) - origin.to(torch.float32)
+                total += _tensor_sketch(name, delta.view(-1))
+        return base64.b64encode(total.astype("<f4").tobytes()).decode()
 
 
 def _tensor_sketch(name: str, flat: torch.Tensor) -> np.ndarray:

@@ -96,8 +96,8 @@ def test_batches_hold_every_window_once_and_one_length_each():
     drawn = [np.zeros(n, np.int64) for n in (32, 7, 32, 7, 32)]
     assert list(perplexity.batches(drawn, 320)) == [[0, 2, 4], [1, 3]]
     assert perplexity.rows_per_batch(32, 320) == 128
-    # 2²⁶ logits / 2²⁰ tokens of vocabulary = 64 tokens = two windows of 32, and never none.
-    assert perplexity.rows_per_batch(32, 1 << 20) == 2
+    # 2²⁴ logits / 2¹⁸ tokens of vocabulary = 64 tokens = two windows of 32, and never none.
+    assert perplexity.rows_per_batch(32, 1 << 18) == 2
     assert perplexity.rows_per_batch(100_000, 320) == 1
     assert [len(b) for b in perplexity.batches([drawn[0]] * 300, 320)] == [128, 128, 44]
 

@@ -1,0 +1,171 @@
+"""What a worker does when something fails: the task, the cache, the promise of equal bits."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from evomerge import facts
+from evomerge.checkpoints import digest
+from evomerge.errors import NotFoundError, RunFailedError, UnavailableError
+from evomerge.log import load, stream
+from evomerge.run import Build, decide
+from evomerge.state import fold
+from tests import runs
+from tests.conftest import Toys
+from worker import advance, artifacts
+from worker.artifacts import Artifacts
+from worker.home import Home
+from worker.tasks import carry_out
+
+
+def test_a_task_that_fails_three_times_ends_the_run_with_its_reason(
+    toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """It never loops, and nothing has to be guessed."""
+
+    def fails(task, bench):
+        if isinstance(task, Build):
+            raise RuntimeError("the roof is gone")
+        return carry_out(task, bench)
+
+    monkeypatch.setattr(advance, "carry_out", fails)
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    with pytest.raises(RunFailedError, match=r"build/0/\d failed 3 times: RuntimeError: the roof"):
+        runs.finish(home)
+    state = runs.state(home)
+    assert state.status == "failed"
+    assert [f.attempt for f in state.failures.values()] == [3]
+
+
+def test_trouble_with_the_machine_records_nothing_and_can_be_resumed(
+    toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """A full disk is not the task's fault."""
+
+    def full(task, bench):
+        if isinstance(task, Build):
+            raise UnavailableError("no space left")
+        return carry_out(task, bench)
+
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    with monkeypatch.context() as patched:
+        patched.setattr(advance, "carry_out", full)
+        with pytest.raises(UnavailableError):
+            runs.finish(home)
+    assert not runs.state(home).failures
+    assert runs.finish(home).status == "completed"
+
+
+def test_candidates_with_infinite_weights_are_sorted_last_and_said(toys: Toys, tmp_path) -> None:
+    """Noise beyond float32: no fitness and a reason, never a crash."""
+    home = Home(tmp_path)
+    noise = {"mutation": "weights", "mutation_relative_to": "absolute", "mutation_rate": 0.5}
+    runs.submit(home, toys, generations=1, mutation_sigma=1e39, **noise)
+    state = runs.finish(home)
+    assert state.status == "completed"
+    assert state.champions[-1].generation == 0
+    assert state.generations[1].scores[2:] == (None,) * 6
+    reasons = {e.why_none for e in state.evaluations.values() if e.components is None}
+    assert len(reasons) == 1
+    assert "holds NaN or Inf" in (reasons.pop() or "")
+
+
+@pytest.fixture
+def late(toys: Toys, tmp_path):
+    """(worker, a state from before the first candidate was built, that build's task)."""
+    home = Home(tmp_path)
+    runs.submit(home, toys, generations=0)
+    runs.finish(home)
+    store = home.open_store()
+    rows = store.read(stream("r"))
+    first = next(i for i, row in enumerate(rows) if row.type == "seeded")
+    state = fold(rows[:first])
+    task = next(t for t in decide(state).tasks if isinstance(t, Build))
+    yield advance.Worker(store, Artifacts(home.artifacts)), state, task
+    store.close()
+
+
+def test_a_late_result_that_is_the_same_is_nothing(late) -> None:
+    """Two workers may do one task; the log has it once."""
+    worker, state, task = late
+    before = worker.store.version(stream("r"))
+    worker._do(state, task)
+    assert worker.store.version(stream("r")) == before
+
+
+def test_a_late_result_that_differs_is_a_divergence(late, monkeypatch) -> None:
+    """The profile's promise is broken: it must not pass in silence."""
+    worker, state, task = late
+
+    def other(task, bench):
+        return carry_out(task, bench).model_copy(update={"digest": "f" * 64})
+
+    monkeypatch.setattr(advance, "carry_out", other)
+    worker._do(state, task)
+    found = load(worker.store, "r").divergences
+    assert [(d.task, d.found) for d in found] == [(task.key, "f" * 64)]
+    assert isinstance(found[0], facts.DivergenceDetected)
+
+
+def test_an_unknown_run_cannot_be_carried_on(tmp_path) -> None:
+    """By the API too."""
+    with pytest.raises(NotFoundError):
+        runs.finish(Home(tmp_path), "nothing")
+
+
+def _weights(value: float) -> dict[str, torch.Tensor]:
+    return {"w": torch.full((1000,), value)}
+
+
+def test_memory_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
+    """4,000 bytes each, room for two; one alone always stays."""
+    cache = Artifacts(tmp_path, memory_bytes=8_000)
+    for name in ("a", "b", "c"):
+        cache.put(name, _weights(1.0))
+    assert cache.get("a") is None
+    assert cache.get("b") is not None
+    assert (cache.hits, cache.misses) == (1, 1)
+    assert artifacts.size(_weights(1.0)) == 4_000
+
+
+def test_disk_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
+    """The longest unused goes; what was just written stays, whatever the budget."""
+    kept = [_weights(v) for v in (1.0, 2.0, 3.0)]
+    names = [digest(w) for w in kept]
+    cache = Artifacts(tmp_path, disk_bytes=9_000)
+    for name, weights in zip(names, kept, strict=True):
+        cache.keep(name, weights)
+    fresh = Artifacts(tmp_path)
+    assert fresh.get(names[0]) is None
+    found = fresh.get(names[2])
+    assert found is not None
+    assert torch.equal(found["w"], kept[2]["w"])
+    Artifacts(tmp_path, disk_bytes=0).keep("0" * 64, kept[0])
+    assert [p.name for p in tmp_path.glob("??/*")] == ["0" * 64]
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch, caplog) -> None:
+    """The weights can be rebuilt: the run goes on."""
+
+    def full(place, fill):
+        raise UnavailableError("no space left")
+
+    monkeypatch.setattr(artifacts, "publish", full)
+    with caplog.at_level(logging.WARNING):
+        Artifacts(tmp_path).keep("a" * 64, _weights(1.0))
+    assert "the weights cache is not written" in caplog.text
+
+
+def test_a_cached_file_that_is_no_safetensors_counts_as_missing(tmp_path: Path) -> None:
+    """And is removed, so that it is written again."""
+    place = tmp_path / "aa" / ("a" * 64)
+    place.mkdir(parents=True)
+    (place / "model.safetensors").write_bytes(b"torn")
+    assert Artifacts(tmp_path).get("a" * 64) is None
+    assert not place.exists()
