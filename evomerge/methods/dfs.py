@@ -34,7 +34,7 @@ class Params(BaseModel):
 
 
 #: Elements worked on at a time.
-CHUNK = 1 << 16
+CHUNK = 1 << 17
 #: Elements of a row added up at a time: too few for torch to split them over threads.
 PIECE = 1 << 15
 
