@@ -21,7 +21,7 @@ from evomerge.recipe import Merge, Mutate, Noise, Pipeline, Recipe, Source, geno
 Weights = Mapping[str, torch.Tensor]
 
 #: Elements worked on at a time: few enough for the cache, many enough for Python.
-CHUNK = 1 << 17
+CHUNK = 1 << 18
 
 
 class Builder:

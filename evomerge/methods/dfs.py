@@ -34,7 +34,7 @@ class Params(BaseModel):
 
 
 #: Elements worked on at a time.
-CHUNK = 1 << 17
+CHUNK = 1 << 18
 #: Elements of a row added up at a time: too few for torch to split them over threads.
 PIECE = 1 << 15
 
@@ -43,7 +43,9 @@ def importances(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
     """[inputs, rows] float32 shares that add up to 1 over the inputs, each [rows, columns]."""
     count, columns = len(inputs), inputs[0].shape[1]
     mean = linear.merge(inputs)
-    deviation = torch.stack([_row_sums((x - mean).square_()) for x in inputs])
+    work = torch.empty_like(mean)
+    squares = [_row_sums(torch.sub(x, mean, out=work).square_()) for x in inputs]
+    deviation = torch.stack(squares)
     distance = (deviation * count + deviation.sum(dim=0)) / ((count - 1) * columns)
     mean_distance = distance.mean(dim=0)
     same = mean_distance == 0
@@ -68,12 +70,14 @@ def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
         )
     shape = inputs[0].shape
     rows = [x.reshape(shape[0], -1) if x.dim() > 1 else x.reshape(-1, 1) for x in inputs]
-    result = rows[0].clone()
+    result = torch.empty_like(rows[0])
     step = max(1, CHUNK // rows[0].shape[1])
     for start in range(0, len(result), step):
         part = [x[start : start + step] for x in rows]
         shares = importances(part, epsilon)
         # x₀ + Σ share·(xᵢ − x₀) instead of Σ share·xᵢ: exact where the rows are identical.
+        merged = result[start : start + step].copy_(part[0])
+        work = torch.empty_like(merged)
         for row, share in zip(part[1:], shares[1:], strict=True):
-            result[start : start + step].addcmul_(row - part[0], share.unsqueeze(1))
+            merged.addcmul_(torch.sub(row, part[0], out=work), share.unsqueeze(1))
     return result.view(shape)

@@ -24,6 +24,9 @@ from evomerge.methods import linear
 from evomerge.methods.select import kth_magnitude
 
 
+_ONE = torch.ones(())
+
+
 class Params(BaseModel):
     """Parameters of `ties`."""
 
@@ -56,16 +59,18 @@ def cut(delta: torch.Tensor, smallest: float) -> torch.Tensor:
 def elect(trimmed: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
     """ELECT and MERGE on trimmed task vectors of one shape; a new tensor."""
     votes = linear.combine(trimmed, weights)
-    sign = (votes >= 0).to(torch.float32).mul_(2.0).sub_(1.0)
+    sign = torch.copysign(_ONE, votes.add_(0.0))
     total, share = torch.zeros_like(votes), torch.zeros_like(votes)
+    agreeing = votes
     for delta, weight in zip(trimmed, weights, strict=True):
         if weight == 0.0:
             continue
-        agreeing = (delta * sign).clamp_(min=0.0)
+        torch.mul(delta, sign, out=agreeing).clamp_(min=0.0)
         total.add_(agreeing, alpha=weight)
         share.add_(agreeing.sign_(), alpha=weight)
-    # Nobody agrees: total is zero and the divisor is free.
-    return total.div_(share.add_(share == 0)).mul_(sign)
+    # Nobody agrees: total is zero and any divisor will do.
+    least = min((weight for weight in weights if weight), default=1.0)
+    return total.div_(share.clamp_(min=least)).mul_(sign)
 
 
 def trim(delta: torch.Tensor, density: float) -> torch.Tensor:
