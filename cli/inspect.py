@@ -131,7 +131,7 @@ def events_command(run: str, after: int, as_json: bool) -> None:
         if row.version <= after:
             continue
         if as_json:
-            whole = {**row.__dict__, "data": json.loads(row.data)}
+            whole = {**row._asdict(), "data": json.loads(row.data)}
             click.echo(json.dumps(whole, ensure_ascii=False))
         else:
             click.echo(f"{row.version:5d}  {row.recorded_at[:19]}  {row.type:22s} {_gist(row)}")

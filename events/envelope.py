@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -43,9 +43,8 @@ class Context:
     causation: str | None = None
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """One row of the log."""
+class Envelope(NamedTuple):
+    """One row of the log; fields in the order of the table's columns."""
 
     #: Place in the whole log; grows, never reused, explicit.
     position: int

@@ -51,6 +51,39 @@ class PayloadError(EventsError):
         self.position, self.type = position, type_
 
 
+class ChainError(EventsError):
+    """The history of a stream is not the one that its hashes tell."""
+
+    def __init__(self, stream: str, version: int, why: str) -> None:
+        super().__init__(
+            f"stream {stream}, event {version}: {why}. Nothing was changed; `forge verify` says "
+            "what differs."
+        )
+        self.stream, self.version = stream, version
+
+
+class SchemaError(EventsError):
+    """The database's tables are of another version than this program's."""
+
+    def __init__(self, where: str, found: str | None, wanted: str, what_to_do: str) -> None:
+        super().__init__(
+            f"the log at {where} has tables of revision {found or 'none'}, this program works with "
+            f"{wanted}: {what_to_do}."
+        )
+        self.where, self.found, self.wanted = where, found, wanted
+
+
+class UnstorableError(EventsError):
+    """An event holds text that not every database can store."""
+
+    def __init__(self, type_: str, field: str) -> None:
+        super().__init__(
+            f"event {type_} cannot be recorded: its {field} holds a lone surrogate or a zero byte, "
+            "which is no text. A file name in another encoding is the usual cause: rename the file."
+        )
+        self.type, self.field = type_, field
+
+
 class StoreUnavailableError(EventsError):
     """The database cannot be opened or written."""
 

@@ -3,38 +3,30 @@
 WAL with synchronous=FULL where the library is 3.51.3 or newer. Older ones have a rare corruption
 bug when two connections checkpoint a WAL together, so there the rollback journal is used: a few
 hundred commits a second, far above what a run needs. No memory mapping. Writers take their lock at
-BEGIN, so that two of them queue instead of failing half-way.
+BEGIN, so that two of them queue instead of failing half-way, and take turns (`turnstile.py`).
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError
 
-from events.errors import StoreUnavailableError
-from events.store import EVENTS, EventStore
+from events import schema
+from events.database import Database
+from events.store import EventStore
+from events.turnstile import Turnstile
 
 #: The first release without the WAL bug.
 WAL_SAFE = (3, 51, 3)
 
 BUSY_TIMEOUT_MS = 30_000
-
-_APPEND_ONLY = (
-    """CREATE TRIGGER IF NOT EXISTS events_no_update BEFORE UPDATE ON events
-       BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
-    """CREATE TRIGGER IF NOT EXISTS events_no_delete BEFORE DELETE ON events
-       BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
-    # REPLACE deletes without the delete trigger unless a client asks for it: refuse the insert.
-    """CREATE TRIGGER IF NOT EXISTS events_no_replace BEFORE INSERT ON events
-       WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position OR key = NEW.key
-           OR event_id = NEW.event_id OR (stream = NEW.stream AND version = NEW.version))
-       BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
-)
 
 
 def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
@@ -42,7 +34,48 @@ def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
     return "wal" if version >= WAL_SAFE else "delete"
 
 
-def create(path: Path) -> Engine:
+class Sqlite(Database):
+    """A log in a file."""
+
+    append_only = (
+        """CREATE TRIGGER IF NOT EXISTS events_no_update BEFORE UPDATE ON events
+           BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
+        """CREATE TRIGGER IF NOT EXISTS events_no_delete BEFORE DELETE ON events
+           BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
+        # REPLACE deletes without the delete trigger unless a client asks for it: refuse the insert.
+        """CREATE TRIGGER IF NOT EXISTS events_no_replace BEFORE INSERT ON events
+           WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position OR key = NEW.key
+               OR event_id = NEW.event_id OR (stream = NEW.stream AND version = NEW.version))
+           BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END""",
+    )
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(_engine(path), str(path))
+        self._turnstile = Turnstile(path)
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that writes, when it is our turn."""
+        with self._turnstile.turn(), super().writing() as connection:
+            yield connection
+
+    def refuses_changes(self, connection: Connection) -> bool:
+        """Whether the three triggers are there."""
+        query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'"
+        return connection.exec_driver_sql(query).scalar() == len(self.append_only)
+
+    def damage(self, connection: Connection) -> list[str]:
+        """What `PRAGMA integrity_check` says."""
+        found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+        return [] if found == ["ok"] else [str(line) for line in found]
+
+    def last_position(self, connection: Connection) -> int:
+        """SQLite keeps it for AUTOINCREMENT."""
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+        return int(connection.exec_driver_sql(query).scalar() or 0)
+
+
+def _engine(path: Path) -> Engine:
     """An engine on the file, with the pragmas and the locking described above."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -70,22 +103,21 @@ def create(path: Path) -> Engine:
 def open_store(path: Path, attempts: int = 20) -> EventStore:
     """Open, and where needed create, the log in the file `path`.
 
-    Retries while other processes open it at the same time. Raises StoreUnavailableError.
+    Retries while other processes open it at the same time. Raises StoreUnavailableError and
+    SchemaError.
     """
     for attempt in range(attempts):
-        engine = create(path)
+        database = Sqlite(path)
         try:
-            with engine.connect().execution_options(forge_write=True) as connection:
-                with connection.begin():
-                    EVENTS.create(connection, checkfirst=True)
-                    for trigger in _APPEND_ONLY:
-                        connection.exec_driver_sql(trigger)
-            return EventStore(engine)
+            schema.prepare(database, upgrade=True)
+            return EventStore(database)
         except (DatabaseError, OSError) as error:
-            engine.dispose()
-            locked = "locked" in str(error)
+            database.close()
+            locked = isinstance(error, OperationalError) and "locked" in str(error)
             if not locked or attempt + 1 == attempts:
-                why = str(getattr(error, "orig", error))
-                raise StoreUnavailableError(str(path), why) from error
+                raise database.unavailable(error) from error
             time.sleep(0.05 * (attempt + 1))
+        except BaseException:
+            database.close()
+            raise
     raise AssertionError("unreachable")

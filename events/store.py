@@ -14,25 +14,44 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, insert, select
+from sqlalchemy import BigInteger, Connection, Index, Integer, func, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from events import chain, failpoints
+from events.database import Database
 from events.envelope import Context, Envelope, Event
-from events.errors import ConcurrencyError, IdempotencyError, StoreUnavailableError
+from events.errors import ChainError, ConcurrencyError, IdempotencyError, UnstorableError
 
 CODE_VERSION = "agent-forge 0.1.0"
+
+#: Rows read at a time: following a log takes the same memory however long it is.
+PAGE = 256
+#: Times that an append is tried again when the server goes away under it.
+RECONNECTS = 5
 
 
 class EventRow(SQLModel, table=True):
     """The table. Never used to validate (SQLModel table models do not): `Registry.load` does."""
 
     __tablename__ = "events"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (UniqueConstraint("stream", "version"), {"sqlite_autoincrement": True})
+    __table_args__ = (
+        UniqueConstraint("stream", "version"),
+        Index(
+            "events_first",
+            "stream",
+            sqlite_where=text("version = 1"),
+            postgresql_where=text("version = 1"),
+        ),
+        {"sqlite_autoincrement": True},
+    )
 
-    position: int | None = Field(default=None, primary_key=True)
-    stream: str = Field(index=True)
+    position: int | None = Field(
+        default=None,
+        primary_key=True,
+        sa_type=BigInteger().with_variant(Integer(), "sqlite"),  # pyright: ignore[reportArgumentType]
+    )
+    stream: str
     version: int
     event_id: str = Field(unique=True)
     type: str
@@ -68,10 +87,10 @@ class Appended:
 
 
 class EventStore:
-    """An append-only log on a SQLAlchemy engine (see `events.sqlite.open_store`)."""
+    """An append-only log in a database (see `events.sqlite.open_store`, `events.postgres`)."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], datetime] | None = None) -> None:
-        self.engine = engine
+    def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
+        self.database = database
         self._clock = clock or (lambda: datetime.now(UTC))
 
     def append(
@@ -87,107 +106,140 @@ class EventStore:
         new); None appends behind whatever is there. Events whose keys are recorded already in
         this stream are returned as they stand, whatever the version.
 
-        Raises ConcurrencyError, IdempotencyError, StoreUnavailableError.
+        Raises ConcurrencyError, IdempotencyError, UnstorableError, StoreUnavailableError.
         """
         keys = [new.key for new in events]
         twice = sorted({key for key in keys if keys.count(key) > 1})
         if twice:
             raise IdempotencyError(twice)
-        try:
-            with self.engine.connect().execution_options(forge_write=True) as connection:
-                with connection.begin():
-                    known = self._known(connection, stream, keys)
-                    if known is not None:
-                        return Appended(known, fresh=False)
-                    failpoints.hit("append-began")
-                    done = self._insert(connection, stream, expected_version, events, context)
-                    failpoints.hit("append-inserted")
+        drafts = [_draft(stream, new, context) for new in events]
+
+        def work(connection: Connection) -> Appended:
+            known = self._known(connection, stream, keys)
+            if known is not None:
+                return Appended(known, fresh=False)
+            failpoints.hit("append-began")
+            rows = self._insert(connection, stream, expected_version, drafts)
+            failpoints.hit("append-inserted")
+            return Appended(rows, fresh=True)
+
+        return self._appending(stream, expected_version, work)
+
+    def adopt(self, stream: str, rows: Sequence[Envelope]) -> int:
+        """Append rows of another database's log as they are, behind what is here of the stream.
+
+        Rows that are here already are passed over; returns how many were new. The rows must be a
+        whole stream from its first row on, as `chain.check` accepts it. Raises ChainError where the
+        stream here went another way, and what `append` raises.
+        """
+
+        def work(connection: Connection) -> Appended:
+            version, head = self._last(connection, stream)
+            if version and (len(rows) < version or rows[version - 1].hash != head):
+                raise ChainError(stream, version, "the stream here went another way")
+            fresh = rows[version:]
+            failpoints.hit("adopt-began")
+            for start in range(0, len(fresh), PAGE):
+                page = [row._asdict() for row in fresh[start : start + PAGE]]
+                for values in page:
+                    del values["position"]
+                connection.execute(insert(EVENTS), page)
+            failpoints.hit("adopt-inserted")
+            return Appended(tuple(fresh), fresh=True)
+
+        return len(self._appending(stream, None, work).rows)
+
+    def _appending(
+        self, stream: str, expected: int | None, work: Callable[[Connection], Appended]
+    ) -> Appended:
+        """Do `work` in a transaction; again, by its keys harmless, where the server went away."""
+        for attempt in range(RECONNECTS + 1):
+            try:
+                with self.database.appending() as connection:
+                    done = work(connection)
                 failpoints.hit("append-committed")
                 return done
-        except IntegrityError as error:
-            raise ConcurrencyError(stream, expected_version or 0, self.version(stream)) from error
-        except DatabaseError as error:
-            raise StoreUnavailableError(str(self.engine.url), str(error.orig)) from error
+            except IntegrityError as error:
+                raise ConcurrencyError(stream, expected or 0, self.version(stream)) from error
+            except DatabaseError as error:
+                if not self.database.gone(error) or attempt == RECONNECTS:
+                    raise self.database.unavailable(error) from error
+                time.sleep(0.1 * 2**attempt)
+        raise AssertionError("unreachable")
 
     def _known(
         self, connection: Connection, stream: str, keys: list[str]
     ) -> tuple[Envelope, ...] | None:
         """The rows recorded under these keys: all of them, or None; anything between is an error."""
         query = select(EVENTS).where(EVENTS.c.key.in_(keys)).order_by(EVENTS.c.position)
-        rows = tuple(_envelope(row) for row in connection.execute(query))
+        rows = tuple(map(Envelope._make, connection.execute(query)))
         if not rows:
             return None
         if [row.key for row in rows] != keys or any(row.stream != stream for row in rows):
             raise IdempotencyError([row.key for row in rows])
         return rows
 
-    def _insert(
-        self,
-        connection: Connection,
-        stream: str,
-        expected: int | None,
-        events: Sequence[New],
-        context: Context,
-    ) -> Appended:
+    def _last(self, connection: Connection, stream: str) -> tuple[int, str]:
+        """Version and hash of the stream's last row."""
         last = connection.execute(
             select(EVENTS.c.version, EVENTS.c.hash)
             .where(EVENTS.c.stream == stream)
             .order_by(EVENTS.c.version.desc())
             .limit(1)
         ).first()
-        version, head = (last.version, last.hash) if last else (0, chain.GENESIS)
+        return (last.version, last.hash) if last else (0, chain.GENESIS)
+
+    def _insert(
+        self,
+        connection: Connection,
+        stream: str,
+        expected: int | None,
+        drafts: Sequence[dict[str, Any]],
+    ) -> tuple[Envelope, ...]:
+        version, head = self._last(connection, stream)
         if expected is not None and expected != version:
             raise ConcurrencyError(stream, expected, version)
         rows = []
-        for new in events:
+        for draft in drafts:
             version += 1
-            values = self._values(stream, version, new, context, head)
-            head = values["hash"]
-            result = connection.execute(insert(EVENTS).values(values))
+            now = self._clock().isoformat(timespec="microseconds")
+            values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
+            values["hash"] = head = chain.link(values)
+            result = connection.execute(insert(EVENTS), values)
             assert result.inserted_primary_key is not None
             rows.append(Envelope(position=int(result.inserted_primary_key[0]), **values))
-        return Appended(tuple(rows), fresh=True)
-
-    def _values(
-        self, stream: str, version: int, new: New, context: Context, head: str
-    ) -> dict[str, Any]:
-        values: dict[str, Any] = {
-            "stream": stream,
-            "version": version,
-            "event_id": str(uuid.uuid4()),
-            "type": new.event.type,
-            "schema": new.event.schema_version,
-            "data": new.event.payload(),
-            "key": new.key,
-            "actor": context.actor,
-            "causation": context.causation,
-            "correlation": context.correlation,
-            "recorded_at": self._clock().isoformat(timespec="microseconds"),
-            "code_version": CODE_VERSION,
-            "prev_hash": head,
-        }
-        return {**values, "hash": chain.link(values)}
+        return tuple(rows)
 
     def version(self, stream: str) -> int:
         """The stream's version; 0 where there is no such stream."""
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
-        return int(self._rows(query)[0][0] or 0)
+        return int(self.database.rows(query)[0][0] or 0)
 
-    def read(self, stream: str, after: int = 0) -> list[Envelope]:
-        """The stream's rows with a version above `after`, in order."""
-        query = (
-            select(EVENTS)
-            .where(EVENTS.c.stream == stream, EVENTS.c.version > after)
-            .order_by(EVENTS.c.version)
-        )
-        return [_envelope(row) for row in self._rows(query)]
+    def read(self, stream: str, after: int = 0, upto: int | None = None) -> list[Envelope]:
+        """The stream's rows with a version above `after` and at most `upto`, in order."""
+        return list(self.iterate(stream, after, upto))
 
-    def read_all(self, after: int = 0, limit: int = 1000) -> list[Envelope]:
+    def iterate(
+        self, stream: str, after: int = 0, upto: int | None = None
+    ) -> Iterator[Envelope]:
+        """The same, page by page: each page is a read of its own."""
+        while True:
+            wanted = (EVENTS.c.stream == stream) & (EVENTS.c.version > after)
+            if upto is not None:
+                wanted &= EVENTS.c.version <= upto
+            query = select(EVENTS).where(wanted).order_by(EVENTS.c.version).limit(PAGE)
+            rows = self.database.rows(query)
+            yield from map(Envelope._make, rows)
+            if len(rows) < PAGE:
+                return
+            after = rows[-1].version
+
+    def read_all(self, after: int = 0, limit: int = PAGE) -> list[Envelope]:
         """At most `limit` rows of the whole log with a position above `after`, in order."""
         query = (
             select(EVENTS).where(EVENTS.c.position > after).order_by(EVENTS.c.position).limit(limit)
         )
-        return [_envelope(row) for row in self._rows(query)]
+        return list(map(Envelope._make, self.database.rows(query)))
 
     def tail(
         self, after: int = 0, poll: float = 0.1, stop: Callable[[], bool] = lambda: False
@@ -210,22 +262,40 @@ class EventStore:
         """The first row of every stream whose name starts with `prefix`, in order of position."""
         query = (
             select(EVENTS)
-            .where(EVENTS.c.version == 1, func.substr(EVENTS.c.stream, 1, len(prefix)) == prefix)
+            .where(text("version = 1"), func.substr(EVENTS.c.stream, 1, len(prefix)) == prefix)
             .order_by(EVENTS.c.position)
         )
-        return [_envelope(row) for row in self._rows(query)]
-
-    def _rows(self, query: Any) -> Sequence[Any]:
-        try:
-            with self.engine.connect() as connection:
-                return connection.execute(query).all()
-        except DatabaseError as error:
-            raise StoreUnavailableError(str(self.engine.url), str(error.orig)) from error
+        return list(map(Envelope._make, self.database.rows(query)))
 
     def close(self) -> None:
         """Give the connections back."""
-        self.engine.dispose()
+        self.database.close()
 
 
-def _envelope(row: Any) -> Envelope:
-    return Envelope(**row._mapping)
+def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
+    """What of a row is known before its place is. Raises UnstorableError."""
+    draft: dict[str, Any] = {
+        "stream": stream,
+        "event_id": str(uuid.uuid4()),
+        "type": new.event.type,
+        "schema": new.event.schema_version,
+        "data": new.event.payload(),
+        "key": new.key,
+        "actor": context.actor,
+        "causation": context.causation,
+        "correlation": context.correlation,
+        "code_version": CODE_VERSION,
+    }
+    for name, value in draft.items():
+        if isinstance(value, str) and not _storable(value):
+            raise UnstorableError(new.event.type, name)
+    return draft
+
+
+def _storable(value: str) -> bool:
+    """Whether both databases take the text as it is."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value

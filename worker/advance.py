@@ -77,7 +77,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         set_threads()
-        self._leases = Leases(self.store.engine)
+        self._leases = Leases(self.store.database)
         self._context = Context(actor=actor())
 
     def run(self, run: str) -> RunState:

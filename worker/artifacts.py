@@ -19,7 +19,7 @@ from evomerge.errors import UnavailableError
 
 log = logging.getLogger(__name__)
 
-MEMORY_BYTES = 900_000_000
+MEMORY_BYTES = 700_000_000
 DISK_BYTES = 20_000_000_000
 
 

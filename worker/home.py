@@ -1,4 +1,8 @@
-"""Where the log and the cache are: FORGE_HOME, by default ~/.local/share/agent-forge."""
+"""Where the log and the cache are.
+
+FORGE_HOME, by default ~/.local/share/agent-forge, has the weights cache, and the log in a SQLite file
+unless FORGE_DATABASE_URL names another database.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evomerge.errors import UnavailableError
+from evomerge.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
     from events import EventStore
@@ -15,15 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Home:
-    """A folder with the database `forge.db` and the weights cache `artifacts/`."""
+    """A folder with the weights cache `artifacts/` and, without a `url`, the database `forge.db`."""
 
     folder: Path
+    #: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME.
+    url: str | None = None
 
     @classmethod
     def default(cls) -> Home:
         """The folder that the environment names."""
         data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-        return cls(Path(os.environ.get("FORGE_HOME") or Path(data) / "agent-forge").absolute())
+        folder = Path(os.environ.get("FORGE_HOME") or Path(data) / "agent-forge").absolute()
+        return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None)
 
     @property
     def database(self) -> Path:
@@ -38,11 +45,10 @@ class Home:
     def open_store(self) -> EventStore:
         """Open the log, creating folder and file where needed. Raises UnavailableError."""
         from events import StoreUnavailableError
-        from events.sqlite import open_store
 
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return open_store(self.database)
+            return self._open()
         except OSError as error:
             raise UnavailableError(
                 f"the home folder {self.folder} cannot be made: {error.strerror}. "
@@ -50,3 +56,17 @@ class Home:
             ) from error
         except StoreUnavailableError as error:
             raise UnavailableError(str(error)) from error
+
+    def _open(self) -> EventStore:
+        from events import postgres, sqlite
+
+        scheme, _, rest = (self.url or f"sqlite:///{self.database}").partition("://")
+        kind = scheme.partition("+")[0]
+        if kind in ("postgresql", "postgres"):
+            return postgres.open_store(f"postgresql://{rest}")
+        if kind == "sqlite" and rest.startswith("/") and len(rest) > 1:
+            return sqlite.open_store(Path(rest[1:]))
+        raise ConfigError(
+            "FORGE_DATABASE_URL is neither sqlite:///FILE nor postgresql://USER@HOST/NAME: "
+            f"it begins with {scheme[:20]!r}."
+        )

@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel
 
 from events import failpoints
+from events.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -77,44 +78,43 @@ def alive(owner: str) -> bool | None:
 class Leases:
     """Claims on the tasks of runs, in the database of the log."""
 
-    def __init__(self, engine: Engine, owner: str | None = None) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, owner: str | None = None) -> None:
+        self._database = database
         self.owner = owner or myself()
-        with self._writing() as connection:
+        with database.migrating() as connection:
             LEASES.create(connection, checkfirst=True)
-
-    @contextmanager
-    def _writing(self) -> Iterator:
-        with self._engine.connect().execution_options(forge_write=True) as connection:
-            with connection.begin():
-                yield connection
 
     def claim(self, task: str) -> bool:
         """Take the task unless somebody alive has it."""
         now = time.time()
         values = {"owner": self.owner, "expires": now + LIFETIME}
-        with self._writing() as connection:
+        with self._database.writing() as connection:
             row = connection.execute(select(LEASES).where(LEASES.c.task == task)).first()
-            if row is None:
-                try:
-                    connection.execute(insert(LEASES).values(task=task, fence=1, **values))
-                except IntegrityError:
-                    return False
-            else:
-                if row.owner != self.owner and _held(row.owner, row.expires, now):
-                    return False
-                fenced = (LEASES.c.task == task) & (LEASES.c.fence == row.fence)
-                connection.execute(
-                    update(LEASES).where(fenced).values(fence=row.fence + 1, **values)
-                )
+            if row is not None and row.owner != self.owner and _held(row.owner, row.expires, now):
+                return False
+            if not self._take(connection, task, row.fence if row else None, values):
+                return False
         failpoints.hit("task-claimed")
         return True
 
+    def _take(self, connection: Connection, task: str, fence: int | None, values: dict) -> bool:
+        """Write the claim, unless somebody has claimed since the fence was read."""
+        if fence is None:
+            try:
+                with connection.begin_nested():
+                    connection.execute(insert(LEASES).values(task=task, fence=1, **values))
+            except IntegrityError:
+                return False
+            return True
+        fenced = (LEASES.c.task == task) & (LEASES.c.fence == fence)
+        done = connection.execute(update(LEASES).where(fenced).values(fence=fence + 1, **values))
+        return done.rowcount == 1
+
     def release(self, task: str) -> None:
-        """Give the task back."""
+        """Give the task back. The row stays, with its fence: the next claim gets a higher one."""
         mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
-        with self._writing() as connection:
-            connection.execute(delete(LEASES).where(mine))
+        with self._database.writing() as connection:
+            connection.execute(update(LEASES).where(mine).values(owner="", expires=0.0))
 
     @contextmanager
     def heartbeat(self, task: str) -> Iterator[None]:
@@ -125,7 +125,7 @@ class Leases:
             mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
             while not done.wait(HEARTBEAT):
                 try:
-                    with self._writing() as connection:
+                    with self._database.writing() as connection:
                         later = time.time() + LIFETIME
                         connection.execute(update(LEASES).where(mine).values(expires=later))
                 except DatabaseError as error:  # the next beat may succeed; the log decides anyway
@@ -141,5 +141,7 @@ class Leases:
 
 
 def _held(owner: str, expires: float, now: float) -> bool:
+    if not owner:
+        return False
     living = alive(owner)
     return expires > now if living is None else living

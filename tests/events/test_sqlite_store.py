@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError
 
 from events import EventStore, New, StoreUnavailableError
-from events.sqlite import BUSY_TIMEOUT_MS, WAL_SAFE, create, journal_mode, open_store
+from events.sqlite import BUSY_TIMEOUT_MS, WAL_SAFE, Sqlite, journal_mode, open_store
 from tests.events.store_contract import Noted, StoreContract, assert_chained, keys, new
 
 #: Two megabytes are SQLite's page cache: twice that must reach the disk before the commit.
@@ -61,7 +61,7 @@ class TestSqliteStore(StoreContract):
         assert written > small + 1_000_000, "the test must kill it with pages on disk"
         again = self.open(place)
         rows = again.read_all()
-        with again.engine.connect() as connection:
+        with again.database.engine.connect() as connection:
             check = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
         again.append("s", 1, [new("b")])
         assert_chained(again.read("s"))
@@ -104,7 +104,7 @@ def test_wal_is_used_only_where_it_is_safe(version: tuple[int, ...], mode: str) 
 def test_the_journal_mode_follows_the_library_in_use(store: EventStore) -> None:
     """The choice must reach the file, not only be made."""
     wanted = "wal" if sqlite3.sqlite_version_info >= WAL_SAFE else "delete"
-    with store.engine.connect() as connection:
+    with store.database.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == wanted
 
 
@@ -113,7 +113,7 @@ def test_the_journal_mode_follows_the_library_in_use(store: EventStore) -> None:
 )
 def test_every_connection_has_the_pragmas(store: EventStore, pragma: str, value: int) -> None:
     """They are per connection, so the second one of the pool must have them as well."""
-    with store.engine.connect() as one, store.engine.connect() as two:
+    with store.database.engine.connect() as one, store.database.engine.connect() as two:
         for connection in (one, two):
             assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
 
@@ -121,17 +121,16 @@ def test_every_connection_has_the_pragmas(store: EventStore, pragma: str, value:
 def test_a_writer_takes_its_lock_at_begin_and_a_reader_does_not(path: Path) -> None:
     """Taken later, two writers that have both read fail instead of queueing."""
     open_store(path).close()
-    engine = create(path)
+    database = Sqlite(path)
     other = sqlite3.connect(path, timeout=0, isolation_level=None)
-    with engine.connect().execution_options(forge_write=True) as connection:
-        connection.begin()
+    with database.writing():
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("BEGIN IMMEDIATE")
-    with engine.connect() as connection:
-        connection.begin()
+    with database.reading() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM events")
         other.execute("BEGIN IMMEDIATE")
     other.close()
-    engine.dispose()
+    database.close()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_a_writer_takes_its_lock_at_begin_and_a_reader_does_not(path: Path) -> N
 def test_the_database_refuses_to_change_what_is_recorded(store: EventStore, statement: str) -> None:
     """A slip in somebody's SQL must not rewrite history."""
     before = store.read_all()
-    with pytest.raises(IntegrityError, match="append-only"), store.engine.begin() as connection:
+    with pytest.raises(IntegrityError, match="append-only"), store.database.engine.begin() as connection:
         connection.exec_driver_sql(statement)
     assert store.read_all() == before
 
@@ -181,7 +180,7 @@ def test_opening_a_log_puts_back_a_trigger_that_was_dropped(store: EventStore, p
     client.execute("DROP TRIGGER events_no_delete")
     client.close()
     open_store(path).close()
-    with pytest.raises(IntegrityError, match="append-only"), store.engine.begin() as connection:
+    with pytest.raises(IntegrityError, match="append-only"), store.database.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM events")
 
 
@@ -191,7 +190,7 @@ def test_the_log_is_in_the_file_that_was_named(tmp_path: Path, name: str) -> Non
     folder = tmp_path / name
     folder.mkdir()
     open_store(folder / "log.db").close()
-    assert [file.name for file in folder.iterdir()] == ["log.db"]
+    assert sorted(file.name for file in folder.iterdir()) == ["log.db", "log.db-gate", "log.db-room"]
     assert list(tmp_path.iterdir()) == [folder]
 
 
@@ -302,7 +301,7 @@ def test_a_full_disk_is_reported_and_nothing_recorded_is_lost(store: EventStore)
             connection.execute("PRAGMA max_page_count=1")  # means: no more than there are
 
     store.close()
-    event.listen(store.engine, "connect", limit)
+    event.listen(store.database.engine, "connect", limit)
     note = New(Noted(value="x" * 100_000), "big")
     with pytest.raises(StoreUnavailableError, match="full"):
         store.append("s", 2, [new("c"), note])

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import select
 
-from events.sqlite import create
+from events.sqlite import Sqlite
 from worker.leases import LEASES, Leases, alive, myself
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 _CLAIMER = """
 import sys
 from pathlib import Path
-from events.sqlite import create
+from events.sqlite import Sqlite
 from worker.leases import Leases
-leases = Leases(create(Path(sys.argv[1])))
+leases = Leases(Sqlite(Path(sys.argv[1])))
 print(leases.owner, flush=True)
 assert leases.claim("t")
 print("claimed", flush=True)
@@ -41,11 +41,11 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def engine(path: Path) -> Iterator[Engine]:
-    """An engine on that file, with the locking of the log."""
-    engine = create(path)
-    yield engine
-    engine.dispose()
+def database(path: Path) -> Iterator[Sqlite]:
+    """A database on that file, with the locking of the log."""
+    database = Sqlite(path)
+    yield database
+    database.close()
 
 
 def another(number: int) -> str:
@@ -58,9 +58,9 @@ def elsewhere(number: int = 1) -> str:
     return f"not-{socket.gethostname()}/{number}/12345/1"
 
 
-def lease(engine: Engine, task: str = "t") -> tuple[str, int, float]:
+def lease(database: Sqlite, task: str = "t") -> tuple[str, int, float]:
     """Owner, fence and expiry as recorded."""
-    with engine.connect() as connection:
+    with database.reading() as connection:
         row = connection.execute(select(LEASES).where(LEASES.c.task == task)).one()
     return row.owner, row.fence, row.expires
 
@@ -76,9 +76,9 @@ def wait_for(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.fixture
-def claimer(path: Path, engine: Engine) -> Iterator[subprocess.Popen[str]]:
+def claimer(path: Path, database: Sqlite) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the lease on `t`."""
-    Leases(engine)
+    Leases(database)
     process = subprocess.Popen(
         [sys.executable, "-c", _CLAIMER, str(path)],
         cwd=ROOT,
@@ -94,32 +94,32 @@ def claimer(path: Path, engine: Engine) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_a_task_has_one_owner_at_a_time(engine: Engine) -> None:
+def test_a_task_has_one_owner_at_a_time(database: Sqlite) -> None:
     """Work done twice is time lost."""
-    mine, theirs = Leases(engine), Leases(engine, another(1))
+    mine, theirs = Leases(database), Leases(database, another(1))
     assert mine.claim("t")
     assert not theirs.claim("t")
-    assert lease(engine)[0] == mine.owner
+    assert lease(database)[0] == mine.owner
 
 
-def test_tasks_are_claimed_one_by_one(engine: Engine) -> None:
+def test_tasks_are_claimed_one_by_one(database: Sqlite) -> None:
     """The others of a generation stay free for other processes."""
-    mine, theirs = Leases(engine), Leases(engine, another(1))
+    mine, theirs = Leases(database), Leases(database, another(1))
     assert mine.claim("t")
     assert theirs.claim("u")
 
 
-def test_an_owner_may_claim_its_task_again(engine: Engine) -> None:
+def test_an_owner_may_claim_its_task_again(database: Sqlite) -> None:
     """A worker whose task failed tries again without waiting for itself."""
-    mine = Leases(engine)
+    mine = Leases(database)
     assert mine.claim("t")
     assert mine.claim("t")
-    assert not Leases(engine, another(1)).claim("t")
+    assert not Leases(database, another(1)).claim("t")
 
 
-def test_many_that_claim_at_once_get_one_winner(engine: Engine) -> None:
+def test_many_that_claim_at_once_get_one_winner(database: Sqlite) -> None:
     """Between looking and writing there must be no room for another."""
-    claims = [Leases(engine, another(n)) for n in range(8)]
+    claims = [Leases(database, another(n)) for n in range(8)]
     start = threading.Barrier(len(claims))
     won: list[str] = []
 
@@ -133,14 +133,14 @@ def test_many_that_claim_at_once_get_one_winner(engine: Engine) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert won == [lease(engine)[0]]
+    assert won == [lease(database)[0]]
 
 
-def test_many_that_take_over_at_once_get_one_winner(engine: Engine) -> None:
+def test_many_that_take_over_at_once_get_one_winner(database: Sqlite) -> None:
     """The same for a lease whose owner is dead: the fence decides."""
     host, pid, _, _ = myself().split("/")
-    Leases(engine, f"{host}/{pid}/1/1").claim("t")
-    claims = [Leases(engine, another(n)) for n in range(8)]
+    Leases(database, f"{host}/{pid}/1/1").claim("t")
+    claims = [Leases(database, another(n)) for n in range(8)]
     start = threading.Barrier(len(claims))
     won: list[str] = []
 
@@ -154,81 +154,80 @@ def test_many_that_take_over_at_once_get_one_winner(engine: Engine) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert won == [lease(engine)[0]]
-    assert lease(engine)[1] == 2
+    assert won == [lease(database)[0]]
+    assert lease(database)[1] == 2
 
 
-def test_a_released_task_is_free(engine: Engine) -> None:
+def test_a_released_task_is_free(database: Sqlite) -> None:
     """Nobody waits for a lease to expire after work that went well."""
-    mine = Leases(engine)
+    mine = Leases(database)
     mine.claim("t")
     mine.release("t")
-    assert Leases(engine, another(1)).claim("t")
+    assert Leases(database, another(1)).claim("t")
 
 
-def test_only_the_owner_releases(engine: Engine) -> None:
+def test_only_the_owner_releases(database: Sqlite) -> None:
     """A worker that was taken for dead must not free the task of its successor."""
-    mine, theirs = Leases(engine), Leases(engine, another(1))
+    mine, theirs = Leases(database), Leases(database, another(1))
     mine.claim("t")
     theirs.release("t")
     assert not theirs.claim("t")
 
 
-def test_the_fence_rises_with_every_claim(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fence_rises_with_every_claim(database: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that believe they hold a task, the one with the higher number does."""
     monkeypatch.setattr("worker.leases.LIFETIME", -1.0)
     fences = []
     for owner in (elsewhere(1), elsewhere(2), elsewhere(2), None):
-        assert Leases(engine, owner).claim("t")
-        fences.append(lease(engine)[1])
+        assert Leases(database, owner).claim("t")
+        fences.append(lease(database)[1])
     assert fences == [1, 2, 3, 4]
 
 
-def test_a_refused_claim_leaves_the_lease_as_it_was(engine: Engine) -> None:
+def test_a_refused_claim_leaves_the_lease_as_it_was(database: Sqlite) -> None:
     """Asking must neither extend nor weaken it."""
-    Leases(engine).claim("t")
-    before = lease(engine)
-    Leases(engine, another(1)).claim("t")
-    assert lease(engine) == before
+    Leases(database).claim("t")
+    before = lease(database)
+    Leases(database, another(1)).claim("t")
+    assert lease(database) == before
 
 
 # Owners that die
 
 
 def test_a_living_process_keeps_its_lease_however_long_it_takes(
-    claimer: subprocess.Popen[str], engine: Engine, monkeypatch: pytest.MonkeyPatch
+    claimer: subprocess.Popen[str], database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On one machine the process itself is asked, so a slow task is not done twice."""
     monkeypatch.setattr("worker.leases.LIFETIME", -1.0)
-    with engine.connect().execution_options(forge_write=True) as connection:
+    with database.writing() as connection:
         connection.execute(LEASES.update().values(expires=0.0))
-        connection.commit()
-    assert not Leases(engine).claim("t")
+    assert not Leases(database).claim("t")
 
 
 def test_a_killed_process_loses_its_lease_at_once(
-    claimer: subprocess.Popen[str], engine: Engine
+    claimer: subprocess.Popen[str], database: Sqlite
 ) -> None:
     """A run goes on the moment it is resumed, not a minute later."""
-    owner, _, expires = lease(engine)
-    assert not Leases(engine).claim("t")
+    owner, _, expires = lease(database)
+    assert not Leases(database).claim("t")
     claimer.kill()
     claimer.wait()
     assert expires > time.time(), "it has not merely expired"
     assert alive(owner) is False
-    assert Leases(engine).claim("t")
+    assert Leases(database).claim("t")
 
 
 def test_a_killed_process_that_nobody_has_waited_for_loses_its_lease_too(
-    claimer: subprocess.Popen[str], engine: Engine
+    claimer: subprocess.Popen[str], database: Sqlite
 ) -> None:
     """A zombie works on nothing, and where pid 1 does not reap it stays one for ever."""
     claimer.kill()
     os.waitid(os.P_PID, claimer.pid, os.WEXITED | os.WNOWAIT)
-    assert Leases(engine).claim("t")
+    assert Leases(database).claim("t")
 
 
-def test_a_process_killed_as_it_claims_does_not_block_the_task(path: Path, engine: Engine) -> None:
+def test_a_process_killed_as_it_claims_does_not_block_the_task(path: Path, database: Sqlite) -> None:
     """The claim is recorded, the worker is gone: the crash tests pass here as well."""
     end = subprocess.run(
         [sys.executable, "-c", _CLAIMER, str(path)],
@@ -240,20 +239,20 @@ def test_a_process_killed_as_it_claims_does_not_block_the_task(path: Path, engin
         timeout=120,
     )
     assert end.returncode == -signal.SIGKILL, end.stderr
-    owner, fence, _ = lease(engine)
+    owner, fence, _ = lease(database)
     assert [owner] == end.stdout.split()
-    assert Leases(engine).claim("t")
-    assert lease(engine)[1] == fence + 1
+    assert Leases(database).claim("t")
+    assert lease(database)[1] == fence + 1
 
 
-def test_a_pid_that_was_given_to_another_process_is_another_owner(engine: Engine) -> None:
+def test_a_pid_that_was_given_to_another_process_is_another_owner(database: Sqlite) -> None:
     """Pids come round again: the time of the start tells them apart."""
     host, pid, started, thread = myself().split("/")
     before = f"{host}/{pid}/{int(started) - 1}/{thread}"
     assert alive(myself()) is True
     assert alive(before) is False
-    Leases(engine, before).claim("t")
-    assert Leases(engine).claim("t")
+    Leases(database, before).claim("t")
+    assert Leases(database).claim("t")
 
 
 def test_where_start_times_are_unknown_the_pid_alone_decides() -> None:
@@ -271,53 +270,53 @@ def test_a_process_of_another_user_is_alive() -> None:
 # Owners elsewhere
 
 
-def test_a_lease_from_another_machine_holds_until_it_expires(engine: Engine) -> None:
+def test_a_lease_from_another_machine_holds_until_it_expires(database: Sqlite) -> None:
     """Its process cannot be asked, so it is given its time."""
     assert alive(elsewhere()) is None
-    Leases(engine, elsewhere()).claim("t")
-    assert not Leases(engine).claim("t")
+    Leases(database, elsewhere()).claim("t")
+    assert not Leases(database).claim("t")
 
 
 def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that went down must not hold a run up for ever."""
     with monkeypatch.context() as patch:
         patch.setattr("worker.leases.LIFETIME", -1.0)
-        Leases(engine, elsewhere()).claim("t")
-    mine = Leases(engine)
+        Leases(database, elsewhere()).claim("t")
+    mine = Leases(database)
     assert mine.claim("t")
-    assert lease(engine)[0] == mine.owner
-    assert not Leases(engine, elsewhere()).claim("t")
+    assert lease(database)[0] == mine.owner
+    assert not Leases(database, elsewhere()).claim("t")
 
 
 # Heartbeat
 
 
 def test_a_heartbeat_extends_the_lease_while_the_work_is_done(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task may take longer than a lease lives."""
     monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
-    leases = Leases(engine)
+    leases = Leases(database)
     leases.claim("t")
     leases.claim("other")
-    _, fence, first = lease(engine)
-    _, _, other = lease(engine, "other")
+    _, fence, first = lease(database)
+    _, _, other = lease(database, "other")
     with leases.heartbeat("t"):
-        assert wait_for(lambda: lease(engine)[2] > first)
-        second = lease(engine)[2]
-        assert wait_for(lambda: lease(engine)[2] > second)
-    assert lease(engine)[:2] == (leases.owner, fence)
-    assert lease(engine, "other")[2] == other
+        assert wait_for(lambda: lease(database)[2] > first)
+        second = lease(database)[2]
+        assert wait_for(lambda: lease(database)[2] > second)
+    assert lease(database)[:2] == (leases.owner, fence)
+    assert lease(database, "other")[2] == other
 
 
 def test_a_heartbeat_ends_with_the_work_even_when_it_fails(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread left behind would hold the task of a worker that gave up."""
     monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
-    leases = Leases(engine)
+    leases = Leases(database)
     leases.claim("t")
     with pytest.raises(RuntimeError, match="the work"), leases.heartbeat("t"):
         raise RuntimeError("the work failed")
@@ -325,29 +324,28 @@ def test_a_heartbeat_ends_with_the_work_even_when_it_fails(
 
 
 def test_a_heartbeat_does_not_extend_the_lease_of_a_successor(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever was taken for dead and wakes up must leave the new owner's lease alone."""
     monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
-    late, successor = Leases(engine, elsewhere(1)), Leases(engine)
+    late, successor = Leases(database, elsewhere(1)), Leases(database)
     with monkeypatch.context() as patch:
         patch.setattr("worker.leases.LIFETIME", -1.0)
         late.claim("t")
         late.claim("u")
     assert successor.claim("t")
-    before = lease(engine)
-    _, _, still_mine = lease(engine, "u")
+    before = lease(database)
+    _, _, still_mine = lease(database, "u")
     with late.heartbeat("t"), late.heartbeat("u"):
-        assert wait_for(lambda: lease(engine, "u")[2] > still_mine), (
+        assert wait_for(lambda: lease(database, "u")[2] > still_mine), (
             "the thread of t beats as often"
         )
-    assert lease(engine) == before
+    assert lease(database) == before
 
 
-def test_a_table_of_leases_that_was_dropped_is_made_again(engine: Engine) -> None:
+def test_a_table_of_leases_that_was_dropped_is_made_again(database: Sqlite) -> None:
     """Leases are not truth: to lose them all costs some work done twice, and nothing else."""
-    Leases(engine).claim("t")
-    with engine.connect().execution_options(forge_write=True) as connection:
+    Leases(database).claim("t")
+    with database.writing() as connection:
         LEASES.drop(connection)
-        connection.commit()
-    assert Leases(engine, another(1)).claim("t")
+    assert Leases(database, another(1)).claim("t")

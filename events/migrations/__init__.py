@@ -1,0 +1,1 @@
+"""Alembic's environment and the revisions of the log's tables."""

@@ -1,0 +1,8 @@
+"""Runs the revisions on the connection that `events.schema` hands over, in its transaction."""
+
+from alembic import context
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, transactional_ddl=True)
+with context.begin_transaction():
+    context.run_migrations()

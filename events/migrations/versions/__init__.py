@@ -1,0 +1,1 @@
+"""One file a revision. A revision that has landed is never edited."""

@@ -1,0 +1,99 @@
+"""The tables of the log and their versions (alembic). Tables that may be dropped at any time (leases,
+projections) are made by the code that uses them and have no migrations.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect
+from sqlmodel import SQLModel
+
+from events.database import Database
+from events.errors import SchemaError
+
+#: The revision that this program works with: the newest under `migrations/versions`.
+HEAD = "0001"
+
+
+def revision(connection: Connection) -> str | None:
+    """The database's revision; "" for tables from before there were revisions, None without any."""
+    tables = inspect(connection).get_table_names()
+    if "alembic_version" in tables:
+        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        return str(found) if found is not None else None
+    return "" if "events" in tables else None
+
+
+def prepare(database: Database, upgrade: bool) -> None:
+    """Make the tables of an empty database; check those of another.
+
+    An older revision is upgraded where `upgrade` is true. Raises SchemaError.
+    """
+    with database.engine.connect() as connection:
+        found = revision(connection)
+        guarded = found == HEAD and database.refuses_changes(connection)
+    if guarded:
+        return
+    if found == HEAD:
+        with database.migrating() as connection:
+            _guard(database, connection)
+        return
+    if found is None or (upgrade and _older(found)):
+        upgrade_to_head(database)
+        return
+    if _older(found):
+        raise SchemaError(database.name, found, HEAD, "upgrade it with `forge db upgrade`")
+    raise SchemaError(
+        database.name, found, HEAD, "it was written by a newer version: upgrade agent-forge"
+    )
+
+
+def _older(found: str) -> bool:
+    return found < HEAD
+
+
+def upgrade_to_head(database: Database) -> tuple[str | None, str]:
+    """Bring the tables to HEAD; the revision before, and HEAD. Raises SchemaError for a newer one."""
+    from alembic import command
+    from alembic.config import Config
+
+    with database.migrating() as connection:
+        before = revision(connection)
+        if before is not None and before > HEAD:
+            why = "it was written by a newer version: upgrade agent-forge"
+            raise SchemaError(database.name, before, HEAD, why)
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, HEAD)
+        _guard(database, connection)
+    return before, HEAD
+
+
+def _guard(database: Database, connection: Connection) -> None:
+    for statement in database.append_only:
+        connection.exec_driver_sql(statement)
+
+
+def check(database: Database) -> list[str]:
+    """What is wrong with the tables; empty where nothing is."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with database.reading() as connection:
+        found = revision(connection)
+        if found != HEAD:
+            return [f"the revision is {found or 'none'}, not {HEAD}: run `forge db upgrade`"]
+        problems = []
+        if not database.refuses_changes(connection):
+            problems.append("the guards that refuse UPDATE and DELETE are missing or switched off")
+        options = {"include_name": _is_ours}
+        context = MigrationContext.configure(connection, opts=options)
+        for difference in compare_metadata(context, SQLModel.metadata):
+            problems.append(f"the tables differ from this program's: {difference}")
+        return problems + database.damage(connection)
+
+
+def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
+    return kind != "table" or name == "events"
