@@ -15,7 +15,7 @@ from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
 from evomerge.config import EvoMergeConfig
 from evomerge.errors import ConfigError, NotFoundError
 from evomerge.facts import ModelReference
-from evomerge.log import load, stream
+from evomerge.log import history, load
 from evomerge.sources import open_family, resolve
 from evomerge.state import RunState
 from worker import advance
@@ -66,7 +66,7 @@ class Run:
         store = self.home.open_store()
         try:
             self.state: RunState = load(store, name)
-            self.rows = store.read(stream(self.state.run))
+            self.rows = list(history(store, self.state.run))
         finally:
             store.close()
 
@@ -136,7 +136,7 @@ class EvoMerge:
             artifacts = Artifacts(self.home.artifacts)
             worker = advance.Worker(store, artifacts, self._watch, cancelled.is_set)
             state = advance.finish(worker, run)
-            rows = store.read(stream(run))
+            rows = list(history(store, run))
         finally:
             store.close()
         out = Path(output_dir).absolute() if output_dir else self.home.folder / "champions" / run

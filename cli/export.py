@@ -42,12 +42,12 @@ def export_command(run: str, out: str, as_json: bool) -> None:
 def write(home: Any, state: Any, out: Path) -> dict[str, Any]:
     """The champion's folder, and the report beside its files; returns the report."""
     from evomerge import plot, report
-    from evomerge.log import stream
+    from evomerge.log import history
     from worker import export
     from worker.artifacts import Artifacts
 
     store = home.open_store()
-    rows = store.read(stream(state.run))
+    rows = list(history(store, state.run))
     store.close()
     data = report.report(state, rows)
     folder = export.export(state, Artifacts(home.artifacts), out.absolute(), rows[-1].hash)

@@ -18,12 +18,12 @@ def _home() -> Any:
 
 def _load(run: str) -> tuple[Any, list[Any]]:
     """The run's state and rows."""
-    from evomerge.log import load, stream
+    from evomerge.log import history, load
 
     store = _home().open_store()
     try:
         state = load(store, run)
-        return state, store.read(stream(state.run))
+        return state, list(history(store, state.run))
     finally:
         store.close()
 

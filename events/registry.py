@@ -44,6 +44,11 @@ class Registry:
         """All registered event classes by type name, in order of name."""
         return dict(sorted(self._classes.items()))
 
+    def knows(self, row: Envelope) -> bool:
+        """Whether `load` can read rows of this type and schema."""
+        cls = self._classes.get(row.type)
+        return cls is not None and row.schema <= cls.schema_version
+
     def load(self, row: Envelope) -> Event:
         """The row as an event of the latest schema.
 
@@ -58,6 +63,8 @@ class Registry:
             if (row.type, schema) not in self._upcasters:
                 raise UnknownEventError(row.type, row.schema, f"no upcaster from schema {schema}")
         try:
+            if row.schema == cls.schema_version:
+                return cls.model_validate_json(row.data)
             data = json.loads(row.data)
             for schema in range(row.schema, cls.schema_version):
                 data = self._upcasters[row.type, schema](data)

@@ -219,9 +219,7 @@ class EventStore:
         """The stream's rows with a version above `after` and at most `upto`, in order."""
         return list(self.iterate(stream, after, upto))
 
-    def iterate(
-        self, stream: str, after: int = 0, upto: int | None = None
-    ) -> Iterator[Envelope]:
+    def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
         """The same, page by page: each page is a read of its own."""
         while True:
             wanted = (EVENTS.c.stream == stream) & (EVENTS.c.version > after)

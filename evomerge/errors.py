@@ -49,3 +49,17 @@ class RunFailedError(ForgeError):
 
 class NotFiniteError(ForgeError):
     """NaN or Inf where a number is needed."""
+
+
+class StrategyError(UnavailableError):
+    """A run was made by a search strategy that this program does not have."""
+
+
+class ConflictError(ForgeError):
+    """Something is there already, and is another."""
+
+    exit_code = 6
+
+
+class TamperedError(ForgeError):
+    """A history, an archive or a model is not what its hashes say."""

@@ -82,10 +82,29 @@ class Submitted(Event):
 
 
 @REGISTRY.event
+class Forked(Event):
+    """A run was branched from another: what that one had recorded up to a place is its past."""
+
+    type = "forked"
+
+    run: str
+    owner: str
+    #: The run whose stream holds the last event of the common past, its version there and its hash.
+    parent: str
+    version: int
+    head: str
+    #: Settings that were changed, and all of them after the change.
+    changes: dict[str, Any]
+    config: EvoMergeConfig
+    output_dir: str | None = None
+
+
+@REGISTRY.event
 class Started(Event):
     """Sources, data and profile were read and pinned."""
 
     type = "started"
+    schema_version = 2
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
@@ -97,6 +116,14 @@ class Started(Event):
     pools: dict[Slice, dict[str, Pool]]
     profile: Profile
     warnings: tuple[str, ...]
+    #: The strategy and its version that decide.
+    strategy: str
+
+
+@REGISTRY.upcaster("started", 1)
+def _started_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 did not name the strategy: there was one."""
+    return {**data, "strategy": "elite-loser@1"}
 
 
 @REGISTRY.event

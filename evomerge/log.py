@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from events import EventStore
-from evomerge.errors import NotFoundError
+from collections.abc import Iterator
+
+from events import Envelope, EventStore
+from evomerge import facts
+from evomerge.errors import NotFoundError, TamperedError
 from evomerge.recipe import Merge, Mutate, Recipe, Source, label
 from evomerge.state import RunState, fold
 
@@ -16,17 +19,53 @@ def stream(run: str) -> str:
     return PREFIX + run
 
 
-def load(store: EventStore, run: str) -> RunState:
-    """The state of a run, by its name or the beginning of it. Raises NotFoundError."""
-    rows = store.read(stream(run))
-    if rows:
-        return fold(rows)
+def full_name(store: EventStore, run: str) -> str:
+    """The name of the run that a name or the beginning of one means. Raises NotFoundError."""
+    if store.version(stream(run)):
+        return run
     known = [row.stream.removeprefix(PREFIX) for row in store.streams(PREFIX)]
     alike = [name for name in known if run and name.startswith(run)]
     if len(alike) == 1:
-        return fold(store.read(stream(alike[0])))
-    hint = f"runs here: {', '.join(known[-5:])}" if known else "there are no runs here"
+        return alike[0]
+    if alike:
+        hint = f"it is the beginning of {', '.join(alike[:5])}"
+    else:
+        hint = f"runs here: {', '.join(known[-5:])}" if known else "there are no runs here"
     raise NotFoundError(f"run {run!r} is not known; {hint}. List them with `forge runs`.")
+
+
+def history(store: EventStore, run: str, upto: int | None = None) -> Iterator[Envelope]:
+    """Every event of a run in order: of a fork, first those of its past, which stand elsewhere.
+
+    `upto` is a version of the run's own stream; the past is always whole. Raises TamperedError where
+    the past is not the one that was forked.
+    """
+    first = store.read(stream(run), upto=1)
+    if first and first[0].type == facts.Forked.type:
+        fork = facts.REGISTRY.load(first[0])
+        assert isinstance(fork, facts.Forked)
+        row = None
+        for row in history(store, fork.parent, fork.version):
+            yield row
+        if row is None or (row.version, row.hash) != (fork.version, fork.head):
+            raise TamperedError(
+                f"run {run} was forked from run {fork.parent} at its event {fork.version}, which is "
+                f"not there as it was: the history of {fork.parent} was changed. Restore it, or "
+                f"import an archive of {run}."
+            )
+    yield from store.iterate(stream(run), upto=upto)
+
+
+def news(store: EventStore, run: str, state: RunState) -> list[Envelope]:
+    """The events that `state` has not seen yet."""
+    if state.version:
+        return store.read(stream(run), after=state.version)
+    return list(history(store, run))
+
+
+def load(store: EventStore, run: str) -> RunState:
+    """The state of a run, by its name or the beginning of it. Raises NotFoundError."""
+    return fold(history(store, full_name(store, run)))
 
 
 def find(state: RunState, candidate: str) -> str:

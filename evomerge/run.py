@@ -16,7 +16,7 @@ from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
 from evomerge.fitness import compare
 from evomerge.recipe import Merge
-from evomerge.search import elite_loser
+from evomerge.search import Strategy, strategy
 from evomerge.search.elite_loser import Family, Proposal
 from evomerge.state import RunState
 
@@ -168,18 +168,21 @@ def _unmeasured(
     ]
 
 
+def _strategy(state: RunState) -> Strategy:
+    """The strategy that the run was started with, in that version. Raises StrategyError."""
+    assert state.started
+    return strategy(state.started.strategy)
+
+
 def proposals(state: RunState, generation: int) -> list[Proposal]:
     """What the strategy wants in the slots of a generation, chosen layers filled in."""
-    assert state.submitted
-    config, kin = state.submitted.config, family(state)
+    config, kin, strategy = state.settings(generation), family(state), _strategy(state)
     if generation == 0:
-        wanted = elite_loser.first_generation(config, kin)
+        wanted = strategy.first_generation(config, kin)
     else:
         ranking = state.generations[generation - 1].ranking
         reseeded = generation in state.reseeded
-        wanted = elite_loser.next_generation(
-            config, kin, state.recipes, ranking, generation, reseeded
-        )
+        wanted = strategy.next_generation(config, kin, state.recipes, ranking, generation, reseeded)
     return [_filled(state, generation, proposal) for proposal in wanted]
 
 
@@ -221,8 +224,7 @@ def _population(state: RunState, generation: int) -> list[str]:
 
 def _stayed(state: RunState, generation: int) -> list[str]:
     """With `keep_elites`, the elites of the generation before."""
-    assert state.submitted
-    config = state.submitted.config
+    config = state.settings(generation)
     if not config.keep_elites or generation == 0:
         return []
     return list(state.generations[generation - 1].ranking[: config.elite_size])
@@ -280,7 +282,7 @@ def _generation_facts(
     if reason is not None:
         found.append(facts.Converged(generation=generation, reason=reason))
     elif level == "critical":
-        slots = elite_loser.loser_slots(config)
+        slots = _strategy(state).loser_slots(state.settings(generation + 1))
         found.append(facts.Reseeded(generation=generation + 1, slots=slots, diversity=value))
     return [_new(state, event, "generation", generation, event.type) for event in found]
 

@@ -7,12 +7,14 @@ they are about, and nothing depends on which came first.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, fields
 
 from events import Envelope, Event, canonical_json
 from evomerge import facts
+from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
 from evomerge.fitness import composite, outcomes
 from evomerge.fitness.composite import Components, Fitness, Reference
@@ -29,10 +31,17 @@ Candidate = facts.Seeded | facts.Merged | facts.Mutated
 class RunState:
     """Everything that is known about a run after some prefix of its log."""
 
+    #: Of the run's own stream.
     version: int = 0
     head: str = "0" * 64
+    #: Events of the whole history, those before a fork included.
+    place: int = 0
     run: str = ""
+    #: As submitted; after a fork, with the settings as changed.
     submitted: facts.Submitted | None = None
+    forked: facts.Forked | None = None
+    #: (generation, settings that its candidates are proposed and drawn by from there on).
+    eras: list[tuple[int, EvoMergeConfig]] = field(default_factory=list)
     started: facts.Started | None = None
     profiled: facts.Profiled | None = None
     recipes: dict[str, Recipe] = field(default_factory=dict)
@@ -55,8 +64,8 @@ class RunState:
     #: Task → how often it failed.
     failures: dict[str, facts.TaskFailed] = field(default_factory=dict)
     divergences: list[facts.DivergenceDetected] = field(default_factory=list)
-    #: Idempotency key without the run's name → hash of what must not depend on luck.
-    lineage: dict[str, str] = field(default_factory=dict)
+    #: Idempotency key without the run's name → (type, data) of what must not depend on luck.
+    lineage: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
@@ -81,18 +90,26 @@ class RunState:
         return len(self.generations)
 
     def lineage_digest(self) -> str:
-        """SHA-256 over what a crashed and an undisturbed run share, in an order of its own."""
-        return hashlib.sha256(canonical_json(self.lineage).encode()).hexdigest()
+        """SHA-256 over what a crashed and an undisturbed run share, in an order of its own.
+
+        Over the data as recorded, so that it stays what it was when schemas grow.
+        """
+        entries = {key: _lineage_entry(*entry) for key, entry in self.lineage.items()}
+        return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
+
+    def settings(self, generation: int) -> EvoMergeConfig:
+        """What the candidates of a generation are proposed and drawn by."""
+        return [config for first, config in self.eras if first <= generation][-1]
 
     # ---- measuring -------------------------------------------------------------------------
 
     def draws(self, slice_: Slice, generation: int | None) -> Draws:
         """What is scored: the generation's own draw of a slice, or all of it."""
         assert self.started
-        assert self.submitted
-        config, pools = self.submitted.config, self.started.pools[slice_]
+        pools = self.started.pools[slice_]
         if generation is None:
             return outcomes.whole(pools)
+        config = self.settings(generation)
         windows, questions = config.search_windows, config.search_questions
         return outcomes.draw(pools, windows, questions, config.seed, "draw", slice_, generation)
 
@@ -140,6 +157,24 @@ class RunState:
 
 def _on_submitted(state: RunState, event: facts.Submitted) -> None:
     state.submitted, state.run = event, event.run
+    state.eras = [(0, event.config)]
+
+
+def _on_forked(state: RunState, event: facts.Forked) -> None:
+    """The run becomes another; what it tried in vain is forgotten."""
+    assert state.submitted
+    changed = {"run": event.run, "owner": event.owner, "output_dir": event.output_dir}
+    state.submitted = state.submitted.model_copy(update={**changed, "config": event.config})
+    state.run, state.forked = event.run, event
+    state.failures, state.failed = {}, None
+    state.lineage.pop("failed", None)
+    if event.changes:
+        now = state.generation
+        begun = any(g == now for g, _ in (*state.candidates, *state.layers))
+        first = 0 if state.started is None else now + 1 if begun else now
+        state.eras = [era for era in state.eras if era[0] < first] + [(first, event.config)]
+        told = canonical_json({"config": event.config.model_dump(mode="json")})
+        state.lineage["submitted"] = ("submitted", told)
 
 
 def _on_started(state: RunState, event: facts.Started) -> None:
@@ -163,6 +198,8 @@ def _apply(state: RunState, event: Event) -> None:
     match event:
         case facts.Submitted():
             _on_submitted(state, event)
+        case facts.Forked():
+            _on_forked(state, event)
         case facts.Started():
             _on_started(state, event)
         case facts.Profiled():
@@ -206,36 +243,40 @@ def evolve(state: RunState, event: Event) -> RunState:
     return after
 
 
-#: Events, or parts of them, that luck, places and names decide.
-_OUTSIDE_LINEAGE = (
-    facts.Profiled,
-    facts.TaskFailed,
-    facts.DivergenceDetected,
-    facts.Completed,
+#: Events that luck, places and names decide.
+_OUTSIDE_LINEAGE = frozenset(
+    event.type
+    for event in (
+        facts.Profiled,
+        facts.TaskFailed,
+        facts.DivergenceDetected,
+        facts.Completed,
+        facts.Forked,
+    )
 )
 
 
-def _lineage_entry(event: Event) -> str | None:
-    """What of an event every run of this seed must share; None where nothing."""
-    if isinstance(event, _OUTSIDE_LINEAGE):
-        return None
-    data = facts.luckless(event)
-    if isinstance(event, facts.Submitted):
+def _lineage_entry(type_: str, text: str) -> str:
+    """Hash of what of an event's data every run of this seed must share."""
+    data = {k: v for k, v in json.loads(text).items() if k not in facts.LUCK}
+    if type_ == facts.Submitted.type:
         data = {"config": data["config"]}
-    if isinstance(event, facts.Started):
+    if type_ == facts.Started.type:
         data.pop("warnings")
     return hashlib.sha256(canonical_json(data).encode()).hexdigest()
 
 
 def absorb(state: RunState, rows: Iterable[Envelope]) -> RunState:
-    """Fold more recorded rows into `state`, in place, and return it. Rows must follow on."""
+    """Fold more recorded rows into `state`, in place, and return it. Rows must follow on.
+
+    Raises UnknownEventError for what a newer version wrote: nothing may be decided without it.
+    """
     for row in rows:
         event = facts.REGISTRY.load(row)
         _apply(state, event)
-        state.version, state.head = row.version, row.hash
-        entry = _lineage_entry(event)
-        if entry is not None:
-            state.lineage[row.key.removeprefix(f"{state.run}/")] = entry
+        state.version, state.head, state.place = row.version, row.hash, state.place + 1
+        if row.type not in _OUTSIDE_LINEAGE:
+            state.lineage[row.key.partition("/")[2]] = (row.type, row.data)
     return state
 
 

@@ -21,7 +21,7 @@ from evomerge.errors import (
     RunFailedError,
     UnavailableError,
 )
-from evomerge.log import stream
+from evomerge.log import news, stream
 from evomerge.run import Start, Task, decide
 from evomerge.state import RunState, absorb
 from worker.artifacts import Artifacts
@@ -45,6 +45,11 @@ def actor() -> str:
         return f"uid-{os.getuid()}"
 
 
+def new_name() -> str:
+    """A name for a run: the day and six random digits."""
+    return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
+
+
 def submit(
     store: EventStore,
     config: EvoMergeConfig,
@@ -55,7 +60,9 @@ def submit(
     output_dir: str | None = None,
 ) -> str:
     """Record that a run is wanted; returns its name."""
-    run = run or f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
+    run = run or new_name()
+    if "/" in run:
+        raise ConfigError(f"run name {run!r} holds a slash: leave it out.")
     event = facts.Submitted(
         run=run, owner=actor(), config=config, sources=sources, base=base, data=data,
         output_dir=output_dir,
@@ -95,7 +102,7 @@ class Worker:
 
     def _refresh(self, state: RunState, run: str) -> None:
         """Fold what is new, tell the watcher, and keep what the next generation will read."""
-        rows = self.store.read(stream(run), after=state.version)
+        rows = news(self.store, run, state)
         if not rows and not state.version:
             raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
         absorb(state, rows)

@@ -94,15 +94,25 @@ class Artifacts:
 
     def _shrink(self, spared: Path) -> None:
         """Remove the longest unused folders until the disk budget holds."""
-        sizes = {
-            place: sum(f.stat().st_size for f in place.glob("*.safetensors"))
-            for place in self.folder.glob("??/*")
-            if place.is_dir() and not place.name.startswith(".")
-        }
-        total = sum(sizes.values())
-        for place in sorted(sizes, key=lambda p: (p.stat().st_mtime, p.name)):
+        found = sorted(filter(None, map(_measured, self.folder.glob("??/*"))))
+        total = sum(bytes_ for _, _, bytes_ in found)
+        for _, place, bytes_ in found:
             if total <= self._disk_bytes:
                 return
             if place != spared:
                 shutil.rmtree(place, ignore_errors=True)
-                total -= sizes[place]
+                total -= bytes_
+
+
+def _measured(place: Path) -> tuple[float, Path, int] | None:
+    """(last use, folder, bytes) of cached weights; None where another process just removed them."""
+    try:
+        if place.name.startswith(".") or not place.is_dir():
+            return None
+        return (
+            place.stat().st_mtime,
+            place,
+            sum(f.stat().st_size for f in place.glob("*.safetensors")),
+        )
+    except OSError:
+        return None

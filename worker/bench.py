@@ -35,6 +35,7 @@ from evomerge.fitness.perplexity import BATCH_TOKENS
 from evomerge.fitness.resident import ResidentModel
 from evomerge.methods import frankenmerge
 from evomerge.recipe import Source
+from evomerge.search import CURRENT
 from evomerge.sources import Family, open_family
 from evomerge.state import RunState
 from worker.artifacts import Artifacts
@@ -182,6 +183,7 @@ class Bench:
             pools=pools,
             profile=self.profile(),
             warnings=self.family.warnings,
+            strategy=CURRENT[self._submitted.config.strategy],
         )
 
     def check_unchanged(self) -> None:

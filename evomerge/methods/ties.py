@@ -23,7 +23,6 @@ from evomerge.errors import ConfigError
 from evomerge.methods import linear
 from evomerge.methods.select import kth_magnitude
 
-
 _ONE = torch.ones(())
 
 

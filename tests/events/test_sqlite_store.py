@@ -149,7 +149,10 @@ def test_a_writer_takes_its_lock_at_begin_and_a_reader_does_not(path: Path) -> N
 def test_the_database_refuses_to_change_what_is_recorded(store: EventStore, statement: str) -> None:
     """A slip in somebody's SQL must not rewrite history."""
     before = store.read_all()
-    with pytest.raises(IntegrityError, match="append-only"), store.database.engine.begin() as connection:
+    with (
+        pytest.raises(IntegrityError, match="append-only"),
+        store.database.engine.begin() as connection,
+    ):
         connection.exec_driver_sql(statement)
     assert store.read_all() == before
 
@@ -180,7 +183,10 @@ def test_opening_a_log_puts_back_a_trigger_that_was_dropped(store: EventStore, p
     client.execute("DROP TRIGGER events_no_delete")
     client.close()
     open_store(path).close()
-    with pytest.raises(IntegrityError, match="append-only"), store.database.engine.begin() as connection:
+    with (
+        pytest.raises(IntegrityError, match="append-only"),
+        store.database.engine.begin() as connection,
+    ):
         connection.exec_driver_sql("DELETE FROM events")
 
 
@@ -190,7 +196,11 @@ def test_the_log_is_in_the_file_that_was_named(tmp_path: Path, name: str) -> Non
     folder = tmp_path / name
     folder.mkdir()
     open_store(folder / "log.db").close()
-    assert sorted(file.name for file in folder.iterdir()) == ["log.db", "log.db-gate", "log.db-room"]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "log.db",
+        "log.db-gate",
+        "log.db-room",
+    ]
     assert list(tmp_path.iterdir()) == [folder]
 
 

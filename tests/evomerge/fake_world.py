@@ -220,6 +220,7 @@ class World:
                 "pools": dict.fromkeys(SLICES, POOLS),
                 "profile": {**profile, "threads": 1, "batch_tokens": 1},
                 "warnings": (),
+                "strategy": "elite-loser@1",
             }
         )
 

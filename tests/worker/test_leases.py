@@ -174,7 +174,9 @@ def test_only_the_owner_releases(database: Sqlite) -> None:
     assert not theirs.claim("t")
 
 
-def test_the_fence_rises_with_every_claim(database: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fence_rises_with_every_claim(
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of two that believe they hold a task, the one with the higher number does."""
     monkeypatch.setattr("worker.leases.LIFETIME", -1.0)
     fences = []
@@ -227,7 +229,9 @@ def test_a_killed_process_that_nobody_has_waited_for_loses_its_lease_too(
     assert Leases(database).claim("t")
 
 
-def test_a_process_killed_as_it_claims_does_not_block_the_task(path: Path, database: Sqlite) -> None:
+def test_a_process_killed_as_it_claims_does_not_block_the_task(
+    path: Path, database: Sqlite
+) -> None:
     """The claim is recorded, the worker is gone: the crash tests pass here as well."""
     end = subprocess.run(
         [sys.executable, "-c", _CLAIMER, str(path)],

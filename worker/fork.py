@@ -1,0 +1,118 @@
+"""Branch a run: a history that is the old one's up to a place, by reference, and its own from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from events import Context, Envelope, EventStore, New, chain
+from evomerge import facts
+from evomerge.config import RENAMED, EvoMergeConfig, parse
+from evomerge.errors import ConfigError, TamperedError
+from evomerge.history import at_place, before_close
+from evomerge.log import full_name, history, stream
+from evomerge.state import RunState, fold
+from worker.advance import actor, new_name
+
+#: Settings that what is recorded already depends on, and why they stay.
+FIXED = {
+    "strategy": "the recorded generations were proposed by it",
+    "population_size": "the ranking that the next generation is bred from has that size",
+    "elite_size": "the ranking that the next generation is bred from has that shape",
+    "mutants_per_elite": "the ranking that the next generation is bred from has that shape",
+    "fitness_weights": "the recorded scores were computed with them",
+    "normalise": "the recorded scores were computed with it",
+    "context": "the recorded items were cut by it",
+    "device": "it belongs to the profile that the run is pinned to",
+    "strict": "the models are accepted already",
+}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Where a run is forked, and the settings of the fork."""
+
+    run: str
+    place: int
+    state: RunState
+    last: Envelope
+    changes: dict[str, Any]
+    config: EvoMergeConfig
+
+
+def plan(
+    store: EventStore,
+    run: str,
+    place: int | None,
+    generation: int | None,
+    changes: dict[str, Any],
+) -> Branch:
+    """Check everything that a fork needs; record nothing.
+
+    `generation` forks where that generation is measured and not closed yet, so that the fork's settings
+    close it. Raises ConfigError, NotFoundError, TamperedError.
+    """
+    run = full_name(store, run)
+    rows = list(history(store, run))
+    if (place is None) == (generation is None):
+        raise ConfigError("say where to fork: --at POSITION or --generation G, one of them.")
+    if place is None:
+        place = before_close(rows, generation or 0)
+    past = rows[: at_place(rows, place)]
+    _check_chain(past)
+    state = fold(past)
+    assert state.submitted
+    changes = {RENAMED.get(name, name): value for name, value in changes.items()}
+    config = parse({**state.submitted.config.model_dump(mode="json"), **changes})
+    changes = _really_changed(state.submitted.config, config)
+    _check_allowed(state, changes)
+    return Branch(run, place, state, past[-1], changes, config)
+
+
+def _check_chain(past: list[Envelope]) -> None:
+    for name in dict.fromkeys(row.stream for row in past):
+        findings = chain.check([row for row in past if row.stream == name])
+        if findings:
+            raise TamperedError(
+                f"the history cannot be forked: {findings[0].message}. `forge verify` says more."
+            )
+
+
+def _really_changed(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+    old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
+    return {name: value for name, value in new.items() if value != old[name]}
+
+
+def _check_allowed(state: RunState, changes: dict[str, Any]) -> None:
+    if state.completed:
+        raise ConfigError(
+            "the run had ended there, so a fork has no future. Fork it earlier, for instance at its "
+            f"last generation: --generation {len(state.generations) - 1}."
+        )
+    if changes and state.converged:
+        raise ConfigError(
+            "the search had ended there, so settings change nothing. Fork it earlier, for instance "
+            f"at its last generation: --generation {len(state.generations) - 1}."
+        )
+    for name in changes:
+        if name in FIXED and state.started:
+            raise ConfigError(
+                f"setting {name} cannot change in a fork: {FIXED[name]}. Start a new run instead."
+            )
+
+
+def fork(store: EventStore, branch: Branch, output_dir: str | None = None) -> str:
+    """Record the fork; returns the new run's name. Its events before are not copied."""
+    run = new_name()
+    event = facts.Forked(
+        run=run,
+        owner=actor(),
+        parent=branch.last.stream.partition("/")[2],
+        version=branch.last.version,
+        head=branch.last.hash,
+        changes=branch.changes,
+        config=branch.config,
+        output_dir=output_dir,
+    )
+    store.append(stream(run), 0, [New(event, f"{run}/forked")], Context(actor=actor()))
+    return run
