@@ -1,11 +1,13 @@
 """Kill a run at every kind of place, resume it, and compare with an undisturbed run.
 
     python -m benchmarks.crash_walk [--points 60] [--moments 40] [--generations 8]
+    python -m benchmarks.crash_walk --database postgresql [--server-kills 25] …
 
 Two passes. In the first the cache survives; in the second it is emptied at each restart, so that
 everything is built and measured anew. Each point is a real SIGKILL of a real process during real
 builds and evaluations. Every process is forked from one that has imported torch but never used it,
-which saves the seconds of importing it and changes nothing else.
+which saves the seconds of importing it and changes nothing else. On PostgreSQL a third pass kills the
+server, with everything it started, at random moments, and starts it again.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from events import failpoints
 from evomerge.state import RunState
 from tests import models, runs
 from tests.conftest import Toys
+from tests.servers import Postgres
 from worker.home import Home
 
 _FORK = multiprocessing.get_context("fork")
@@ -57,13 +60,43 @@ def _essence(state: RunState) -> tuple[str | None, str | None, str]:
     return state.champion, done.digest if done else None, state.lineage_digest()
 
 
+def _home(where: Path, number: object, server: Postgres | None) -> Home:
+    """A home of its own, with a database of its own."""
+    folder = where / f"home-{os.getpid()}-{number}"
+    return Home(folder, server.new_database() if server else None)
+
+
+def _kill_server(
+    where: Path, toys: Toys, generations: int, moments: list[float], server: Postgres
+) -> list[tuple[bool, list]]:
+    """Kill the server at each moment and start it again; the run goes on or is resumed."""
+    results = []
+    for number, moment in enumerate(moments):
+        home = _home(where, f"server-{number}", server)
+        runs.submit(home, toys, generations=generations)
+        process = _start(home)
+        process.join(moment)
+        alive = process.exitcode is None
+        server.kill()
+        server.start()
+        process.join()
+        results.append((alive, list(_essence(_finish(home)))))
+        shutil.rmtree(home.folder)
+    return results
+
+
 def _walk(
-    where: Path, toys: Toys, generations: int, points: list[str | float], empty: bool
+    where: Path,
+    toys: Toys,
+    generations: int,
+    points: list[str | float],
+    empty: bool,
+    server: Postgres | None,
 ) -> list[tuple[bool, list]]:
     """Kill at each point; whether the kill happened, and what the resumed run ended with."""
     results = []
     for number, point in enumerate(points):
-        home = Home(where / f"home-{os.getpid()}-{number}")
+        home = _home(where, number, server)
         runs.submit(home, toys, generations=generations)
         process = _start(home, f"kill:{point}" if isinstance(point, str) else "")
         if isinstance(point, float):
@@ -79,7 +112,12 @@ def _walk(
 
 
 def _walk_all(
-    where: Path, toys: Toys, generations: int, points: list[str | float], empty: bool
+    where: Path,
+    toys: Toys,
+    generations: int,
+    points: list[str | float],
+    empty: bool,
+    server: Postgres | None,
 ) -> list[tuple[bool, list]]:
     """`_walk`, shared out over the cores."""
     workers = []
@@ -87,7 +125,7 @@ def _walk_all(
         mine, out = points[share :: os.cpu_count() or 1], where / f"share-{empty}-{share}.json"
 
         def work(mine: list = mine, out: Path = out) -> None:
-            out.write_text(json.dumps(_walk(where, toys, generations, mine, empty)))
+            out.write_text(json.dumps(_walk(where, toys, generations, mine, empty, server)))
 
         workers.append((_FORK.Process(target=work), out))
     for process, _ in workers:
@@ -118,40 +156,60 @@ def main() -> None:
     parser.add_argument("--moments", type=int, default=40)
     parser.add_argument("--at", help="these failpoints instead, as name:k,name:k")
     parser.add_argument("--generations", type=int, default=8)
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--server-kills", type=int, default=25)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
-        process = _FORK.Process(target=_make, args=(where,))
-        process.start()
-        process.join()
-        toys = Toys(where / "models/base", _sources(where), where / "data")
-        home = Home(where / "undisturbed")
-        runs.submit(home, toys, generations=given.generations)
+        server = Postgres(where / "server") if given.database == "postgresql" else None
+        bad = _all_passes(where, given, server)
+        if server:
+            server.stop()
+    raise SystemExit(int(bad))
+
+
+def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None) -> bool:
+    """Undisturbed, then every pass; whether anything was wrong."""
+    process = _FORK.Process(target=_make, args=(where,))
+    process.start()
+    process.join()
+    toys = Toys(where / "models/base", _sources(where), where / "data")
+    home = _home(where, "undisturbed", server)
+    runs.submit(home, toys, generations=given.generations)
+    began = time.monotonic()
+    process = _start(home, f"trace:{where / 'trace'}")
+    process.join()
+    seconds = time.monotonic() - began
+    expected = _essence(runs.state(home))
+    trace = (where / "trace").read_text().split()
+    points = given.at.split(",") if given.at else _spread(trace, given.points)
+    rng = random.Random(0)
+    moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
+    print(f"{given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint hits of "
+          f"{len(set(trace))} kinds, champion {str(expected[0])[:12]}")  # fmt: skip
+    bad = False
+    for empty in (False, True):
         began = time.monotonic()
-        process = _start(home, f"trace:{where / 'trace'}")
-        process.join()
-        seconds = time.monotonic() - began
-        expected = _essence(runs.state(home))
-        trace = (where / "trace").read_text().split()
-        points = given.at.split(",") if given.at else _spread(trace, given.points)
-        rng = random.Random(0)
-        moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
-        print(f"undisturbed: {seconds:.1f} s, {len(trace)} failpoint hits of "
-              f"{len(set(trace))} kinds, champion {str(expected[0])[:12]}")  # fmt: skip
-        bad = False
-        for empty in (False, True):
-            began = time.monotonic()
-            done = _walk_all(where, toys, given.generations, [*points, *moments], empty)
-            kills = sum(killed for killed, _ in done)
-            wrong = sum(tuple(found) != expected for _, found in done)
-            bad |= wrong > 0 or kills < len(done)
-            print(
-                f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and "
-                f"{len(moments)} moments, {kills} SIGKILLs, {wrong} other results, "
-                f"{time.monotonic() - began:.0f} s",
-                flush=True,
-            )
-        raise SystemExit(int(bad))
+        both = [*points, *moments]
+        done = _walk_all(where, toys, given.generations, both, empty, server)
+        what = f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and " \
+               f"{len(moments)} moments"  # fmt: skip
+        bad |= _told(what, done, expected, began)
+    if server:
+        began = time.monotonic()
+        kills = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.server_kills)]
+        done = _kill_server(where, toys, given.generations, kills, server)
+        bad |= _told(f"{len(kills)} moments, the server killed", done, expected, began)
+    return bad
+
+
+def _told(what: str, done: list[tuple[bool, list]], expected: tuple, began: float) -> bool:
+    """Print a pass; whether anything was wrong with it."""
+    kills = sum(killed for killed, _ in done)
+    wrong = sum(tuple(found) != expected for _, found in done)
+    took = time.monotonic() - began
+    print(f"{what}, {kills} SIGKILLs, {wrong} other results, {took:.0f} s", flush=True)
+    return wrong > 0 or kills < len(done)
 
 
 def _make(where: Path) -> None:

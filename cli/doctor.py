@@ -109,7 +109,7 @@ def _database() -> Iterator[Finding]:
         yield "ok", "sqlite", f"{version}, rollback journal (the WAL is safe from {safe} on)"
     try:
         store = Home.default().open_store()
-        yield "ok", "log", f"{len(store.streams())} runs in {Home.default().database}"
+        yield "ok", "log", f"{len(store.streams())} runs in {store.database.name}"
         store.close()
     except (ForgeError, StoreUnavailableError) as error:
         yield "error", "log", str(error)

@@ -63,9 +63,14 @@ def evo_command(resume: str | None, as_json: bool, **options: Any) -> None:
         run, output = _start(home, options)
     else:
         run, output = _resumed(home, resume, options)
-    state = _follow(home, run)
+    carry_on(home, run, output, as_json)
+
+
+def carry_on(home: Any, run: str, output: str | None, as_json: bool) -> None:
+    """Carry a run to its end, write the champion's folder and announce the result."""
     from cli import export
 
+    state = _follow(home, run)
     written = export.write(home, state, Path(output) if output else Path(f"{run}-champion"))
     export.announce(state, written, as_json)
     if not state.completed:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, short, table
+from cli.options import emit, json_option, number, short, table, warn_skipped
 
 
 def _home() -> Any:
@@ -18,56 +18,53 @@ def _home() -> Any:
 
 def _load(run: str) -> tuple[Any, list[Any]]:
     """The run's state and rows."""
-    from evomerge.log import history, load
+    from evomerge.facts import REGISTRY
+    from evomerge.log import full_name, history, load
 
     store = _home().open_store()
     try:
-        state = load(store, run)
-        return state, list(history(store, state.run))
+        state = load(store, run, showing=True)
+        warn_skipped(state)
+        rows = list(history(store, full_name(store, run)))
+        return state, [row for row in rows if REGISTRY.knows(row)]
     finally:
         store.close()
 
 
 @click.command("runs")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--all", "everything", is_flag=True, help="All of them.")
 @json_option
-def runs_command(as_json: bool) -> None:
-    """List the runs.
+def runs_command(limit: int, everything: bool, as_json: bool) -> None:
+    """List the runs, the newest first.
 
     \b
     Example:
       forge runs
     """
-    from evomerge import log
+    from evomerge import listing
 
     store = _home().open_store()
-    rows = []
-    for first in store.streams(log.PREFIX):
-        state = log.load(store, first.stream.removeprefix(log.PREFIX))
-        rows.append(
-            {
-                "run": state.run,
-                "status": state.status,
-                "owner": state.submitted.owner if state.submitted else "",
-                "submitted": first.recorded_at[:19],
-                "generation": len(state.generations) - 1 if state.generations else None,
-                "champion": state.champion,
-                "score": state.champions[-1].score if state.champions else None,
-            }
-        )
-    store.close()
+    try:
+        rows, total = listing.runs(store, None if everything else limit)
+    finally:
+        store.close()
     if as_json:
         emit(rows)
         return
     if not rows:
         click.echo("no runs yet: start one with `forge evo`", err=True)
-    columns = ["run", "status", "owner", "submitted (UTC)", "generation", "champion", "score"]
+    columns = ["run", "status", "owner", "submitted (UTC)", "generation", "champion", "score", ""]
     cells = [
-        [r["run"], r["status"], r["owner"], r["submitted"],
+        [r["run"], r["status"], r["owner"], r["submitted_at"][:19],
          "-" if r["generation"] is None else str(r["generation"]),
-         short(r["champion"]), number(r["score"])]
+         short(r["champion"]), number(r["score"]),
+         f"fork of {r['parent']}" if r["parent"] else ""]
         for r in rows
     ]  # fmt: skip
     table(columns, cells)
+    if total > len(rows):
+        click.echo(f"{total - len(rows)} more: forge runs --all", err=True)
 
 
 @click.command("show")
@@ -99,6 +96,8 @@ def show_command(run: str, as_json: bool) -> None:
     click.echo(f"run       {state.run}  {state.status}")
     if state.failed:
         click.echo(f"reason    {state.failed.reason}")
+    if data["forked_from"]:
+        click.echo(f"fork of   {data['forked_from']}")
     click.echo(f"models    {', '.join(s.name for s in state.started.sources)}")
     click.echo(f"base      {state.started.base.name}")
     if state.champion:
@@ -117,7 +116,7 @@ def show_command(run: str, as_json: bool) -> None:
 
 @click.command("events")
 @click.argument("run")
-@click.option("--after", type=int, default=0, help="Only events after this version.")
+@click.option("--after", type=int, default=0, help="Only events after this one.")
 @json_option
 def events_command(run: str, after: int, as_json: bool) -> None:
     """Print the events of a run, one a line.
@@ -126,15 +125,25 @@ def events_command(run: str, after: int, as_json: bool) -> None:
     Example:
       forge events 20261121-3fa9c1 --json | head -n 3
     """
-    _, rows = _load(run)
-    for row in rows:
-        if row.version <= after:
-            continue
-        if as_json:
-            whole = {**row._asdict(), "data": json.loads(row.data)}
-            click.echo(json.dumps(whole, ensure_ascii=False))
-        else:
-            click.echo(f"{row.version:5d}  {row.recorded_at[:19]}  {row.type:22s} {_gist(row)}")
+    from evomerge import log
+
+    store = _home().open_store()
+    try:
+        name = log.full_name(store, run)
+        for place, row in enumerate(log.history(store, name), start=1):
+            if place > after:
+                print_event(row, place, as_json)
+    finally:
+        store.close()
+
+
+def print_event(row: Any, place: int, as_json: bool) -> None:
+    """One event on a line; `place` counts from the beginning of the history."""
+    if as_json:
+        whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
+        click.echo(json.dumps(whole, ensure_ascii=False))
+    else:
+        click.echo(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {_gist(row)}")
 
 
 def _gist(row: Any) -> str:

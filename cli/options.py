@@ -17,6 +17,17 @@ def emit(data: Any) -> None:
     click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
+def warn_skipped(state: Any) -> None:
+    """Say which events a newer version wrote, and that they are not shown."""
+    if state.skipped:
+        kinds = ", ".join(sorted(set(state.skipped)))
+        click.echo(
+            f"warning: {len(state.skipped)} events of run {state.run} ({kinds}) are of a newer version "
+            "and are left out. Upgrade agent-forge to see all.",
+            err=True,
+        )
+
+
 def short(recipe_id: str | None) -> str:
     """The first twelve digits of an id."""
     return recipe_id[:12] if recipe_id else "-"

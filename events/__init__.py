@@ -5,6 +5,8 @@ registry.py   event type and schema version → class; upcasters for old rows
 chain.py      the hash that ties each row of a stream to the one before
 store.py      EventStore: append with optimistic concurrency and idempotency keys, read, tail
 database.py   transactions and errors; sqlite.py and postgres.py: what differs between the two
+projection.py tables that follow the log
+archive.py    logs out to and in from one file
 schema.py     the tables' versions; migrations/: alembic's revisions
 turnstile.py  writers of one SQLite file take turns
 errors.py     what can go wrong
@@ -12,11 +14,13 @@ errors.py     what can go wrong
 
 from events.envelope import Context, Envelope, Event, canonical_json
 from events.errors import (
+    ArchiveError,
     ChainError,
     ConcurrencyError,
     EventsError,
     IdempotencyError,
     PayloadError,
+    ProjectionError,
     SchemaError,
     StoreUnavailableError,
     UnknownEventError,
@@ -27,6 +31,7 @@ from events.store import Appended, EventStore, New
 
 __all__ = [
     "Appended",
+    "ArchiveError",
     "ChainError",
     "ConcurrencyError",
     "Context",
@@ -37,6 +42,7 @@ __all__ = [
     "IdempotencyError",
     "New",
     "PayloadError",
+    "ProjectionError",
     "Registry",
     "SchemaError",
     "StoreUnavailableError",

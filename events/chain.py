@@ -68,12 +68,8 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
     for row in rows:
         gap = row.version - version - 1
         if gap > 0:
-            what = (
-                f"event {version + 1} is"
-                if gap == 1
-                else f"events {version + 1} to {row.version - 1} are"
-            )
-            found.append(Break("missing", version + 1, f"{what} missing from stream {row.stream}"))
+            what = f"{_span(version + 1, row.version - 1)} missing from stream {row.stream}"
+            found.append(Break("missing", version + 1, what))
         elif row.prev_hash != head and not {row.version, version} & broken.keys():
             what = (
                 f"event {row.version} of stream {row.stream} does not follow on the one before it"
@@ -100,9 +96,13 @@ def missing_tail(rows: Sequence[Envelope], version: int, head: str, noted_in: st
     """Whether an event that was noted elsewhere is no longer there, or is another."""
     stream = rows[0].stream if rows else "(empty)"
     if len(rows) < version:
-        gone = f"events {len(rows) + 1} to {version} of stream {stream} are gone from its end"
+        gone = f"{_span(len(rows) + 1, version)} gone from the end of stream {stream}"
         return Break("missing", len(rows) + 1, f"{gone}: {noted_in} has the last one's hash")
     if rows[version - 1].hash != head:
         what = f"event {version} of stream {stream} is not the one that {noted_in} has the hash of"
         return Break("changed", version, what)
     return None
+
+
+def _span(first: int, last: int) -> str:
+    return f"event {first} is" if first == last else f"events {first} to {last} are"

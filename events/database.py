@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import Connection, Dialect, Engine
+from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from events.errors import StoreUnavailableError
 
@@ -19,6 +19,8 @@ class Database:
 
     #: Statements that make the log's table append-only; safe to repeat.
     append_only: tuple[str, ...] = ()
+    #: What stands for a parameter in the driver's statements.
+    mark = "?"
 
     def __init__(self, engine: Engine, name: str) -> None:
         self.engine = engine
@@ -39,16 +41,49 @@ class Database:
                 yield connection
 
     @contextmanager
-    def appending(self) -> Iterator[Connection]:
-        """A transaction that appends: positions are given out and become visible in one order."""
-        with self.writing() as connection:
-            yield connection
+    def appending(self) -> Iterator[Any]:
+        """A transaction that appends: positions are given out and become visible in one order.
+
+        Yields the driver's own cursor, because SQLAlchemy's way to it takes longer than all else in
+        an append. What the driver raises comes out as SQLAlchemy's error all the same.
+        """
+        dialect, link = self.engine.dialect, None
+        try:
+            link = self.engine.raw_connection()
+            cursor = link.cursor()
+            self.begin_append(cursor)
+            yield cursor
+            cursor.close()
+            link.commit()
+        except dialect.loaded_dbapi.Error as error:
+            broken = link and link.dbapi_connection
+            lost = link is None or dialect.is_disconnect(error, broken, None)
+            if link and lost:
+                link.invalidate(error)
+            raise _wrapped(error, dialect, lost) from error
+        except Exception:
+            raise
+        except BaseException:  # interrupted, perhaps in the middle of a statement
+            if link:
+                link.invalidate()
+            raise
+        finally:
+            if link:
+                link.close()  # rolls back what was not committed
+
+    def begin_append(self, cursor: Any) -> None:
+        """Begin the transaction, alone in it as far as appends go."""
+        raise NotImplementedError
 
     @contextmanager
     def migrating(self) -> Iterator[Connection]:
         """A transaction that changes tables; nobody else does at the same time."""
         with self.writing() as connection:
             yield connection
+
+    def insert(self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[int]:
+        """Insert rows of the log in their order; their positions."""
+        raise NotImplementedError
 
     def gone(self, error: DatabaseError) -> bool:
         """Whether the server went away, so that trying again makes sense."""
@@ -62,8 +97,8 @@ class Database:
         """What the database itself finds wrong with its files."""
         raise NotImplementedError
 
-    def last_position(self, connection: Connection) -> int:
-        """The highest position that was ever given out, whether or not its row is still there."""
+    def last_position(self, connection: Connection) -> int | None:
+        """The highest position that ever was committed, its row there or not; None: not known."""
         raise NotImplementedError
 
     def rows(self, query: Any) -> Sequence[Any]:
@@ -85,3 +120,11 @@ class Database:
     def close(self) -> None:
         """Give the connections back."""
         self.engine.dispose()
+
+
+def _wrapped(error: Exception, dialect: Dialect, lost: bool) -> Exception:
+    """A driver's error as SQLAlchemy would raise it."""
+    base = dialect.loaded_dbapi.Error
+    return DBAPIError.instance(
+        "append", None, error, base, connection_invalidated=lost, dialect=dialect
+    )

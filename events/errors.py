@@ -62,6 +62,16 @@ class ChainError(EventsError):
         self.stream, self.version = stream, version
 
 
+class ArchiveError(EventsError):
+    """An archive that is cut, altered or of another format."""
+
+    def __init__(self, path: str, where: str, why: str) -> None:
+        super().__init__(
+            f"archive {path} is refused, {where}: {why}. Nothing was imported; get another copy."
+        )
+        self.path, self.where = path, where
+
+
 class SchemaError(EventsError):
     """The database's tables are of another version than this program's."""
 
@@ -94,3 +104,15 @@ class StoreUnavailableError(EventsError):
             "back from a backup."
         )
         self.where = where
+
+
+class ProjectionError(EventsError):
+    """The log has lost events that a projection was made from."""
+
+    def __init__(self, name: str, position: int, last: int) -> None:
+        super().__init__(
+            f"the tables {name} were made from the log up to position {position}, and the log no "
+            f"longer has that event (its last is {last}): events were removed or changed. `forge "
+            "verify RUN` says which; restore the database, or accept the loss with `forge db rebuild`."
+        )
+        self.name, self.position, self.last = name, position, last

@@ -7,7 +7,7 @@ holds it to its commit (measured without it: 3,201 of 25,000 events never seen b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from events.store import EventStore
 APPEND_LOCK = 7_306_071_001
 MIGRATE_LOCK = 7_306_071_002
 
+_LOCK = "SELECT pg_advisory_xact_lock(%s)"
+
 _REFUSE = """CREATE OR REPLACE FUNCTION events_append_only() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'the log is append-only'; END $$"""
 
@@ -29,6 +31,7 @@ _REFUSE = """CREATE OR REPLACE FUNCTION events_append_only() RETURNS trigger LAN
 class Postgres(Database):
     """A log on a PostgreSQL server."""
 
+    mark = "%s"
     append_only = (
         _REFUSE,
         """CREATE OR REPLACE TRIGGER events_no_update BEFORE UPDATE OR DELETE ON events
@@ -47,22 +50,27 @@ class Postgres(Database):
         )
         super().__init__(engine, address.render_as_string(hide_password=True))
 
-    @contextmanager
-    def appending(self) -> Iterator[Connection]:
-        """A writing transaction, once no other one appends."""
-        with self.writing() as connection:
-            self._lock(connection, APPEND_LOCK)
-            yield connection
+    def begin_append(self, cursor: Any) -> None:
+        """Begin, and wait until no other transaction appends."""
+        self._lock(cursor, APPEND_LOCK)
 
     @contextmanager
     def migrating(self) -> Iterator[Connection]:
         """A writing transaction, once nobody else changes tables."""
         with self.writing() as connection:
-            self._lock(connection, MIGRATE_LOCK)
+            connection.exec_driver_sql(_LOCK, (MIGRATE_LOCK,))
             yield connection
 
-    def _lock(self, connection: Connection, key: int) -> None:
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
+    def _lock(self, cursor: Any, key: int) -> None:
+        cursor.execute(_LOCK, (key,))
+
+    def insert(self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[int]:
+        """Several rows are sent together and inserted one after the other."""
+        statement += " RETURNING position"
+        if len(rows) == 1:
+            return [cursor.execute(statement, rows[0]).fetchone()[0]]
+        cursor.executemany(statement, rows, returning=True)
+        return [result.fetchone()[0] for result in cursor.results()]
 
     def gone(self, error: DatabaseError) -> bool:
         """The connection broke, or none could be made."""
@@ -80,10 +88,9 @@ class Postgres(Database):
         connection.exec_driver_sql("SELECT max(length(data)), max(hash) FROM events")
         return []
 
-    def last_position(self, connection: Connection) -> int:
-        """The sequence's last value."""
-        query = "SELECT pg_sequence_last_value(pg_get_serial_sequence('events', 'position'))"
-        return int(connection.exec_driver_sql(query).scalar() or 0)
+    def last_position(self, connection: Connection) -> int | None:
+        """A sequence counts what was rolled back too, so it tells nothing."""
+        return None
 
 
 def open_store(url: str) -> EventStore:

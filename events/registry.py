@@ -44,6 +44,10 @@ class Registry:
         """All registered event classes by type name, in order of name."""
         return dict(sorted(self._classes.items()))
 
+    def upcasts(self, type_: str, schema: int) -> bool:
+        """Whether there is an upcaster from this schema to the next."""
+        return (type_, schema) in self._upcasters
+
     def knows(self, row: Envelope) -> bool:
         """Whether `load` can read rows of this type and schema."""
         cls = self._classes.get(row.type)

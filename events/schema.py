@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect
-from sqlmodel import SQLModel
+from sqlalchemy import Connection, MetaData, inspect
 
 from events.database import Database
 from events.errors import SchemaError
+from events.store import EVENTS
 
 #: The revision that this program works with: the newest under `migrations/versions`.
 HEAD = "0001"
@@ -88,12 +88,10 @@ def check(database: Database) -> list[str]:
         problems = []
         if not database.refuses_changes(connection):
             problems.append("the guards that refuse UPDATE and DELETE are missing or switched off")
-        options = {"include_name": _is_ours}
+        ours = MetaData()
+        EVENTS.to_metadata(ours)
+        options = {"include_name": lambda name, kind, _: kind != "table" or name == EVENTS.name}
         context = MigrationContext.configure(connection, opts=options)
-        for difference in compare_metadata(context, SQLModel.metadata):
+        for difference in compare_metadata(context, ours):
             problems.append(f"the tables differ from this program's: {difference}")
         return problems + database.damage(connection)
-
-
-def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
-    return kind != "table" or name == "events"

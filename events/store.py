@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Index, Integer, func, insert, select, text
+from sqlalchemy import BigInteger, Index, Integer, func, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
@@ -69,6 +70,9 @@ class EventRow(SQLModel, table=True):
 
 EVENTS = EventRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
+#: The columns whose values are known before a row is inserted, in the order of Envelope's fields.
+_COLUMNS = Envelope._fields[1:]
+
 
 @dataclass(frozen=True)
 class New:
@@ -114,12 +118,14 @@ class EventStore:
             raise IdempotencyError(twice)
         drafts = [_draft(stream, new, context) for new in events]
 
-        def work(connection: Connection) -> Appended:
-            known = self._known(connection, stream, keys)
-            if known is not None:
+        def work(cursor: Any) -> Appended:
+            known, version, head = self._place(cursor, stream, keys)
+            if known:
                 return Appended(known, fresh=False)
             failpoints.hit("append-began")
-            rows = self._insert(connection, stream, expected_version, drafts)
+            if expected_version not in (None, version):
+                raise ConcurrencyError(stream, expected_version or 0, version)
+            rows = self._insert(cursor, version, head, drafts)
             failpoints.hit("append-inserted")
             return Appended(rows, fresh=True)
 
@@ -133,30 +139,31 @@ class EventStore:
         stream here went another way, and what `append` raises.
         """
 
-        def work(connection: Connection) -> Appended:
-            version, head = self._last(connection, stream)
-            if version and (len(rows) < version or rows[version - 1].hash != head):
-                raise ChainError(stream, version, "the stream here went another way")
-            fresh = rows[version:]
+        def work(cursor: Any) -> Appended:
+            query = "SELECT hash FROM events WHERE stream = {} ORDER BY version"
+            cursor.execute(query.format(self.database.mark), (stream,))
+            known = cursor.fetchall()
+            for version, (mine, theirs) in enumerate(zip(known, rows, strict=False), start=1):
+                if mine[0] != theirs.hash:
+                    raise ChainError(stream, version, "the stream here went another way")
+            fresh = rows[len(known) :]
             failpoints.hit("adopt-began")
             for start in range(0, len(fresh), PAGE):
-                page = [row._asdict() for row in fresh[start : start + PAGE]]
-                for values in page:
-                    del values["position"]
-                connection.execute(insert(EVENTS), page)
+                page = [row[1:] for row in fresh[start : start + PAGE]]
+                self.database.insert(cursor, _insert_statement(self.database.mark), page)
             failpoints.hit("adopt-inserted")
             return Appended(tuple(fresh), fresh=True)
 
         return len(self._appending(stream, None, work).rows)
 
     def _appending(
-        self, stream: str, expected: int | None, work: Callable[[Connection], Appended]
+        self, stream: str, expected: int | None, work: Callable[[Any], Appended]
     ) -> Appended:
         """Do `work` in a transaction; again, by its keys harmless, where the server went away."""
         for attempt in range(RECONNECTS + 1):
             try:
-                with self.database.appending() as connection:
-                    done = work(connection)
+                with self.database.appending() as cursor:
+                    done = work(cursor)
                 failpoints.hit("append-committed")
                 return done
             except IntegrityError as error:
@@ -167,48 +174,34 @@ class EventStore:
                 time.sleep(0.1 * 2**attempt)
         raise AssertionError("unreachable")
 
-    def _known(
-        self, connection: Connection, stream: str, keys: list[str]
-    ) -> tuple[Envelope, ...] | None:
-        """The rows recorded under these keys: all of them, or None; anything between is an error."""
-        query = select(EVENTS).where(EVENTS.c.key.in_(keys)).order_by(EVENTS.c.position)
-        rows = tuple(map(Envelope._make, connection.execute(query)))
-        if not rows:
-            return None
-        if [row.key for row in rows] != keys or any(row.stream != stream for row in rows):
-            raise IdempotencyError([row.key for row in rows])
-        return rows
+    def _place(
+        self, cursor: Any, stream: str, keys: list[str]
+    ) -> tuple[tuple[Envelope, ...], int, str]:
+        """What is recorded under these keys, and version and hash of the stream's last row.
 
-    def _last(self, connection: Connection, stream: str) -> tuple[int, str]:
-        """Version and hash of the stream's last row."""
-        last = connection.execute(
-            select(EVENTS.c.version, EVENTS.c.hash)
-            .where(EVENTS.c.stream == stream)
-            .order_by(EVENTS.c.version.desc())
-            .limit(1)
-        ).first()
-        return (last.version, last.hash) if last else (0, chain.GENESIS)
+        All of the keys or none: anything between is an error. One statement, because on a server
+        every statement is a way there and back.
+        """
+        cursor.execute(_place_query(self.database.mark, len(keys)), (*keys, stream))
+        rows = sorted(map(Envelope._make, cursor.fetchall()))
+        last = rows.pop(0) if rows and rows[0].position == 0 else None
+        if rows and ([r.key for r in rows] != keys or any(r.stream != stream for r in rows)):
+            raise IdempotencyError([row.key for row in rows])
+        return tuple(rows), last.version if last else 0, last.hash if last else chain.GENESIS
 
     def _insert(
-        self,
-        connection: Connection,
-        stream: str,
-        expected: int | None,
-        drafts: Sequence[dict[str, Any]],
+        self, cursor: Any, version: int, head: str, drafts: Sequence[dict[str, Any]]
     ) -> tuple[Envelope, ...]:
-        version, head = self._last(connection, stream)
-        if expected is not None and expected != version:
-            raise ConcurrencyError(stream, expected, version)
+        """Insert the drafts behind a row of this version and hash."""
         rows = []
         for draft in drafts:
             version += 1
             now = self._clock().isoformat(timespec="microseconds")
             values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
             values["hash"] = head = chain.link(values)
-            result = connection.execute(insert(EVENTS), values)
-            assert result.inserted_primary_key is not None
-            rows.append(Envelope(position=int(result.inserted_primary_key[0]), **values))
-        return tuple(rows)
+            rows.append(tuple(values[name] for name in _COLUMNS))
+        positions = self.database.insert(cursor, _insert_statement(self.database.mark), rows)
+        return tuple(map(Envelope, positions, *zip(*rows, strict=True)))
 
     def version(self, stream: str) -> int:
         """The stream's version; 0 where there is no such stream."""
@@ -288,6 +281,23 @@ def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
         if isinstance(value, str) and not _storable(value):
             raise UnstorableError(new.event.type, name)
     return draft
+
+
+@cache
+def _insert_statement(mark: str) -> str:
+    """What inserts one row, for the driver."""
+    marks = ", ".join(mark for _ in _COLUMNS)
+    return f"INSERT INTO events ({', '.join(_COLUMNS)}) VALUES ({marks})"
+
+
+@lru_cache(64)
+def _place_query(mark: str, keys: int) -> str:
+    """The rows under so many keys, and, as a row at position 0, where the stream ends."""
+    known = ", ".join([mark] * keys) or "NULL"
+    end = ("0", "''", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
+    return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({known}) UNION ALL
+        SELECT {", ".join(end)} FROM (SELECT version, hash FROM events WHERE stream = {mark}
+        ORDER BY version DESC LIMIT 1) AS last"""
 
 
 def _storable(value: str) -> bool:

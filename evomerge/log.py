@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
-from events import Envelope, EventStore
+from events import Envelope
 from evomerge import facts
 from evomerge.errors import NotFoundError, TamperedError
 from evomerge.recipe import Merge, Mutate, Recipe, Source, label
 from evomerge.state import RunState, fold
+from evomerge.streams import PREFIX, stream
 
-#: Streams of merging runs are named so.
-PREFIX = "evomerge/"
-
-
-def stream(run: str) -> str:
-    """The stream of a run."""
-    return PREFIX + run
+__all__ = [
+    "PREFIX", "Log", "describe", "find", "full_name", "history", "load", "news", "place", "stream",
+]  # fmt: skip
 
 
-def full_name(store: EventStore, run: str) -> str:
+class Log(Protocol):
+    """What is read of a log: an event store, or an archive."""
+
+    def version(self, stream: str) -> int:
+        """The stream's version; 0 where there is no such stream."""
+        ...
+
+    def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
+        """Its rows, in order."""
+        ...
+
+    def streams(self, prefix: str = "") -> list[Envelope]:
+        """The first row of every stream whose name starts with `prefix`."""
+        ...
+
+
+def full_name(store: Log, run: str) -> str:
     """The name of the run that a name or the beginning of one means. Raises NotFoundError."""
     if store.version(stream(run)):
         return run
@@ -34,13 +48,13 @@ def full_name(store: EventStore, run: str) -> str:
     raise NotFoundError(f"run {run!r} is not known; {hint}. List them with `forge runs`.")
 
 
-def history(store: EventStore, run: str, upto: int | None = None) -> Iterator[Envelope]:
+def history(store: Log, run: str, upto: int | None = None) -> Iterator[Envelope]:
     """Every event of a run in order: of a fork, first those of its past, which stand elsewhere.
 
     `upto` is a version of the run's own stream; the past is always whole. Raises TamperedError where
     the past is not the one that was forked.
     """
-    first = store.read(stream(run), upto=1)
+    first = list(store.iterate(stream(run), upto=1))
     if first and first[0].type == facts.Forked.type:
         fork = facts.REGISTRY.load(first[0])
         assert isinstance(fork, facts.Forked)
@@ -56,16 +70,19 @@ def history(store: EventStore, run: str, upto: int | None = None) -> Iterator[En
     yield from store.iterate(stream(run), upto=upto)
 
 
-def news(store: EventStore, run: str, state: RunState) -> list[Envelope]:
+def news(store: Log, run: str, state: RunState) -> list[Envelope]:
     """The events that `state` has not seen yet."""
     if state.version:
-        return store.read(stream(run), after=state.version)
+        return list(store.iterate(stream(run), after=state.version))
     return list(history(store, run))
 
 
-def load(store: EventStore, run: str) -> RunState:
-    """The state of a run, by its name or the beginning of it. Raises NotFoundError."""
-    return fold(history(store, full_name(store, run)))
+def load(store: Log, run: str, showing: bool = False) -> RunState:
+    """The state of a run, by its name or the beginning of it. Raises NotFoundError.
+
+    `showing` passes over what a newer version wrote; nothing may be decided from such a state.
+    """
+    return fold(history(store, full_name(store, run)), showing)
 
 
 def find(state: RunState, candidate: str) -> str:

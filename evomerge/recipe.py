@@ -188,6 +188,14 @@ def label(recipe: Recipe, known: Mapping[str, Recipe]) -> str:
     return genome(recipe, known).pipeline.name
 
 
+def parents(recipe: Recipe) -> tuple[str, ...]:
+    """The ids of everything that a recipe names; some may stand twice."""
+    below = recipe.inputs_used()
+    if isinstance(recipe, Mutate) and recipe.pipeline is not None:
+        below = (*below, *recipe.pipeline.inputs_used())
+    return below
+
+
 def closure(recipe_id: str, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
     """The recipe and every recipe that it is made from, parents before children."""
     found: dict[str, Recipe] = {}
@@ -196,10 +204,7 @@ def closure(recipe_id: str, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
         if id_ in found:
             return
         recipe = known[id_]
-        below = recipe.inputs_used()
-        if isinstance(recipe, Mutate) and recipe.pipeline is not None:
-            below = (*below, *recipe.pipeline.inputs_used())
-        for input_ in below:
+        for input_ in parents(recipe):
             visit(input_)
         found[id_] = recipe
 

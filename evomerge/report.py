@@ -185,12 +185,19 @@ def rivals(state: RunState) -> list[dict[str, Any]]:
     return result
 
 
+def origin(state: RunState) -> str | None:
+    """The run and the event of it that this one was forked at."""
+    fork = state.forked
+    return f"{fork.parent}@{fork.version}" if fork else None
+
+
 def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
     """Everything, as plain data."""
     assert state.started
     result: dict[str, Any] = {
         "run": state.run,
         "status": state.status,
+        "forked_from": origin(state),
         "champion": state.champion,
         "metrics": metrics(state),
         "generations": generations(state),
@@ -222,6 +229,8 @@ def _cell(value: float | None, form: str = ".4f") -> str:
 def markdown(data: dict[str, Any]) -> str:
     """The report for people."""
     lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], ""]
+    if data["forked_from"]:
+        lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
     lines += ["![Fitness by generation](report.svg)", ""]
     lines += ["## Champion against everybody, on the test slice", ""]
     lines += ["| | kind | score | perplexity | accuracy | champion's lead | 95 % interval |  |"]

@@ -107,6 +107,8 @@ def decide(state: RunState) -> Decision:
     """What to do next."""
     if state.submitted is None:
         raise ValueError("a run begins with `submitted`")
+    if state.skipped:
+        raise ValueError("nothing may be decided from a history with events left out")
     if state.ended:
         return Decision()
     worn = [f for _, f in sorted(state.failures.items()) if f.attempt >= ATTEMPTS]

@@ -64,6 +64,8 @@ class RunState:
     #: Task → how often it failed.
     failures: dict[str, facts.TaskFailed] = field(default_factory=dict)
     divergences: list[facts.DivergenceDetected] = field(default_factory=list)
+    #: Events of a newer version that were passed over: such a state is to look at only.
+    skipped: list[str] = field(default_factory=list)
     #: Idempotency key without the run's name → (type, data) of what must not depend on luck.
     lineage: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -141,6 +143,23 @@ class RunState:
         ]
         known = [c for c in measured if c is not None]
         return composite.reference(known) if known else None
+
+    def judge(
+        self, recipe_id: str, slice_: Slice, generation: int | None, measured: Components | None
+    ) -> tuple[Reference | None, Fitness | None]:
+        """The reference to judge something just measured by, and its fitness.
+
+        A source is measured before there is a reference: its fitness follows from the log later.
+        """
+        assert self.started
+        assert self.submitted
+        if recipe_id in {s.recipe_id for s in self.started.sources}:
+            return None, None
+        best, config = self.reference(slice_, generation), self.submitted.config
+        if measured is None or best is None:
+            return best, None
+        raw = config.normalise == "none"
+        return best, composite.fitness(measured, best, config.fitness_weights, raw=raw)
 
     def fitness(self, key: EvaluationKey) -> Fitness | None:
         """The fitness of an evaluation; a source's is computed from the sources' reference."""
@@ -266,20 +285,23 @@ def _lineage_entry(type_: str, text: str) -> str:
     return hashlib.sha256(canonical_json(data).encode()).hexdigest()
 
 
-def absorb(state: RunState, rows: Iterable[Envelope]) -> RunState:
+def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> RunState:
     """Fold more recorded rows into `state`, in place, and return it. Rows must follow on.
 
-    Raises UnknownEventError for what a newer version wrote: nothing may be decided without it.
+    Raises UnknownEventError for what a newer version wrote: nothing may be decided without it. To show
+    a run, such rows may be skipped; the state says which.
     """
     for row in rows:
-        event = facts.REGISTRY.load(row)
-        _apply(state, event)
         state.version, state.head, state.place = row.version, row.hash, state.place + 1
+        if showing and not facts.REGISTRY.knows(row):
+            state.skipped.append(f"{row.type}@{row.schema}")
+            continue
+        _apply(state, facts.REGISTRY.load(row))
         if row.type not in _OUTSIDE_LINEAGE:
             state.lineage[row.key.partition("/")[2]] = (row.type, row.data)
     return state
 
 
-def fold(rows: Iterable[Envelope]) -> RunState:
-    """The state after these rows of one stream, from the first."""
-    return absorb(RunState(), rows)
+def fold(rows: Iterable[Envelope], showing: bool = False) -> RunState:
+    """The state after these rows of one history, from the first."""
+    return absorb(RunState(), rows, showing)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.servers import Postgres
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -38,3 +41,11 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Toys:
     folder = tmp_path_factory.mktemp("toys")
     base, sources = models.family(folder / "models")
     return Toys(base, tuple(sources), models.data(folder / "data"))
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL server; ask it for `new_database()`. Not to be killed: others use it."""
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.stop()

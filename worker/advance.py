@@ -12,7 +12,19 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from events import ConcurrencyError, Context, Envelope, Event, EventStore, New, failpoints
+from sqlalchemy.exc import SQLAlchemyError
+
+from events import (
+    ConcurrencyError,
+    Context,
+    Envelope,
+    Event,
+    EventsError,
+    EventStore,
+    New,
+    failpoints,
+)
+from events.projection import catch_up
 from evomerge import facts
 from evomerge.config import EvoMergeConfig
 from evomerge.errors import (
@@ -22,6 +34,7 @@ from evomerge.errors import (
     UnavailableError,
 )
 from evomerge.log import news, stream
+from evomerge.projections import Runs
 from evomerge.run import Start, Task, decide
 from evomerge.state import RunState, absorb
 from worker.artifacts import Artifacts
@@ -33,6 +46,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between looks at the log while others hold every task.
 POLL = 0.05
+
+#: After these the run list is brought up to date; whoever reads it does so anyway.
+PROJECTED = frozenset({"submitted", "forked", "generation_completed", "completed", "failed"})
 
 Watcher = Callable[[RunState, list[Envelope]], None]
 
@@ -48,6 +64,14 @@ def actor() -> str:
 def new_name() -> str:
     """A name for a run: the day and six random digits."""
     return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
+
+
+def project(store: EventStore) -> None:
+    """Bring the run list up to date; a failure there is no failure of the run."""
+    try:
+        catch_up(store, Runs())
+    except (EventsError, SQLAlchemyError) as error:
+        log.warning("the run list is not up to date: %s", error)
 
 
 def submit(
@@ -95,7 +119,9 @@ class Worker:
             decision = decide(state)
             if decision.facts:
                 self._append_facts(state, decision.facts)
-            elif not decision.tasks or self.stop():
+            elif state.ended or self.stop():
+                if state.ended:
+                    self._leases.forget(run)
                 return state
             elif not self._work_on(state, decision.tasks):
                 time.sleep(POLL)
@@ -108,6 +134,8 @@ class Worker:
         absorb(state, rows)
         if self._bench is not None and any(r.type == "generation_completed" for r in rows):
             self._keep(state)
+        if any(row.type in PROJECTED for row in rows):
+            project(self.store)
         if rows:
             self.watch(state, rows)
 

@@ -7,6 +7,7 @@ What is read from disk is checked against its digest; a damaged file is removed 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -73,20 +74,31 @@ class Artifacts:
     def _place(self, digest_: str) -> Path:
         return self.folder / digest_[:2] / digest_
 
-    def _read(self, digest_: str) -> Weights | None:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
+    def check(self, digest_: str) -> bool | None:
+        """Whether what is on disk under this digest has it; None where nothing is there."""
         place = self._place(digest_)
-        weights: dict = {}
-        try:
-            for file in sorted(place.glob("*.safetensors")):
-                weights.update(load_file(file))
-            if weights and digest(weights) == digest_:
+        return _load(place, digest_) is not None if place.exists() else None
+
+    def files(self, digest_: str) -> list[Path]:
+        """The files on disk under this digest."""
+        return sorted(self._place(digest_).glob("*.safetensors"))
+
+    def adopt(self, folder: Path) -> bool:
+        """Take in a folder of weights that is named by their digest; False where it is another's."""
+        weights = _load(folder, folder.name)
+        if weights is None:
+            log.warning("weights %s are not what their name says: left out", folder.name[:12])
+            return False
+        self.keep(folder.name, weights)
+        return True
+
+    def _read(self, digest_: str) -> Weights | None:
+        place = self._place(digest_)
+        weights = _load(place, digest_)
+        if weights is not None:
+            with contextlib.suppress(OSError):
                 os.utime(place)
-                return {name: weights[name] for name in sorted(weights)}
-        except (OSError, SafetensorError) as error:
-            log.warning("cached weights %s cannot be read: %s", digest_[:12], error)
+            return weights
         if place.exists():
             log.warning("cached weights %s are damaged: removed, they are rebuilt", digest_[:12])
             shutil.rmtree(place, ignore_errors=True)
@@ -102,6 +114,23 @@ class Artifacts:
             if place != spared:
                 shutil.rmtree(place, ignore_errors=True)
                 total -= bytes_
+
+
+def _load(place: Path, digest_: str) -> Weights | None:
+    """The weights in a folder, if they are there, can be read and have the digest."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    weights: dict = {}
+    try:
+        for file in sorted(place.glob("*.safetensors")):
+            weights.update(load_file(file))
+    except (OSError, SafetensorError) as error:
+        log.warning("cached weights %s cannot be read: %s", digest_[:12], error)
+        return None
+    if not weights or digest(weights) != digest_:
+        return None
+    return {name: weights[name] for name in sorted(weights)}
 
 
 def _measured(place: Path) -> tuple[float, Path, int] | None:

@@ -188,6 +188,23 @@ class Bench:
 
     def check_unchanged(self) -> None:
         """Raise where a source, the data or the profile is not what `started` recorded."""
+        self.check_sources()
+        started = self.state.started
+        assert started
+        if data.digest(self.items) != started.data_digest:
+            raise DataError(
+                "the data has changed since the run started. Put the old files back, or start a "
+                "new run."
+            )
+        if other := self.other_profile():
+            raise UnavailableError(
+                "this process does not match the profile that the run is pinned to: "
+                f"{'; '.join(other)}. Resume it where it was started (FORGE_THREADS sets the "
+                "number of threads)."
+            )
+
+    def check_sources(self) -> None:
+        """Raise where a source's weights are not those that `started` recorded."""
         started = self.state.started
         assert started
         for record, found in zip((started.base, *started.sources), self.digests, strict=True):
@@ -197,19 +214,12 @@ class Bench:
                     f"{record.digest[:12]}, it is {found[:12]}). Put the old files back, or start "
                     "a new run."
                 )
-        if data.digest(self.items) != started.data_digest:
-            raise DataError(
-                "the data has changed since the run started. Put the old files back, or start a "
-                "new run."
-            )
-        mine, theirs = self.profile().model_dump(), started.profile.model_dump()
-        other = [f"{k} is {mine[k]}, not {v}" for k, v in theirs.items() if mine[k] != v]
-        if other:
-            raise UnavailableError(
-                "this process does not match the profile that the run is pinned to: "
-                f"{'; '.join(other)}. Resume it where it was started (FORGE_THREADS sets the "
-                "number of threads)."
-            )
+
+    def other_profile(self) -> list[str]:
+        """What of the profile is different here; empty where numbers come out bit for bit."""
+        assert self.state.started
+        mine, theirs = self.profile().model_dump(), self.state.started.profile.model_dump()
+        return [f"{k} is {mine[k]}, not {v}" for k, v in theirs.items() if mine[k] != v]
 
     # ---- weights -------------------------------------------------------------------------
 

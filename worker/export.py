@@ -113,6 +113,7 @@ def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[st
     sources = {s.recipe_id: s.name for s in (started.base, *started.sources)}
     return {
         "run": state.run,
+        "forked_from": report.origin(state),
         "candidate": recipe_id,
         "digest": state.built[recipe_id][0],
         "chain_head": chain_head,
@@ -133,6 +134,8 @@ def card(state: RunState, chain_head: str) -> str:
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
     kind = label(state.recipes[state.champion], state.recipes)
     lines += [f"# Champion of run {state.run}", "", f"A merge ({kind}) evolved by EvoMerge."]
+    if origin := report.origin(state):
+        lines += [f"The run was forked from {origin.replace('@', ' after its event ')}."]
     if state.completed:
         lines += ["", report.sentence(state), "", "| test slice | score | champion's lead |"]
         lines += ["|---|---|---|", f"| **champion** | {state.completed.test.scalar:.4f} | |"]

@@ -15,6 +15,7 @@ from evomerge.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
     from events import EventStore
+    from events.database import Database
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,30 @@ class Home:
         except StoreUnavailableError as error:
             raise UnavailableError(str(error)) from error
 
+    def database_alone(self) -> Database:
+        """The database without a look at its tables, for upgrading and checking them."""
+        from events import postgres, sqlite
+
+        kind, place = self._parsed()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return postgres.Postgres(place) if kind == "postgresql" else sqlite.Sqlite(Path(place))
+
     def _open(self) -> EventStore:
         from events import postgres, sqlite
 
+        kind, place = self._parsed()
+        if kind == "postgresql":
+            return postgres.open_store(place)
+        return sqlite.open_store(Path(place))
+
+    def _parsed(self) -> tuple[str, str]:
+        """Which kind of database, and its URL or file. Raises ConfigError."""
         scheme, _, rest = (self.url or f"sqlite:///{self.database}").partition("://")
         kind = scheme.partition("+")[0]
         if kind in ("postgresql", "postgres"):
-            return postgres.open_store(f"postgresql://{rest}")
+            return "postgresql", f"postgresql://{rest}"
         if kind == "sqlite" and rest.startswith("/") and len(rest) > 1:
-            return sqlite.open_store(Path(rest[1:]))
+            return "sqlite", rest[1:]
         raise ConfigError(
             "FORGE_DATABASE_URL is neither sqlite:///FILE nor postgresql://USER@HOST/NAME: "
             f"it begins with {scheme[:20]!r}."

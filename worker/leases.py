@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel
 
@@ -115,6 +115,12 @@ class Leases:
         mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
         with self._database.writing() as connection:
             connection.execute(update(LEASES).where(mine).values(owner="", expires=0.0))
+
+    def forget(self, run: str) -> None:
+        """Drop the rows of a run that has ended."""
+        its = LEASES.c.task.startswith(f"{run}/", autoescape=True)
+        with self._database.writing() as connection:
+            connection.execute(delete(LEASES).where(its))
 
     @contextmanager
     def heartbeat(self, task: str) -> Iterator[None]:

@@ -12,7 +12,8 @@ from evomerge.checkpoints import digest
 from evomerge.errors import NotFiniteError
 from evomerge.fitness import composite
 from evomerge.fitness.evaluate import evaluate
-from evomerge.fitness.layers import MEASURE, choose, swap_gains
+from evomerge.fitness.layer_choice import choose
+from evomerge.fitness.layers import MEASURE, swap_gains
 from evomerge.fitness.outcomes import Outcomes
 from evomerge.fitness.speed import measure
 from evomerge.recipe import Recipe
@@ -101,7 +102,6 @@ def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
 def _evaluate(task: Evaluate, bench: Bench) -> Event:
     state = bench.state
     assert state.started
-    assert state.submitted
     began = time.perf_counter()
     weights = bench.weights(task.recipe_id)
     draws = state.draws(task.slice, task.generation)
@@ -110,17 +110,12 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
     data = bench.packed[task.slice]
     outcomes = {} if bad else evaluate(bench.resident, weights, data, draws)
     failpoints.hit("evaluate-scored")
-    cost, config = state.started.cost, state.submitted.config
+    cost = state.started.cost
     measured = None
     if not bad:
         measured = composite.components(outcomes, cost.flops_per_token, cost.bytes)
-    # A source is measured before there is a reference: its fitness follows from the log.
+    best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
     is_source = task.recipe_id in {s.recipe_id for s in state.started.sources}
-    best = None if is_source else state.reference(task.slice, task.generation)
-    fitness = None
-    if measured and best:
-        raw = config.normalise == "none"
-        fitness = composite.fitness(measured, best, config.fitness_weights, raw=raw)
     if is_source and measured is None:
         raise NotFiniteError("a source's log-likelihood on this data is NaN or Inf")
     return facts.Evaluated(

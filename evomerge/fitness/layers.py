@@ -61,15 +61,3 @@ def swap_gains(
             row.append(gain if math.isfinite(gain) else -1e300)
         gains.append(row)
     return gains
-
-
-def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
-    """Per block: 0 to keep the stages' own, k to take input k. Pure."""
-    best = [
-        (max(row), -block, row.index(max(row)) + 1) for block, row in enumerate(gains) if len(row)
-    ]
-    chosen = [0] * len(gains)
-    for gain, negative, pick in sorted(best, reverse=True)[: frankenmerge.replaceable(len(gains))]:
-        if gain > 0:
-            chosen[-negative] = pick
-    return tuple(chosen)

@@ -610,7 +610,8 @@ class StoreContract:
         for _ in range(15):
             child.stdout.readline()
         child.kill()
-        said, errors = child.communicate(timeout=120)
+        said = child.stdout.read()  # communicate() would lose what readline() has read ahead
+        _, errors = child.communicate(timeout=120)
         assert errors == ""
         last = max([13, *(int(line) for line in re.findall(r"^(\d+)\n", said, re.M))])
         store = self.open(place)

@@ -40,16 +40,9 @@ for n in range(int(events)):
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def store(server: Postgres) -> Iterator[EventStore]:
-    store = open_store(server.new_database())
+def store(postgres: Postgres) -> Iterator[EventStore]:
+    store = open_store(postgres.new_database())
     store.append("s", 0, [new("a"), new("b")])
     yield store
     store.close()
@@ -64,8 +57,8 @@ class TestPostgresStore(StoreContract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def new_place(cls, server: Postgres) -> Callable[[], str]:
-        return server.new_database
+    def new_place(cls, postgres: Postgres) -> Callable[[], str]:
+        return postgres.new_database
 
 
 def followed(url: str, locked: bool) -> tuple[int, int]:
@@ -104,16 +97,16 @@ def followed(url: str, locked: bool) -> tuple[int, int]:
     return int(total or 0), len(seen)
 
 
-def test_a_follower_by_position_misses_nothing_under_eight_writers(server: Postgres) -> None:
-    total, seen = followed(server.new_database(), locked=True)
+def test_a_follower_by_position_misses_nothing_under_eight_writers(postgres: Postgres) -> None:
+    total, seen = followed(postgres.new_database(), locked=True)
     assert total == WRITERS * EVENTS
     assert seen == total
 
 
-def test_without_the_lock_a_follower_misses_events(server: Postgres) -> None:
+def test_without_the_lock_a_follower_misses_events(postgres: Postgres) -> None:
     """The check above can fail: this is what it would find."""
     for _ in range(5):  # luck decides when commits overtake each other
-        total, seen = followed(server.new_database(), locked=False)
+        total, seen = followed(postgres.new_database(), locked=False)
         if seen < total:
             return
     pytest.fail("five rounds without the lock missed nothing: the test above proves nothing")
@@ -129,9 +122,9 @@ def test_the_server_refuses_to_change_what_is_recorded(store: EventStore, statem
     assert keys(store.read("s")) == ["a", "b"]
 
 
-def test_the_right_to_change_is_taken_away_too(server: Postgres) -> None:
+def test_the_right_to_change_is_taken_away_too(postgres: Postgres) -> None:
     """Somebody who drops the triggers and is no superuser still may not."""
-    url = server.new_database()
+    url = postgres.new_database()
     admin = Database(url)
     with admin.writing() as connection:
         connection.exec_driver_sql("DROP ROLE IF EXISTS merger")

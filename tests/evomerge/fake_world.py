@@ -180,13 +180,15 @@ class World:
             case BuildBaseline():
                 return facts.BaselineBuilt(name=task.name, **self._built(task.recipe))
             case ChooseLayers():
+                pick = keys.key(task.key) % 3
+                gains = tuple(1.0 if i == pick else 0.0 for i in range(3))
                 return facts.LayersChosen(
                     generation=task.generation,
                     slot=task.proposal.slot,
                     proposal=task.proposal.recipe.id,
                     measure="invented",
-                    scores=((0.0, 0.0, 0.0),) * BLOCKS,
-                    layers=(0, 1 + keys.key(task.key) % 3, 0),
+                    scores=((0.0, 0.0, 0.0), gains, (0.0, 0.0, 0.0)),
+                    layers=(0, 1 + pick, 0),
                     seconds=1.0,
                 )
             case Build():

@@ -119,6 +119,13 @@ def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tm
     assert state.lineage_digest() == undisturbed[1].lineage_digest()
 
 
+def test_on_postgresql_the_run_ends_the_same(undisturbed, toys: Toys, tmp_path, postgres) -> None:
+    """The database is not in the profile: it decides nothing."""
+    home = Home(tmp_path, postgres.new_database())
+    runs.submit(home, toys)
+    assert runs.finish(home).lineage_digest() == undisturbed[1].lineage_digest()
+
+
 def test_two_processes_share_one_run(undisturbed, toys: Toys, tmp_path) -> None:
     """They work beside each other and end with the same champion; nothing is recorded twice."""
     home = Home(tmp_path)

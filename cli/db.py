@@ -1,0 +1,101 @@
+"""`forge db`: the tables of the log."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option
+
+
+@click.group("db")
+def db_command() -> None:
+    """The database: upgrade its tables, check them, rebuild what is made from the log.
+
+    FORGE_DATABASE_URL chooses it: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME. Without
+    it the log is a SQLite file in the home folder.
+
+    \b
+    Example:
+      forge db check
+    """
+
+
+def _home() -> Any:
+    from worker.home import Home
+
+    return Home.default()
+
+
+@db_command.command("upgrade")
+@json_option
+def upgrade_command(as_json: bool) -> None:
+    """Bring the tables of an older version to this one's. Safe to repeat.
+
+    \b
+    Example:
+      forge db upgrade
+    """
+    from events import schema
+
+    database = _home().database_alone()
+    try:
+        before, after = schema.upgrade_to_head(database)
+    finally:
+        database.close()
+    if as_json:
+        emit({"before": before, "after": after})
+        return
+    change = "nothing to do" if before == after else f"upgraded from {before or 'no tables'}"
+    click.echo(f"{database.name}: revision {after}, {change}")
+
+
+@db_command.command("check")
+@json_option
+def check_command(as_json: bool) -> None:
+    """Check the tables, the guards against changes, and the database's own pages.
+
+    Exit code 1 where something is wrong.
+
+    \b
+    Example:
+      forge db check
+    """
+    from events import schema
+
+    database = _home().database_alone()
+    try:
+        found = schema.check(database)
+    finally:
+        database.close()
+    if as_json:
+        emit({"database": database.name, "revision": schema.HEAD, "problems": found})
+    else:
+        for problem in found:
+            click.echo(f"error: {problem}")
+        if not found:
+            click.echo(f"{database.name}: revision {schema.HEAD}, ok")
+    if found:
+        sys.exit(1)
+
+
+@db_command.command("rebuild")
+@json_option
+def rebuild_command(as_json: bool) -> None:
+    """Drop the tables that are made from the log (runs, candidates, …) and make them anew.
+
+    \b
+    Example:
+      forge db rebuild
+    """
+    from events.projection import rebuild
+    from evomerge.projections import Runs
+
+    store = _home().open_store()
+    try:
+        count = rebuild(store, Runs())
+    finally:
+        store.close()
+    emit({"events": count}) if as_json else click.echo(f"made from {count} events")

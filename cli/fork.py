@@ -1,0 +1,139 @@
+"""`forge fork`, `archive`, `import`: runs branched, and runs that travel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option
+
+
+@click.command("fork")
+@click.argument("run")
+@click.option("--at", "place", type=int, metavar="POSITION", help="After this event.")
+@click.option("--generation", type=int, metavar="G",
+              help="When this generation is measured, before it is closed.")  # fmt: skip
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
+@click.option("--record-only", is_flag=True, help="Record the fork; carry it on another time.")
+@json_option
+def fork_command(
+    run: str,
+    place: int | None,
+    generation: int | None,
+    settings: tuple[str, ...],
+    output_dir: str | None,
+    record_only: bool,
+    as_json: bool,
+) -> None:
+    """Branch a run: its history up to a place, a future of its own. Nothing is copied.
+
+    Without --set the fork ends where the run ended. Changed settings count from the next candidates on
+    that are proposed; those that close a generation (generations, convergence, diversity) at once.
+
+    \b
+    Example:
+      forge fork 20261121-3fa9c1 --generation 8 --set generations=20
+      forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
+    """
+    from worker import fork
+    from worker.home import Home
+
+    home = Home.default()
+    changes = dict(map(_setting, settings))
+    out = str(Path(output_dir).absolute()) if output_dir else None
+    store = home.open_store()
+    try:
+        branch = fork.plan(store, run, place, generation, changes)
+        name = fork.fork(store, branch, out)
+    finally:
+        store.close()
+    told = {"run": name, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
+    if record_only:
+        emit(told) if as_json else click.echo(
+            f"run {name}: carry it on with forge evo --resume {name}"
+        )
+        return
+    click.echo(f"run {name}, forked from {branch.run} after event {branch.place}", err=True)
+    from cli.evo import carry_on
+
+    carry_on(home, name, out, as_json)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """KEY=VALUE; the value is JSON, or else text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.UsageError(f"--set takes KEY=VALUE, not {text!r}.")
+    try:
+        return name.replace("-", "_"), json.loads(value)
+    except ValueError:
+        return name.replace("-", "_"), value
+
+
+@click.command("archive")
+@click.argument("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--weights", is_flag=True, help="Put the champion's weights in too.")
+@click.option("--force", is_flag=True, help="Replace the file.")
+@json_option
+def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: bool) -> None:
+    """Write a run's whole history to one file, to keep or to import elsewhere.
+
+    It is a tar.gz: events as JSON lines, their schemas, the chain's heads. `forge verify FILE` checks
+    it without a database.
+
+    \b
+    Example:
+      forge archive 20261121-3fa9c1 run.forge
+    """
+    from worker import archive
+    from worker.artifacts import Artifacts
+    from worker.home import Home
+
+    home = Home.default()
+    store = home.open_store()
+    try:
+        written = archive.export(store, Artifacts(home.artifacts), run, file, weights, force)
+    finally:
+        store.close()
+    size = file.stat().st_size
+    if as_json:
+        emit({"file": str(file), "bytes": size, "streams": written})
+        return
+    click.echo(f"{file}: {sum(written.values())} events, {size:,} bytes")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+def import_command(file: Path, as_json: bool) -> None:
+    """Take a run in from an archive. What is here already stays as it is.
+
+    \b
+    Example:
+      forge import run.forge
+    """
+    from evomerge.errors import NotFoundError
+    from worker import archive
+    from worker.artifacts import Artifacts
+    from worker.home import Home
+
+    if not file.is_file():
+        raise NotFoundError(f"there is no file {file}.")
+    home = Home.default()
+    store = home.open_store()
+    try:
+        done = archive.load(store, Artifacts(home.artifacts), file)
+    finally:
+        store.close()
+    if as_json:
+        emit({"run": done.run, "new": done.new, "weights": done.weights})
+        return
+    for run, count in done.new.items():
+        click.echo(f"run {run}: {count} events new" if count else f"run {run}: was here already")
+    if done.weights:
+        click.echo("the champion's weights are in the cache")

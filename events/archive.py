@@ -1,0 +1,282 @@
+"""Logs out to and in from one file: `tar.gz`, to be read by anybody with `tar` and a text editor.
+
+    manifest.json     format, what is in it, per stream: number of events and head; added notes
+    schemas.json      JSON schemas of the event types, for readers without this program
+    events.jsonl      one event a line, stream after stream, in order of version; without positions
+    blobs/NAME        further files, whatever the domain adds
+    seal.json         SHA-256 of every member before it: written last, so that a cut is always seen
+
+Reading checks every byte: the seal, the hash of every event, the chain of every stream, the heads.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from events import chain, failpoints
+from events.envelope import Envelope, canonical_json
+from events.errors import ArchiveError
+
+FORMAT = "agent-forge archive 1"
+
+#: Bytes of a member read at a time.
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What was read from a file."""
+
+    manifest: dict[str, Any]
+    #: Stream → its rows; in the order that they can be imported in.
+    streams: dict[str, list[Envelope]] = field(default_factory=dict)
+    #: Names of the further files.
+    blobs: tuple[str, ...] = ()
+
+
+def write(
+    path: Path,
+    streams: Mapping[str, Sequence[Envelope]],
+    schemas: Mapping[str, Any],
+    notes: Mapping[str, Any],
+    blobs: Iterable[tuple[str, Path]] = (),
+) -> None:
+    """Write an archive; it appears under its name whole or not at all. Raises OSError."""
+    hidden = path.parent / f".{path.name}.{os.getpid()}.part"
+    manifest = {
+        "format": FORMAT,
+        "streams": [
+            {"stream": name, "events": len(rows), "head": rows[-1].hash}
+            for name, rows in streams.items()
+        ],
+        **notes,
+    }
+    try:
+        with hidden.open("wb") as raw:
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+                    _Writer(tar).write(manifest, streams, schemas, blobs)
+            raw.flush()
+            os.fsync(raw.fileno())
+        failpoints.hit("archive-written")
+        hidden.rename(path)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+class _Writer:
+    """Members one after another, each with its digest."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        self._digests: dict[str, str] = {}
+
+    def write(
+        self,
+        manifest: Mapping[str, Any],
+        streams: Mapping[str, Sequence[Envelope]],
+        schemas: Mapping[str, Any],
+        blobs: Iterable[tuple[str, Path]],
+    ) -> None:
+        self._text("manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False))
+        self._text("schemas.json", json.dumps(schemas, indent=2, sort_keys=True))
+        lines = (line(row) for rows in streams.values() for row in rows)
+        self._text("events.jsonl", "\n".join(lines))
+        for name, source in blobs:
+            with source.open("rb") as content:
+                self._add(f"blobs/{name}", content, source.stat().st_size)
+        self._text("seal.json", json.dumps(self._digests, indent=2))
+
+    def _text(self, name: str, text: str) -> None:
+        content = (text + "\n").encode()
+        self._add(name, io.BytesIO(content), len(content))
+
+    def _add(self, name: str, content: IO[bytes], size: int) -> None:
+        info = tarfile.TarInfo(name)
+        info.size = size
+        hashing = _Hashing(content)
+        self._tar.addfile(info, hashing)  # pyright: ignore[reportArgumentType]
+        self._digests[name] = hashing.digest.hexdigest()
+
+
+class _Hashing:
+    """A file that is hashed as it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read and hash."""
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+
+def line(row: Envelope) -> str:
+    """An event as one line of JSON; its position belongs to the database and is left out."""
+    fields = row._asdict()
+    del fields["position"]
+    return canonical_json(fields)
+
+
+def read(path: Path, blobs_into: Path | None = None) -> Archive:
+    """Read and check an archive; further files go into a folder, or are only checked.
+
+    Raises ArchiveError naming the place where it is cut or altered.
+    """
+    reader = _Reader(path, blobs_into)
+    try:
+        with gzip.open(path) as packed:
+            with tarfile.open(fileobj=packed, mode="r|") as tar:
+                for member in tar:
+                    reader.member(tar, member)
+            while packed.read(BLOCK):  # to the checksum at the very end
+                pass
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ArchiveError(
+            str(path), reader.reached(), f"it is cut or damaged ({error})"
+        ) from error
+    except OSError as error:
+        if isinstance(error, gzip.BadGzipFile):
+            raise
+        raise ArchiveError(str(path), reader.reached(), f"it cannot be read ({error})") from error
+    return reader.finished()
+
+
+class _Reader:
+    """Checks members as they come."""
+
+    def __init__(self, path: Path, blobs_into: Path | None) -> None:
+        self._path = path
+        self._blobs_into = blobs_into
+        self._digests: dict[str, str] = {}
+        self._seal: dict[str, str] | None = None
+        self._manifest: dict[str, Any] | None = None
+        self._rows: list[Envelope] = []
+        self._blobs: list[str] = []
+
+    def reached(self) -> str:
+        """How far the reading came, for messages."""
+        if self._blobs or "events.jsonl" in self._digests:
+            done = [name for name in self._digests if name not in ("manifest.json", "schemas.json")]
+            return f"after {done[-1]}"
+        if self._rows:
+            return (
+                f"after event {len(self._rows)} ({self._rows[-1].stream} {self._rows[-1].version})"
+            )
+        return "at its beginning" if self._manifest is None else "before its first event"
+
+    def bad(self, why: str) -> ArchiveError:
+        """The error at the place that was reached."""
+        return ArchiveError(str(self._path), self.reached(), why)
+
+    def member(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        """Read one member."""
+        file = tar.extractfile(member) if member.isreg() else None
+        if file is None or self._seal is not None:
+            raise self.bad(f"it holds {member.name!r}, which does not belong there")
+        hashing = _Hashing(file)
+        if member.name == "events.jsonl":
+            self._events(hashing)
+        elif member.name.startswith("blobs/"):
+            self._blob(member.name.removeprefix("blobs/"), hashing)
+        elif member.name in ("manifest.json", "schemas.json", "seal.json"):
+            self._document(member.name, hashing)
+        else:
+            raise self.bad(f"it holds {member.name!r}, which does not belong there")
+        self._digests[member.name] = hashing.digest.hexdigest()
+
+    def _document(self, name: str, file: _Hashing) -> None:
+        try:
+            content = json.loads(file.read())
+        except ValueError as error:
+            raise self.bad(f"{name} is no JSON ({error})") from error
+        if name == "seal.json":
+            self._seal = content
+        elif name == "manifest.json":
+            if not isinstance(content, dict) or content.get("format") != FORMAT:
+                raise self.bad(f"its format is not {FORMAT!r}: another program or version wrote it")
+            self._manifest = content
+
+    def _events(self, file: _Hashing) -> None:
+        if self._manifest is None:
+            raise self.bad("the manifest is missing")
+        rest = b""
+        while block := file.read(BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            for text in lines:
+                self._event(text)
+        if rest:
+            raise self.bad("the last line of its events is cut")
+
+    def _event(self, text: bytes) -> None:
+        try:
+            row = Envelope(position=len(self._rows) + 1, **json.loads(text))
+            whole = chain.link(row._asdict()) == row.hash
+        except (ValueError, TypeError) as error:
+            raise self.bad(f"the next event is no event ({error})") from error
+        if not whole:
+            raise self.bad(f"the next event ({row.type}) was changed: its hash does not fit")
+        self._rows.append(row)
+
+    def _blob(self, name: str, file: _Hashing) -> None:
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+            raise self.bad(f"the name {name!r} points out of the archive")
+        target = None if self._blobs_into is None else self._blobs_into / pure
+        if target is None:
+            while file.read(BLOCK):
+                pass
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as out:
+                while block := file.read(BLOCK):
+                    out.write(block)
+        self._blobs.append(name)
+
+    def finished(self) -> Archive:
+        """What was read, if the seal, the chains and the heads hold."""
+        if self._manifest is None or self._seal is None:
+            raise self.bad("its end is missing: it was cut")
+        del self._digests["seal.json"]
+        if self._digests != self._seal:
+            names = sorted(self._digests.items() ^ self._seal.items())
+            raise self.bad(
+                f"{names[0][0] if names else 'the seal'} was changed: the seal does not fit"
+            )
+        streams = dict(self._checked())
+        if sum(map(len, streams.values())) != len(self._rows):
+            raise self.bad("it holds events of streams that its manifest does not name")
+        return Archive(self._manifest, streams, tuple(self._blobs))
+
+    def _checked(self) -> Iterator[tuple[str, list[Envelope]]]:
+        assert self._manifest
+        for told in self._manifest["streams"]:
+            rows = [row for row in self._rows if row.stream == told["stream"]]
+            broken: list[chain.Break | None] = [*chain.check(rows)]
+            broken.append(chain.missing_tail(rows, told["events"], told["head"], "the manifest"))
+            for found in filter(None, broken):
+                raise ArchiveError(str(self._path), f"at event {found.version}", found.message)
+            if len(rows) != told["events"]:
+                raise self.bad(f"stream {told['stream']} has more events than the manifest says")
+            yield told["stream"], rows
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file looks like one: gzip's magic number."""
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"\x1f\x8b"
+    except OSError:
+        return False

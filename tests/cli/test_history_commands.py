@@ -1,0 +1,288 @@
+"""`verify`, `replay`, `diff`, `compare`, `fork`, `archive`, `import`, `db` as a user meets them.
+
+On both databases; the runs are invented (no weights), what needs weights is in tests/worker.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import forge
+from evomerge import log
+from tests.evomerge import fake_runs
+from tests.servers import Postgres
+from worker.home import Home
+
+
+class Place:
+    """A home and its database."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.home = Home(folder, url)
+
+    def __call__(self, *words: str, code: int = 0) -> Result:
+        env = {"FORGE_HOME": str(self.home.folder), "FORGE_DATABASE_URL": self.home.url}
+        result = CliRunner(env=env).invoke(forge, list(words))
+        found = getattr(result.exception, "exit_code", result.exit_code)
+        assert found == code, f"{result.output}\n{result.exception!r}"
+        return result
+
+    def fails(self, code: int, *words: str) -> str:
+        """The message of an error."""
+        result = self(*words, code=code)
+        return f"{result.output}{result.exception}"
+
+    def tamper(self, statement: str) -> None:
+        """Change the log behind the guards' back."""
+        store = self.home.open_store()
+        with store.database.writing() as connection:
+            if store.database.engine.dialect.name == "sqlite":
+                for name in ("events_no_update", "events_no_delete"):
+                    connection.exec_driver_sql(f"DROP TRIGGER {name}")
+            else:
+                connection.exec_driver_sql("ALTER TABLE events DISABLE TRIGGER USER")
+            connection.exec_driver_sql(statement)
+        store.close()
+
+
+def made(folder: Path, kind: str, postgres: Postgres) -> Place:
+    """A new place on a database of a kind."""
+    folder.mkdir(exist_ok=True)
+    return Place(
+        folder, f"sqlite:///{folder}/x.db" if kind == "sqlite" else postgres.new_database()
+    )
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path) -> Place:
+    """A place with the finished run r."""
+    place = made(tmp_path / "home", request.param, server)
+    store = place.home.open_store()
+    fake_runs.whole(store, "r")
+    store.close()
+    return place
+
+
+def test_an_honest_run_is_verified(place: Place) -> None:
+    told = place("verify", "r").stdout
+    assert told.splitlines()[-1] == "verified."
+    assert re.search(r"events  \d+, head [0-9a-f]{64}", told)
+    data = json.loads(place("verify", "r", "--json").stdout)
+    assert data["ok"] is True
+    assert data["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("UPDATE events SET data = replace(data, '\"seed\":3', '\"seed\":4') WHERE version = 1",
+         r"event 1 \(submitted\) of stream evomerge/r was changed"),
+        ("UPDATE events SET actor = 'mallory' WHERE version = 12", "event 12"),
+        ("DELETE FROM events WHERE version = 20", "event 20 is missing"),
+        ("UPDATE events SET version = CASE version WHEN 30 THEN 1031 ELSE 1030 END "
+         "WHERE version IN (30, 31); UPDATE events SET version = version - 1000 WHERE version > 1000",
+         "events 30 and 31 .*were swapped"),
+        ("DELETE FROM events WHERE version > 40", "events 41 to .* gone from the end of .*: the run list"),
+    ],
+    ids=["byte", "actor", "removed", "swapped", "tail"],
+)  # fmt: skip
+def test_tampering_is_found_and_named(place: Place, statement: str, why: str) -> None:
+    place("runs")
+    for part in statement.split(";"):
+        place.tamper(part)
+    told = place("verify", "r", code=1).stdout
+    assert re.search(why, told), told
+    assert "NOT verified" in told
+    data = json.loads(place("verify", "r", "--json", code=1).stdout)
+    assert data["ok"] is False
+    assert data["findings"][0]["check"] == "chain"
+
+
+def test_a_head_noted_elsewhere_anchors_the_end(place: Place) -> None:
+    head = json.loads(place("verify", "r", "--json").stdout)["head"]
+    assert "verified." in place("verify", "r", "--head", head).stdout
+    assert "the head that was given" in place("verify", "r", "--head", "0" * 64, code=1).stdout
+
+
+def test_a_tail_that_is_gone_is_found_without_a_run_list_on_sqlite(
+    postgres, tmp_path: Path
+) -> None:
+    place = made(tmp_path, "sqlite", postgres)
+    store = place.home.open_store()
+    fake_runs.whole(store, "r")
+    store.close()
+    place.tamper("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
+    assert "events are gone from its end" in place("verify", "r", code=1).stdout
+
+
+def test_replay_shows_the_run_as_it_was(place: Place) -> None:
+    early = json.loads(place("replay", "r", "--generation", "0", "--json").stdout)
+    assert early["status"] == "running"
+    assert early["generation"] == 1
+    assert early["champion"]["since"] == 0
+    assert [row["slot"] for row in early["population"]] == [0, 1, 2, 3]
+    assert early["pending"]
+    late = json.loads(place("replay", "r", "--json").stdout)
+    assert late["status"] == "completed"
+    assert late["pending"] == []
+    first = json.loads(place("replay", "r", "--to", "1", "--json").stdout)
+    assert first["pending"] == ["start"]
+    assert first["population"] == []
+    told = place("replay", "r", "--generation", "1").stdout
+    assert "generation  2" in told
+    assert "diversity" in told
+    assert "pending" in told
+
+
+def test_replay_follows_every_event(place: Place) -> None:
+    told = place("replay", "r", "--follow", "--speed", "1000000").stdout.splitlines()
+    events = place("events", "r").stdout.splitlines()
+    assert [line for line in told if not line.startswith("       ")] == events
+    assert sum("best" in line for line in told) == 3
+    part = place("replay", "r", "--follow", "--to", "5").stdout.splitlines()
+    assert part == events[:5]
+
+
+def test_replay_refuses_places_that_are_not_there(place: Place) -> None:
+    assert "events 1 to" in place.fails(5, "replay", "r", "--to", "9999")
+    assert "generations 0 to 2" in place.fails(5, "replay", "r", "--generation", "3")
+    assert "not both" in place.fails(2, "replay", "r", "--to", "1", "--generation", "1")
+    assert "--follow" in place.fails(2, "replay", "r", "--speed", "2")
+    assert "is not known" in place.fails(5, "replay", "x")
+
+
+def test_diff_tells_what_a_generation_brought(place: Place) -> None:
+    data = json.loads(place("diff", "r@g0", "r@g1", "--json").stdout)
+    assert len(data["candidates"]["only_b"]) == 4
+    assert data["candidates"]["only_a"] == []
+    assert data["settings"] == {}
+    assert data["same_lineage"] is False
+    assert "4 only in b" in place("diff", "r@g0", "r@g1").stdout
+    assert json.loads(place("diff", "r", "r", "--json").stdout)["same_lineage"] is True
+    assert "names no place" in place.fails(2, "diff", "r@", "r")
+
+
+def test_fork_records_a_run_that_can_be_compared(place: Place) -> None:
+    words = ("fork", "r", "--generation", "2", "--set", "generations=3", "--record-only")
+    fork = json.loads(place(*words, "--json").stdout)
+    assert fork["changes"] == {"generations": 3}
+    store = place.home.open_store()
+    fake_runs.finish(store, fork["run"])
+    store.close()
+    assert "verified." in place("verify", fork["run"]).stdout
+    told = place("compare", "r", fork["run"]).stdout
+    assert "setting generations: 2 | 3" in told
+    assert "lineage: different" in told
+    data = json.loads(place("compare", "r", fork["run"], "--json").stdout)
+    assert [g["b"] is not None for g in data["generations"]] == [True] * 4
+    assert data["comparable"] is None
+    listed = json.loads(place("runs", "--json").stdout)
+    assert [(row["run"], row["parent"]) for row in listed] == [(fork["run"], "r"), ("r", None)]
+    assert place("events", fork["run"]).stdout.count("forked") == 1
+
+
+def test_fork_says_what_is_wrong(place: Place) -> None:
+    assert "one of them" in place.fails(2, "fork", "r")
+    assert "KEY=VALUE" in place.fails(2, "fork", "r", "--at", "3", "--set", "x")
+    assert "colour" in place.fails(2, "fork", "r", "--at", "3", "--set", "colour=red")
+    assert "in the middle of one append" in place.fails(2, "fork", "r", "--at", str(_inside(place)))
+
+
+def _inside(place: Place) -> int:
+    store = place.home.open_store()
+    kinds = [row.type for row in log.history(store, "r")]
+    store.close()
+    return kinds.index("diversity_measured") + 1
+
+
+@pytest.mark.parametrize("other", ["sqlite", "postgresql"])
+def test_an_archive_verifies_alone_and_replays_on_the_other_database(
+    place: Place, postgres: Postgres, tmp_path: Path, other: str
+) -> None:
+    """A fork's archive holds its past."""
+    words = ("fork", "r", "--generation", "1", "--set", "seed=9", "--record-only", "--json")
+    fork = json.loads(place(*words).stdout)["run"]
+    store = place.home.open_store()
+    wanted = fake_runs.finish(store, fork).lineage_digest()
+    store.close()
+    file = tmp_path / "r.forge"
+    place("archive", fork, str(file))
+    assert "verified." in place("verify", str(file)).stdout
+    there = made(tmp_path / "there", other, postgres)
+    assert "events new" in there("import", str(file)).stdout
+    assert "was here already" in there("import", str(file)).stdout
+    assert "verified." in there("verify", fork).stdout
+    replayed = [json.loads(p("replay", fork, "--json").stdout) for p in (place, there)]
+    assert replayed[0] == replayed[1]
+    store = there.home.open_store()
+    assert log.load(store, fork).lineage_digest() == wanted
+    store.close()
+
+
+def test_archive_and_import_say_what_is_wrong(place: Place, postgres, tmp_path: Path) -> None:
+    file = tmp_path / "r.forge"
+    place("archive", "r", str(file))
+    assert "exists already" in place.fails(6, "archive", "r", str(file))
+    place("archive", "r", str(file), "--force")
+    assert "there is no file" in place.fails(5, "import", str(tmp_path / "nothing"))
+    assert "is not known" in place.fails(5, "archive", "x", str(tmp_path / "y"))
+    there = made(tmp_path / "there", "sqlite", postgres)
+    store = there.home.open_store()
+    fake_runs.submit(store, "r", seed=8)
+    store.close()
+    assert "another history from event 1" in there.fails(6, "import", str(file))
+    file.write_bytes(file.read_bytes()[:-200])
+    result = there("import", str(file), code=1)
+    assert "is refused" in str(result.exception)
+    assert "is refused" in str(there("verify", str(file), code=1).exception)
+
+
+def test_db_commands(place: Place) -> None:
+    assert "ok" in place("db", "check").stdout
+    assert "nothing to do" in place("db", "upgrade").stdout
+    assert "made from" in place("db", "rebuild").stdout
+    data = json.loads(place("db", "check", "--json").stdout)
+    assert data["problems"] == []
+    assert "secret" not in data["database"]
+    place.tamper("SELECT 1")
+    assert "guards" in place("db", "check", code=1).stdout
+
+
+def test_a_database_of_a_newer_version_is_refused(place: Place) -> None:
+    place.tamper("UPDATE alembic_version SET version_num = '9999'")
+    assert "newer version" in place.fails(1, "runs")
+    assert "newer version" in place.fails(1, "db", "upgrade")
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "nonsense"])
+def test_a_url_of_another_database_is_refused(tmp_path: Path, url: str) -> None:
+    place = Place(tmp_path, url)
+    assert "FORGE_DATABASE_URL is neither" in place.fails(2, "runs")
+
+
+def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
+    """Refused for deciding, skipped for showing."""
+    from tests.events.store_contract import new
+
+    store = place.home.open_store()
+    fake_runs.submit(store, "young")
+    fake_runs.finish(store, "young", lambda state: state.generation == 1)
+    store.append(log.stream("young"), None, [new("young/quantised")])
+    store.close()
+    for words in (
+        ("show", "young"),
+        ("replay", "young"),
+        ("lineage", "young"),
+        ("diff", "young", "r"),
+    ):
+        result = place(*words)
+        assert "counted@1) are of a newer version" in result.stderr, words
+    assert "counted" in place("events", "young").stdout
+    assert "unchecked: events: event counted@1 is not known" in place("verify", "young").stdout
+    count = len(place("events", "young").stdout.splitlines())
+    assert "newer version" in place.fails(1, "fork", "young", "--at", str(count))

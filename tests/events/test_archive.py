@@ -1,0 +1,248 @@
+"""Archives: what went in comes out, and nothing that was cut or altered does."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from events import ArchiveError, ChainError, Envelope, EventStore, archive
+from events.sqlite import open_store
+from tests.events.store_contract import new
+
+BLOB = b"\x00\xffweights" * 1000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EventStore]:
+    store = open_store(tmp_path / "log.db")
+    for n in range(5):
+        store.append("a/1", n, [new(f"a{n}", n)])
+        store.append("b/ü", n, [new(f"b{n}", n)])
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def file(store: EventStore, tmp_path: Path) -> Path:
+    """An archive of both streams, with a blob."""
+    blob = tmp_path / "blob"
+    blob.write_bytes(BLOB)
+    path = tmp_path / "log.forge"
+    streams = {name: store.read(name) for name in ("a/1", "b/ü")}
+    archive.write(path, streams, {"counted@1": {}}, {"run": "1"}, [("x/y.bin", blob)])
+    return path
+
+
+def plain(rows: list[Envelope]) -> list[Envelope]:
+    """Rows without their positions."""
+    return [row._replace(position=0) for row in rows]
+
+
+def test_what_went_in_comes_out(store: EventStore, file: Path, tmp_path: Path) -> None:
+    found = archive.read(file, tmp_path / "out")
+    assert found.manifest["run"] == "1"
+    assert list(found.streams) == ["a/1", "b/ü"]
+    for name, rows in found.streams.items():
+        assert plain(rows) == plain(store.read(name))
+    assert found.blobs == ("x/y.bin",)
+    assert (tmp_path / "out" / "x" / "y.bin").read_bytes() == BLOB
+
+
+def test_it_can_be_read_by_anybody_with_tar(store: EventStore, file: Path) -> None:
+    with tarfile.open(file) as tar:
+        names = tar.getnames()
+        content = tar.extractfile("events.jsonl")
+        assert content
+        lines = content.read().decode().splitlines()
+    assert names == ["manifest.json", "schemas.json", "events.jsonl", "blobs/x/y.bin", "seal.json"]
+    assert [json.loads(line)["key"] for line in lines] == [
+        *(f"a{n}" for n in range(5)), *(f"b{n}" for n in range(5)),
+    ]  # fmt: skip
+
+
+def test_the_same_log_gives_the_same_bytes(store: EventStore, file: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.forge"
+    streams = {name: store.read(name) for name in ("a/1", "b/ü")}
+    blobs = [("x/y.bin", tmp_path / "blob")]
+    archive.write(again, streams, {"counted@1": {}}, {"run": "1"}, blobs)
+    assert again.read_bytes() == file.read_bytes()
+
+
+def test_every_cut_is_refused_with_the_place(file: Path) -> None:
+    """At every 97th byte, and all of the last hundred."""
+    whole = file.read_bytes()
+    places = [*range(0, len(whole), 97), *range(len(whole) - 100, len(whole))]
+    told = set()
+    for length in places:
+        file.write_bytes(whole[:length])
+        with pytest.raises(ArchiveError) as caught:
+            archive.read(file)
+        told.add(caught.value.where)
+    assert "at its beginning" in told
+    assert len(told) > 1
+
+
+def repacked(file: Path, change: Callable[[str, bytes], bytes | None]) -> None:
+    """Members changed by somebody who then packed them again, whole."""
+    members = []
+    with tarfile.open(file) as tar:
+        for member in tar:
+            content = tar.extractfile(member)
+            assert content
+            after = change(member.name, content.read())
+            if after is not None:
+                members.append((member.name, after))
+    with tarfile.open(file, "w:gz") as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[str, bytes], bytes]:
+    """A change of the events' lines."""
+
+    def edit(name: str, data: bytes) -> bytes:
+        if name != "events.jsonl":
+            return data
+        return b"\n".join(change(data.splitlines())) + b"\n"
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lines(lambda ls: [*ls[:3], ls[3].replace(b'n\\":3', b'n\\":4'), *ls[4:]]),
+         r"after event 3 \(a/1 3\): the next event \(counted\) was changed"),
+        (lines(lambda ls: [*ls[:2], *ls[3:]]), "events.jsonl was changed"),
+        (lines(lambda ls: [ls[1], ls[0], *ls[2:]]), "events.jsonl was changed"),
+        (lines(lambda ls: [*ls[:2], b"{}", *ls[3:]]), "after event 2 .* is no event"),
+        (lines(lambda ls: [*ls[:2], b"x", *ls[3:]]), "after event 2 .* is no event"),
+        (lambda name, data: data[:-1] if name == "events.jsonl" else data, "last line .* is cut"),
+        (lambda name, data: data + b"!" if name.startswith("blobs") else data, "blobs/x/y.bin was"),
+        (lambda name, data: None if name == "seal.json" else data, "its end is missing"),
+        (lambda name, data: None if name == "events.jsonl" else data, "events.jsonl was changed"),
+        (lambda name, data: None if name == "manifest.json" else data, "the manifest is missing"),
+        (lambda name, data: b"[]" if name == "manifest.json" else data, "its format is not"),
+        (lambda name, data: b"{" if name == "seal.json" else data, "seal.json is no JSON"),
+    ],
+)  # fmt: skip
+def test_every_alteration_is_refused(file: Path, change, why: str) -> None:
+    repacked(file, change)
+    with pytest.raises(ArchiveError, match=why):
+        archive.read(file)
+
+
+def sealed(file: Path, change: Callable[[str, bytes], bytes]) -> None:
+    """A change by somebody who made the seal anew, too."""
+    import hashlib
+
+    digests = {}
+
+    def edit(name: str, data: bytes) -> bytes:
+        if name == "seal.json":
+            return json.dumps(digests).encode()
+        after = change(name, data)
+        digests[name] = hashlib.sha256(after).hexdigest()
+        return after
+
+    repacked(file, edit)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lines(lambda ls: [*ls[:2], *ls[3:]]), "event 3 is missing"),
+        (lines(lambda ls: [*ls[:4], *ls[5:]]), "event 5 is gone from the end"),
+        (lines(lambda ls: ls[:5]), "events 1 to 5 are gone|stream"),
+    ],
+)
+def test_a_seal_made_anew_does_not_hide_a_broken_chain(file: Path, change, why: str) -> None:
+    sealed(file, change)
+    with pytest.raises(ArchiveError, match=why):
+        archive.read(file)
+
+
+@pytest.mark.parametrize("name", ["blobs/../../evil", "blobs//etc/evil", "other.txt", "../x"])
+def test_names_that_point_elsewhere_are_refused(file: Path, tmp_path: Path, name: str) -> None:
+    with tarfile.open(file, "w:gz") as tar:
+        for member in ("manifest.json", name):
+            data = json.dumps({"format": archive.FORMAT, "streams": []}).encode()
+            info = tarfile.TarInfo(member)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    with pytest.raises(ArchiveError, match="points out|does not belong"):
+        archive.read(file, tmp_path / "out")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_link_is_refused(file: Path) -> None:
+    with tarfile.open(file, "w:gz") as tar:
+        info = tarfile.TarInfo("events.jsonl")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(info)
+    with pytest.raises(ArchiveError, match="does not belong"):
+        archive.read(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b", gzip.compress(b"hello")])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(ArchiveError):
+        archive.read(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="cannot be read"):
+        archive.read(tmp_path / "nothing")
+
+
+def test_a_failed_write_leaves_nothing(store: EventStore, tmp_path: Path) -> None:
+    path = tmp_path / "half.forge"
+    rows = {"a/1": store.read("a/1")}
+    with pytest.raises(OSError, match="nothing"):
+        archive.write(path, rows, {}, {}, [("x", tmp_path / "nothing")])
+    assert not [p for p in tmp_path.iterdir() if "half" in p.name]
+
+
+# ---- adopt -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[EventStore]:
+    other = open_store(tmp_path / "other.db")
+    yield other
+    other.close()
+
+
+def test_adopted_rows_keep_their_hashes_and_get_positions_of_their_own(store, other) -> None:
+    other.append("c", 0, [new("c0")])
+    assert other.adopt("a/1", store.read("a/1")) == 5
+    assert plain(other.read("a/1")) == plain(store.read("a/1"))
+    assert [row.position for row in other.read_all()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_adopting_again_adds_only_what_is_new(store, other) -> None:
+    rows = store.read("a/1")
+    assert other.adopt("a/1", rows[:3]) == 3
+    assert other.adopt("a/1", rows) == 2
+    assert other.adopt("a/1", rows) == 0
+    assert other.adopt("a/1", rows[:2]) == 0
+    other.append("a/1", 5, [new("a5")])
+    assert len(other.read("a/1")) == 6
+
+
+def test_another_history_under_the_same_name_is_refused(store, other) -> None:
+    other.adopt("a/1", store.read("a/1")[:2])
+    other.append("a/1", 2, [new("mine")])
+    with pytest.raises(ChainError, match="event 3"):
+        other.adopt("a/1", store.read("a/1"))
+    assert len(other.read("a/1")) == 3

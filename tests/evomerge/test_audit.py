@@ -1,0 +1,227 @@
+"""An audit finds what was tampered with, names it, and finds nothing in an honest history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from events import Envelope, canonical_json, chain
+from evomerge import audit, facts
+from evomerge.audit import Anchor
+from tests.evomerge.fake_world import RUN, World, small
+
+Rows = list[Envelope]
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    """A finished run's rows."""
+    world = World()
+    world.run()
+    return world.rows
+
+
+def relinked(rows: Sequence[Envelope], start: int = 0) -> Rows:
+    """The rows with hashes made to fit again, as a forger would."""
+    result = list(rows[:start])
+    for number, row in enumerate(rows[start:], start=start + 1):
+        head = result[-1].hash if result else chain.GENESIS
+        row = row._replace(version=number, position=number, prev_hash=head)
+        result.append(row._replace(hash=chain.link(row._asdict())))
+    return result
+
+
+def index(rows: Rows, type_: str, nth: int = 0) -> int:
+    """Where the nth event of a type is."""
+    return [i for i, row in enumerate(rows) if row.type == type_][nth]
+
+
+def edited(row: Envelope, change: Callable[[dict], None]) -> Envelope:
+    """The row with other data and its old hash."""
+    data = json.loads(row.data)
+    change(data)
+    return row._replace(data=canonical_json(data))
+
+
+def messages(rows: Rows, *anchors: Anchor) -> str:
+    """All findings as text."""
+    return "\n".join(
+        f"{f.level} {f.check} {f.place} {f.message}" for f in audit.audit(rows, anchors)
+    )
+
+
+def test_an_honest_history_has_no_findings(rows: Rows) -> None:
+    assert audit.audit(rows, [Anchor(len(rows), rows[-1].hash, "a card")]) == []
+
+
+def test_every_prefix_of_an_honest_history_is_honest(rows: Rows) -> None:
+    """A run that is under way can be audited; a cut inside an append cannot have happened."""
+    from evomerge.history import CLOSING
+
+    for end in range(1, len(rows), 7):
+        if rows[end].type not in CLOSING:
+            assert audit.audit(rows[:end]) == []
+
+
+def test_failures_and_a_failed_run_are_honest() -> None:
+    world = World()
+    for attempt in (1, 2, 3):
+        world.fail("start", attempt)
+    world.run()
+    assert world.state.failed
+    assert audit.audit(world.rows) == []
+
+
+def test_reseeding_and_elites_that_stay_are_honest() -> None:
+    from tests.evomerge.fake_world import all_alike
+
+    for world in (World(small(keep_elites=True)), World(small(), sketcher=all_alike)):
+        world.run()
+        assert audit.audit(world.rows) == []
+
+
+def test_a_changed_byte_is_found(rows: Rows) -> None:
+    at = index(rows, "evaluated", 3)
+    changed = [*rows]
+    changed[at] = rows[at]._replace(data=rows[at].data.replace("1", "2", 1))
+    assert f"error chain {at + 1} event {at + 1} (evaluated)" in messages(changed)
+
+
+@pytest.mark.parametrize("field", ["actor", "recorded_at", "key", "type", "code_version"])
+def test_a_change_outside_the_data_is_found_too(rows: Rows, field: str) -> None:
+    changed = [*rows]
+    changed[5] = rows[5]._replace(**{field: "x"})
+    assert "event 6" in messages(changed)
+
+
+def test_a_removed_row_is_found(rows: Rows) -> None:
+    told = messages([*rows[:9], *rows[10:]])
+    assert "error chain 10 event 10 is missing" in told
+
+
+def test_several_removed_rows_are_found(rows: Rows) -> None:
+    assert "events 10 to 12 are missing" in messages([*rows[:9], *rows[12:]])
+
+
+def test_two_swapped_rows_are_found_and_named(rows: Rows) -> None:
+    """Swapped in the table: each has the other's version now."""
+    changed = [*rows]
+    changed[7] = rows[8]._replace(version=8, position=8)
+    changed[8] = rows[7]._replace(version=9, position=9)
+    told = messages(changed)
+    assert "events 8 and 9" in told
+    assert "swapped" in told
+
+
+def test_rows_that_stand_in_another_order_in_the_log_are_found(rows: Rows) -> None:
+    changed = [*rows]
+    changed[7] = rows[7]._replace(position=rows[8].position)
+    changed[8] = rows[8]._replace(position=rows[7].position)
+    assert "event 9 of stream evomerge/run-1 stands before event 8" in messages(changed)
+
+
+def test_an_inserted_row_is_found(rows: Rows) -> None:
+    stranger = relinked([rows[4]._replace(actor="mallory")])[0]
+    stranger = stranger._replace(version=6)
+    changed = [*rows[:5], stranger._replace(hash=chain.link(stranger._asdict())), *rows[6:]]
+    assert "does not follow" in messages(changed)
+
+
+def test_a_cut_end_is_found_by_what_was_noted_elsewhere(rows: Rows) -> None:
+    """The rest is a whole chain by itself: without an anchor nothing can be seen."""
+    short = rows[:-2]
+    assert audit.audit(short) == []
+    told = messages(short, Anchor(len(rows), rows[-1].hash, "the model card"))
+    assert f"events {len(rows) - 1} to {len(rows)}" in told
+    assert "the model card" in told
+
+
+def forged(rows: Rows, at: int, change: Callable[[dict], None]) -> str:
+    """Findings where somebody changed an event and made all hashes fit again."""
+    changed = [*rows]
+    changed[at] = edited(rows[at], change)
+    return messages(relinked(changed))
+
+
+def test_a_forged_fitness_is_found_though_every_hash_fits(rows: Rows) -> None:
+    at = next(
+        i
+        for i, row in enumerate(rows)
+        if row.type == "evaluated" and json.loads(row.data)["fitness"] is not None
+    )
+    told = forged(rows, at, lambda data: data["fitness"].update(scalar=9.0))
+    assert f"error decisions {at + 1} the fitness is not that of the recorded outcomes" in told
+
+
+def test_forged_outcomes_with_fitting_fitness_lead_to_other_decisions(rows: Rows) -> None:
+    """Then components do not fit, and the first of many findings says so."""
+    at = index(rows, "evaluated", 9)
+    told = forged(rows, at, lambda d: d["outcomes"]["code"]["nll"].__setitem__(0, 0.001))
+    assert f"error decisions {at + 1} the components are not those" in told
+
+
+def test_a_forged_champion_is_found(rows: Rows) -> None:
+    at = index(rows, "champion_changed")
+    loser = json.loads(rows[index(rows, "generation_completed")].data)["ranking"][-1]
+    told = forged(rows, at, lambda data: data.update(recipe_id=loser))
+    assert "does not say what follows from the events before" in told
+
+
+def test_a_forged_ranking_and_a_forged_result_are_found(rows: Rows) -> None:
+    at = index(rows, "generation_completed", 1)
+    assert "error decisions" in forged(rows, at, lambda data: data["ranking"].reverse())
+    told = forged(rows, len(rows) - 1, lambda data: data.update(champion="0" * 64))
+    assert "the champion is not the one" in told
+
+
+def test_a_forged_recipe_is_found(rows: Rows) -> None:
+    at = index(rows, "seeded", 1)
+    told = forged(rows, at, lambda data: data["recipe"].update(seed=1))
+    assert f"error decisions {at + 1} seeded holds another recipe" in told
+
+
+def test_forged_layers_are_found(rows: Rows) -> None:
+    at = index(rows, "layers_chosen")
+    told = forged(rows, at, lambda data: data.update(layers=[1, 0, 0]))
+    assert f"error decisions {at + 1} the layers are not those" in told
+
+
+def test_a_generation_that_was_left_out_is_found(rows: Rows) -> None:
+    """A forger removes events and renumbers the rest."""
+    first, second = index(rows, "diversity_measured", 0), index(rows, "diversity_measured", 1)
+    assert "error decisions" in messages(relinked([*rows[:first], *rows[second:]]))
+
+
+def test_events_of_a_newer_version_are_said_and_decisions_left_alone(rows: Rows) -> None:
+    changed = [*rows]
+    changed[4] = rows[4]._replace(schema=99)
+    told = messages(relinked(changed))
+    assert "unchecked events 5" in told
+    assert "unchecked decisions" in told
+    assert "error" not in told
+
+
+def test_a_strategy_that_is_not_here_is_said(rows: Rows) -> None:
+    at = index(rows, "started")
+    told = forged(rows, at, lambda data: data.update(strategy="elite-loser@7"))
+    assert "unchecked decisions" in told
+    assert "elite-loser@7" in told
+
+
+def test_an_event_that_does_not_validate_is_found(rows: Rows) -> None:
+    at = index(rows, "evaluated")
+    told = forged(rows, at, lambda data: data.pop("seconds"))
+    assert f"error events {at + 1}" in told
+
+
+def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
+    """An event type that is forgotten there would be taken for a fact."""
+    decided = {
+        "submitted", "forked", "diversity_measured", "generation_completed", "champion_changed",
+        "reseeded", "converged", "completed", "failed", "task_failed", "divergence_detected",
+    }  # fmt: skip
+    answered = {cls.type for cls in audit.ANSWERS}
+    assert decided | answered == set(facts.REGISTRY.types())
+    assert RUN

@@ -1,0 +1,209 @@
+"""Projections equal the fold, catch up after a crash, and are made anew by a newer version."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text
+
+from events import EventStore, ProjectionError, failpoints
+from events.projection import PROJECTIONS, catch_up, rebuild
+from events.sqlite import open_store
+from evomerge import listing, log
+from evomerge.projections import CANDIDATES, LINEAGE, METRICS, RUNS, WHOLE, Runs
+from evomerge.recipe import parents
+from evomerge.state import RunState
+from tests.evomerge import fake_runs
+from tests.evomerge.fake_world import RUN
+from worker.fork import fork, plan
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log with a finished run, one under way, a failed one's beginning, and two forks."""
+    path = tmp_path_factory.mktemp("log") / "log.db"
+    store = open_store(path)
+    fake_runs.whole(store)
+    fake_runs.submit(store, "half")
+    fake_runs.finish(store, "half", lambda state: state.generation == 1)
+    fake_runs.submit(store, "new")
+    first = fork(store, plan(store, RUN, None, 1, {"generations": 3}))
+    fake_runs.finish(store, first)
+    fork(store, plan(store, first, None, 2, {}))
+    store.close()
+    return path
+
+
+@pytest.fixture
+def store(path: Path, tmp_path: Path) -> Iterator[EventStore]:
+    """A copy of it."""
+    copy = tmp_path / "log.db"
+    copy.write_bytes(path.read_bytes())
+    store = open_store(copy)
+    yield store
+    store.close()
+
+
+def table(store: EventStore, which: Any, run: str) -> list[dict[str, Any]]:
+    with store.database.reading() as connection:
+        rows = connection.execute(select(which).where(which.c.run == run))
+        return [dict(row._mapping) for row in rows]
+
+
+def everything(store: EventStore) -> list[list[tuple]]:
+    """All rows of all tables."""
+    with store.database.reading() as connection:
+        return [
+            sorted(map(tuple, connection.execute(select(which))), key=repr) for which in Runs.tables
+        ]
+
+
+def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
+    (entry,) = table(store, RUNS, run)
+    assert entry["status"] == state.status
+    assert state.submitted
+    assert entry["owner"] == state.submitted.owner
+    assert (entry["version"], entry["head"]) == (state.version, state.head)
+    assert entry["generation"] == max(state.generations, default=None)
+    assert entry["champion"] == state.champion
+    assert entry["score"] == (state.champions[-1].score if state.champions else None)
+    assert entry["parent"] == (state.forked.parent if state.forked else None)
+    digests = {row["recipe_id"]: row["digest"] for row in table(store, CANDIDATES, run)}
+    assert digests == {id_: digest for id_, (digest, _) in state.built.items()}
+    measured = {
+        (m["recipe_id"], m["slice"], None if m["generation"] == WHOLE else m["generation"]): (
+            m["fitness"], m["perplexity"], m["accuracy"],
+        )
+        for m in table(store, METRICS, run)
+    }  # fmt: skip
+    assert measured == {
+        key: (
+            e.fitness.scalar if e.fitness else None,
+            e.components.perplexity if e.components else None,
+            e.components.accuracy if e.components else None,
+        )
+        for key, e in state.evaluations.items()
+    }
+    edges = {(row["child"], row["parent"]) for row in table(store, LINEAGE, run)}
+    assert edges == {
+        (id_, parent) for id_, recipe in state.recipes.items() for parent in parents(recipe)
+    }
+
+
+def test_the_projection_equals_the_fold_of_every_run(store: EventStore) -> None:
+    rows, total = listing.runs(store)
+    assert total == len(rows) == 5
+    for row in rows:
+        assert_like_the_fold(store, row["run"], log.load(store, row["run"]))
+
+
+def test_the_newest_runs_come_first_and_may_be_limited(store: EventStore) -> None:
+    rows, total = listing.runs(store, limit=2)
+    assert total == 5
+    assert [row["parent"] is not None for row in rows] == [True, True]
+    assert [row["run"] for row in listing.runs(store)[0]][-1] == RUN
+
+
+def test_in_steps_it_comes_to_the_same(path: Path, tmp_path: Path) -> None:
+    """Caught up after every few events, as a worker does."""
+    source = open_store(path)
+    rows = source.read_all(limit=100_000)
+    stepwise, at_once = open_store(tmp_path / "a.db"), open_store(tmp_path / "b.db")
+    for group in (rows[start : start + 37] for start in range(0, len(rows), 37)):
+        for row in group:
+            so_far = source.read(row.stream, upto=row.version)
+            stepwise.adopt(row.stream, so_far)
+            at_once.adopt(row.stream, so_far)
+        catch_up(stepwise, Runs())
+    catch_up(at_once, Runs())
+    assert everything(stepwise) == everything(at_once)
+    for store in (source, stepwise, at_once):
+        store.close()
+
+
+class Crash(BaseException):
+    """What a kill is to a test in one process."""
+
+
+@pytest.mark.parametrize("name", ["projection-made", "projection-read", "projection-applied"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_crash_leaves_it_behind_and_never_wrong(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch, name: str, nth: int
+) -> None:
+    hits = itertools.count(1)
+
+    def hit(at: str) -> None:
+        if at == name and next(hits) == nth:
+            raise Crash
+
+    monkeypatch.setattr("events.projection.PAGE", 50)
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "hit", hit)
+        try:
+            catch_up(store, Runs())
+        except Crash:
+            pass
+        else:
+            assert (name, nth) == ("projection-made", 2)
+    catch_up(store, Runs())
+    healed = everything(store)
+    rebuild(store, Runs())
+    assert everything(store) == healed
+    assert healed[0]
+
+
+def test_a_projection_of_an_older_version_is_made_anew(store: EventStore) -> None:
+    catch_up(store, Runs())
+    wanted = everything(store)
+    with store.database.writing() as connection:
+        connection.execute(text("UPDATE projections SET version = 0"))
+        connection.execute(text("ALTER TABLE runs DROP COLUMN champion"))
+        connection.execute(text("DELETE FROM metrics"))
+    assert catch_up(store, Runs()) > 0
+    assert everything(store) == wanted
+
+
+def test_dropped_tables_come_back(store: EventStore) -> None:
+    """All that is not truth may be dropped at any time."""
+    catch_up(store, Runs())
+    wanted = everything(store)
+    with store.database.writing() as connection:
+        for which in (PROJECTIONS, *Runs.tables):
+            which.drop(connection)
+    assert listing.runs(store)[1] == 5
+    assert everything(store) == wanted
+
+
+def test_a_log_that_lost_events_is_said_and_not_papered_over(store: EventStore) -> None:
+    catch_up(store, Runs())
+    with store.database.writing() as connection:
+        connection.execute(text("DROP TRIGGER events_no_delete"))
+        connection.execute(
+            text("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
+        )
+    with pytest.raises(ProjectionError, match="no longer has that event"):
+        listing.runs(store)
+    rebuild(store, Runs())
+    assert listing.runs(store)[1] == 4
+
+
+def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
+    from tests.events.store_contract import new
+
+    before = listing.runs(store)
+    store.append("training/t1", 0, [new("t1/begun")])
+    assert listing.runs(store) == before
+
+
+def test_what_a_newer_version_wrote_does_not_stop_the_list(store: EventStore) -> None:
+    from tests.events.store_contract import new
+
+    store.append(log.stream("new"), None, [new("new/unknown")])
+    rows, _ = listing.runs(store)
+    (entry,) = [row for row in rows if row["run"] == "new"]
+    assert entry["version"] == 2
+    assert entry["status"] == "submitted"

@@ -1,0 +1,48 @@
+"""Write a golden log: `python -m tests.golden.record NAME`. A recorded one is never written again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tests.evomerge.fake_world import World, all_alike, small
+
+FOLDER = Path(__file__).parent
+
+
+def worlds() -> list[World]:
+    """Runs that have every type of event between them."""
+    plain, alike, broken = World(), World(small(), sketcher=all_alike), World()
+    plain.fail("start", 1)
+    for world in (plain, alike):
+        world.run()
+    for attempt in (1, 2, 3):
+        broken.fail("start", attempt)
+    broken.run()
+    return [plain, alike, broken]
+
+
+def main(name: str) -> None:
+    """One file of rows a run, and one with what they fold to."""
+    for number, world in enumerate(worlds(), start=1):
+        path = FOLDER / f"{name}-{number}.jsonl"
+        if path.exists():
+            raise SystemExit(f"{path} is recorded already: choose another name")
+        rows = [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in world.rows]
+        lines = [json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows]
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+        state = world.state
+        told = {
+            "status": state.status,
+            "champion": state.champion,
+            "generations": len(state.generations),
+            "candidates": len(state.candidates),
+            "lineage_digest": state.lineage_digest(),
+            "head": state.head,
+        }
+        path.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,139 @@
+"""Every log that ever was can still be read, folded and audited; no schema changes unseen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events import Envelope, Event, Registry, UnknownEventError, canonical_json
+from evomerge import audit, facts
+from evomerge.state import fold
+
+FOLDER = Path(__file__).parent / "golden"
+SCHEMAS = FOLDER / "schemas.json"
+LOGS = sorted(FOLDER.glob("*.jsonl"))
+
+
+def rows_of(path: Path) -> list[Envelope]:
+    """The rows of a golden log."""
+    return [Envelope(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+
+
+def bare(schema: Any) -> Any:
+    """A JSON schema without words for people, which may change freely."""
+    if isinstance(schema, dict):
+        return {k: bare(v) for k, v in schema.items() if k not in ("title", "description")}
+    return [bare(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def fingerprint(cls: type[Event]) -> str:
+    """What of an event's class its rows depend on."""
+    return hashlib.sha256(canonical_json(bare(cls.model_json_schema())).encode()).hexdigest()
+
+
+def unlanded(registry: Registry, known: dict[str, str]) -> list[str]:
+    """What is wrong with a registry, given the fingerprints that landed."""
+    found = []
+    for name, cls in registry.types().items():
+        this = f"{name}@{cls.schema_version}"
+        if this not in known:
+            found.append(f"{this} has no fingerprint: run python -m tests.test_golden")
+        elif known[this] != fingerprint(cls):
+            found.append(f"{this} was changed: raise its schema_version and write an upcaster")
+        for schema in range(1, cls.schema_version):
+            if f"{name}@{schema}" not in known:
+                found.append(f"{name}@{schema} never landed")
+            elif not registry.upcasts(name, schema):
+                found.append(f"{name}@{schema} has no upcaster to {schema + 1}")
+    gone = {landed.partition("@")[0] for landed in known} - set(registry.types())
+    return found + [f"{name} is gone: old logs have it" for name in sorted(gone)]
+
+
+def landed() -> dict[str, str]:
+    return json.loads(SCHEMAS.read_text("utf-8"))
+
+
+def test_no_schema_changes_without_a_version_and_an_upcaster() -> None:
+    assert unlanded(facts.REGISTRY, landed()) == []
+
+
+def changed_registry(cls: type[Event], upcaster: bool) -> Registry:
+    """The registry of facts with one class replaced."""
+    registry = Registry()
+    for name, old in facts.REGISTRY.types().items():
+        registry.event(cls if name == cls.type else old)
+    registry.upcaster("started", 1)(dict)
+    if upcaster:
+        registry.upcaster(cls.type, cls.schema_version - 1)(dict)
+    return registry
+
+
+class Wider(facts.Converged):
+    """A field more and the old version: what the check is for."""
+
+    more: int = 0
+
+
+class Higher(Wider):
+    """The same, told."""
+
+    schema_version = 2
+
+
+def test_that_check_can_fail() -> None:
+    known = landed()
+    assert "converged@1 was changed" in unlanded(changed_registry(Wider, False), known)[0]
+    told = " ".join(unlanded(changed_registry(Higher, False), known))
+    assert "converged@2 has no fingerprint" in told
+    assert "converged@1 has no upcaster" in told
+    known["converged@2"] = fingerprint(Higher)
+    assert unlanded(changed_registry(Higher, True), known) == []
+    assert "gone" in unlanded(Registry(), known)[0]
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
+def test_a_golden_log_folds_to_what_it_folded_to(path: Path) -> None:
+    told = json.loads(path.with_suffix(".json").read_text("utf-8"))
+    state = fold(rows_of(path))
+    assert {
+        "status": state.status,
+        "champion": state.champion,
+        "generations": len(state.generations),
+        "candidates": len(state.candidates),
+        "lineage_digest": state.lineage_digest(),
+        "head": state.head,
+    } == told
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
+def test_a_golden_log_is_still_decided_as_it_was(path: Path) -> None:
+    """Chain, events, every decision, result: with the strategy of its day."""
+    assert audit.audit(rows_of(path)) == []
+
+
+def test_golden_logs_have_every_schema_that_landed() -> None:
+    """Forks excepted: their logs name another one's rows; tests/worker/test_fork.py has them."""
+    seen = {f"{row.type}@{row.schema}" for path in LOGS for row in rows_of(path)}
+    assert set(landed()) - seen == {"forked@1", "divergence_detected@1"}
+
+
+def test_an_event_of_a_newer_version_is_refused_for_deciding() -> None:
+    rows = rows_of(LOGS[0])
+    with pytest.raises(UnknownEventError, match="newer version"):
+        fold([*rows[:3], rows[3]._replace(schema=99)])
+    with pytest.raises(UnknownEventError, match="newer version"):
+        fold([*rows[:3], rows[3]._replace(type="quantised")])
+
+
+if __name__ == "__main__":
+    known = landed() if SCHEMAS.exists() else {}
+    fresh = {f"{n}@{c.schema_version}": fingerprint(c) for n, c in facts.REGISTRY.types().items()}
+    for name in sorted(set(fresh) & set(known)):
+        if fresh[name] != known[name]:
+            raise SystemExit(f"{name} has landed with other fields: raise its schema_version")
+    known |= fresh
+    SCHEMAS.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", "utf-8")

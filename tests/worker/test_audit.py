@@ -1,0 +1,205 @@
+"""Audits that need weights: rebuilding, measuring again, foreign files; real forks and archives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import forge
+from evomerge.state import RunState
+from tests import runs
+from tests.conftest import Toys
+from worker import audit
+from worker.artifacts import Artifacts
+from worker.home import Home
+
+
+@pytest.fixture(scope="module")
+def finished(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, RunState, Path]:
+    """A finished run of toy models in a home, and its champion's folder."""
+    home = Home(tmp_path_factory.mktemp("finished"))
+    runs.submit(home, toys, generations=1)
+    state = runs.finish(home)
+    folder = home.folder / "champion"
+    call(home, "export", "r", "--out", str(folder))
+    return home, state, folder
+
+
+def call(home: Home, *words: str, code: int = 0) -> Result:
+    """`forge WORDS` in a home."""
+    env = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": ""}
+    result = CliRunner(env=env).invoke(forge, list(words))
+    assert getattr(result.exception, "exit_code", result.exit_code) == code, result.output
+    return result
+
+
+def copy(finished, tmp_path: Path) -> Home:
+    """The same home elsewhere, to be damaged."""
+    shutil.copytree(finished[0].folder, tmp_path / "home")
+    return Home(tmp_path / "home")
+
+
+def test_every_candidate_rebuilds_bit_for_bit_without_the_cache(finished) -> None:
+    """Down to the sources, with nothing but recipes."""
+    home, state, _ = finished
+    said: list[str] = []
+    ids = audit.chosen(state, "all")
+    assert list(audit.rebuild(state, ids, None, said.append)) == []
+    assert len(said) == len(ids) == 16 + 4
+    told = call(home, "verify", "r", "--rebuild", "all")
+    assert told.stdout.splitlines()[-1] == "verified."
+    assert told.stderr.count("as recorded") == 20
+
+
+def test_the_champion_measures_the_same_again(finished) -> None:
+    home, state, _ = finished
+    told = call(home, "verify", "r", "--recompute", "--json")
+    data = json.loads(told.stdout)
+    assert data["ok"] is True
+    assert data["rebuilt"] == 1
+    assert "fitness" in data["checks"]
+    assert told.stderr.count("largest relative difference 0\n") >= 3
+    champion = [id_ for id_, _, _ in state.evaluations if id_ == state.champion]
+    assert told.stderr.count("again") == len(champion)
+
+
+def test_weights_that_the_log_does_not_say_are_found(finished) -> None:
+    """What a flipped bit in a library, or a forged digest, would look like."""
+    state = finished[1]
+    champion = state.champion
+    assert champion
+    state.built[champion], kept = ("0" * 64, state.built[champion][1]), state.built[champion]
+    try:
+        found = list(audit.rebuild(state, [champion], None, lambda _: None))
+    finally:
+        state.built[champion] = kept
+    assert "rebuilt from its recipe has digest" in found[0].message
+
+
+def test_outcomes_that_do_not_come_out_again_are_found(finished) -> None:
+    state = finished[1]
+    key = next(key for key in state.evaluations if key[0] == state.champion)
+    kept = state.evaluations[key]
+    domain, seen = next(iter(kept.outcomes.items()))
+    raised = seen.model_copy(update={"nll": (seen.nll[0] * 1.001, *seen.nll[1:])})
+    state.evaluations[key] = kept.model_copy(update={"outcomes": {**kept.outcomes, domain: raised}})
+    try:
+        found = list(audit.rebuild(state, [state.champion or ""], 1e-6, lambda _: None))
+        tolerant = list(audit.rebuild(state, [state.champion or ""], 1e-2, lambda _: None))
+    finally:
+        state.evaluations[key] = kept
+    assert "is off by 0.001 relative" in found[0].message
+    assert tolerant == []
+
+
+def test_a_changed_source_is_said(finished, toys: Toys, tmp_path: Path) -> None:
+    """Nothing can be rebuilt then, and nothing is called wrong."""
+    state = finished[1]
+    assert state.submitted
+    shutil.copytree(toys.sources[1], tmp_path / "other")
+    other = state.submitted.sources[0].model_copy(update={"path": str(tmp_path / "other")})
+    kept = state.submitted
+    state.submitted = kept.model_copy(update={"sources": (other, *kept.sources[1:])})
+    try:
+        (found,) = audit.rebuild(state, [state.champion or ""], None, lambda _: None)
+    finally:
+        state.submitted = kept
+    assert found.level == "unchecked"
+    assert "has changed since the run started" in found.message
+
+
+def test_a_foreign_artifact_in_the_cache_is_found(finished, tmp_path: Path) -> None:
+    home = copy(finished, tmp_path)
+    places = sorted(path.parent for path in home.artifacts.rglob("*.safetensors"))
+    assert len(places) > 1
+    assert "artifacts  ok" in call(home, "verify", "r").stdout
+    for file in places[0].glob("*"):
+        file.unlink()
+    for file in places[1].glob("*"):
+        shutil.copy(file, places[0])
+    told = call(home, "verify", "r", code=1).stdout
+    assert f"foreign or damaged weights as {places[0].name[:12]}" in told
+    assert places[0].exists()
+
+
+def test_a_champions_folder_is_verified_against_its_run(finished) -> None:
+    home, _, folder = finished
+    told = call(home, "verify", str(folder)).stdout
+    assert told.splitlines()[-1] == "verified."
+    assert "weights    ok" in told
+
+
+def test_a_champions_folder_without_its_run_is_checked_by_itself(finished, tmp_path) -> None:
+    told = call(Home(tmp_path), "verify", str(finished[2])).stdout
+    assert "is not in this log" in told
+    assert "nothing is wrong with what could be checked" in told
+
+
+def test_a_champions_folder_with_other_weights_is_found(finished, tmp_path: Path, toys) -> None:
+    folder = tmp_path / "champion"
+    shutil.copytree(finished[2], folder)
+    file = next(folder.glob("*.safetensors"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert (
+        "the folder's weights have digest"
+        in call(finished[0], "verify", str(folder), code=1).stdout
+    )
+
+
+def test_a_champions_folder_with_another_recipe_is_found(finished, tmp_path: Path) -> None:
+    folder = tmp_path / "champion"
+    shutil.copytree(finished[2], folder)
+    document = json.loads((folder / audit.RECIPE_FILE).read_text())
+    recipe = next(r for r in document["recipes"].values() if r["kind"] == "pipeline")
+    recipe["seed"] = 12345
+    (folder / audit.RECIPE_FILE).write_text(json.dumps(document))
+    told = call(finished[0], "verify", str(folder), code=1).stdout
+    assert "was changed: it has another id" in told
+
+
+def test_a_folder_that_is_no_champions_is_refused(finished, toys: Toys) -> None:
+    result = call(finished[0], "verify", str(toys.base), code=2)
+    assert "is not a champion's folder" in str(result.exception)
+
+
+def test_a_real_fork_without_changes_reproduces_champion_and_lineage(finished, tmp_path) -> None:
+    home, state, _ = finished
+    out = tmp_path / "forked"
+    told = call(home, "fork", "r", "--generation", "0", "--output-dir", str(out), "--json")
+    data = json.loads(told.stdout)
+    assert data["champion"] == state.champion
+    assert data["lineage_digest"] == state.lineage_digest()
+    assert call(home, "verify", str(out)).stdout.splitlines()[-1] == "verified."
+    assert call(home, "verify", data["run"]).stdout.splitlines()[-1] == "verified."
+
+
+def test_a_real_fork_with_changes_searches_on(finished, tmp_path: Path) -> None:
+    home, state, _ = finished
+    words = ("--generation", "1", "--set", "generations=2", "--output-dir", str(tmp_path / "out"))
+    data = json.loads(call(home, "fork", "r", *words, "--json").stdout)
+    assert data["metrics"]["generations_run"] == 2
+    assert data["lineage_digest"] != state.lineage_digest()
+    lineage = call(home, "lineage", data["run"]).stdout
+    assert "source source0" in lineage
+    told = call(home, "verify", data["run"], "--rebuild", "champion")
+    assert told.stdout.splitlines()[-1] == "verified."
+
+
+def test_an_archive_takes_the_champions_weights_along(finished, tmp_path: Path) -> None:
+    home, state, _ = finished
+    file = tmp_path / "r.forge"
+    call(home, "archive", "r", str(file), "--weights")
+    there = Home(tmp_path / "there")
+    assert "weights are in the cache" in call(there, "import", str(file)).stdout
+    assert state.champion
+    digest = state.built[state.champion][0]
+    assert Artifacts(there.artifacts).check(digest) is True
+    assert (
+        call(there, "verify", "r", "--rebuild", "champion").stdout.splitlines()[-1] == "verified."
+    )

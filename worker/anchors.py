@@ -1,0 +1,68 @@
+"""What is noted of a run's chain outside of its own stream: how a cut end is found.
+
+The run list notes each run's last event, forks note the event that they branched at, SQLite notes the
+last position that it ever gave out; cards, reports and archives carry a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import func, select, text
+
+from events import Envelope, EventStore
+from events.projection import PROJECTIONS
+from events.store import EVENTS
+from evomerge import facts
+from evomerge.audit import Anchor, Finding
+from evomerge.log import PREFIX, stream
+from evomerge.projections import RUNS
+
+
+def anchors(
+    store: EventStore, run: str, rows: Sequence[Envelope], head: str | None = None
+) -> list[Anchor]:
+    """The anchors of a run's own stream; `head` is one that the user has."""
+    own = [row for row in rows if row.stream == stream(run)]
+    found = [*_listed(store, run), *_forked(store, run)]
+    if head is not None:
+        place = next((row.version for row in own if row.hash == head), len(own) + 1)
+        found.append(Anchor(place, head, "the head that was given"))
+    return found
+
+
+def _listed(store: EventStore, run: str) -> Iterator[Anchor]:
+    with store.database.reading() as connection:
+        if not connection.dialect.has_table(connection, RUNS.name):
+            return
+        query = select(RUNS.c.version, RUNS.c.head).where(RUNS.c.run == run)
+        for version, head in connection.execute(query):
+            yield Anchor(version, head, "the run list")
+
+
+def _forked(store: EventStore, run: str) -> Iterator[Anchor]:
+    query = select(EVENTS.c.data).where(
+        EVENTS.c.type == facts.Forked.type,
+        text("version = 1"),
+        EVENTS.c.data.contains(f'"parent":"{run}"', autoescape=True),
+    )
+    for (data,) in store.database.rows(query):
+        fork = facts.Forked.model_validate_json(data)
+        yield Anchor(fork.version, fork.head, f"its fork {fork.run}")
+
+
+def lost(store: EventStore) -> Iterator[Finding]:
+    """Whether the log as a whole has lost its end."""
+    with store.database.reading() as connection:
+        ever = store.database.last_position(connection)
+        last = connection.execute(select(func.max(EVENTS.c.position))).scalar() or 0
+        seen = 0
+        if connection.dialect.has_table(connection, PROJECTIONS.name):
+            seen = connection.execute(select(func.max(PROJECTIONS.c.position))).scalar() or 0
+    if last < max(ever or 0, seen):
+        yield Finding(
+            "error",
+            "chain",
+            f"the log's last event has position {last}, but there was one at {max(ever or 0, seen)}: "
+            f"events are gone from its end, of this run or of others ({PREFIX}…)",
+        )

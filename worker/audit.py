@@ -1,0 +1,168 @@
+"""What an audit needs weights for: rebuilding candidates, measuring them again, looking at files."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from evomerge import facts
+from evomerge.audit import Finding
+from evomerge.checkpoints import digest, open_checkpoint
+from evomerge.errors import DataError, ForgeError, SourceChangedError
+from evomerge.log import find, place
+from evomerge.recipe import Recipe, Source
+from evomerge.run import Evaluate
+from evomerge.state import RunState
+from worker.artifacts import Artifacts
+from worker.bench import Bench, set_threads
+from worker.tasks import carry_out
+
+#: What a champion's folder says of itself.
+RECIPE_FILE = "evomerge_recipe.json"
+
+Say = Callable[[str], None]
+
+
+def chosen(state: RunState, which: str) -> list[str]:
+    """The recipe ids that "all", "champion" or the beginning of an id means, in order of history."""
+    if which == "all":
+        return [id_ for id_ in state.built if not isinstance(state.recipes[id_], Source)]
+    return [find(state, which)]
+
+
+def rebuild(
+    state: RunState, recipe_ids: Sequence[str], tolerance: float | None, say: Say
+) -> Iterator[Finding]:
+    """Build each from its recipe and the sources alone, no cache, and compare digests.
+
+    With a tolerance, measure each again too, on every draw that it was measured on, and compare.
+    """
+    set_threads()
+    with tempfile.TemporaryDirectory() as empty:
+        bench = Bench(state, Artifacts(Path(empty)))
+        try:
+            bench.check_sources()
+            other = bench.other_profile()
+        except ForgeError as error:
+            yield Finding("unchecked", "weights", f"nothing can be rebuilt: {error}")
+            return
+        why = f" The profile differs ({'; '.join(other)})." if other else ""
+        for id_ in recipe_ids:
+            yield from _rebuilt(bench, id_, why, say)
+            if tolerance is not None:
+                yield from _measured_again(bench, id_, tolerance, say)
+
+
+def _rebuilt(bench: Bench, id_: str, why: str, say: Say) -> Iterator[Finding]:
+    state = bench.state
+    where = f"{id_[:12]} ({place(state, id_)})"
+    try:
+        found = digest(bench.builder.build(state.recipes[id_]))
+    except SourceChangedError as error:
+        yield Finding("error", "weights", f"{where}: {error}{why}")
+        return
+    expected = state.built[id_][0]
+    if found == expected:
+        say(f"rebuilt {where}: digest {found[:12]} as recorded")
+        return
+    what = f"{where} rebuilt from its recipe has digest {found[:12]}, the log says {expected[:12]}."
+    yield Finding("error", "weights", what + why)
+
+
+def _measured_again(bench: Bench, id_: str, tolerance: float, say: Say) -> Iterator[Finding]:
+    state = bench.state
+    try:
+        bench.packed  # noqa: B018 - the data may be gone
+    except DataError as error:
+        yield Finding("unchecked", "fitness", f"nothing can be measured: {error}")
+        return
+    for (recipe_id, slice_, generation), recorded in state.evaluations.items():
+        if recipe_id != id_:
+            continue
+        event = carry_out(Evaluate(recipe_id, slice_, generation), bench)
+        assert isinstance(event, facts.Evaluated)
+        drawn = "the whole" if generation is None else f"generation {generation}'s draw of the"
+        where = f"{id_[:12]} on {drawn} {slice_} slice"
+        off = difference(
+            _numbers(recorded.model_dump(mode="json")), _numbers(event.model_dump(mode="json"))
+        )
+        if off is None or off > tolerance:
+            told = "has other items" if off is None else f"is off by {off:.2g} relative"
+            what = f"{where}: measured again it {told} (tolerance {tolerance:g})"
+            yield Finding("error", "fitness", what)
+        else:
+            say(f"measured {where} again: largest relative difference {off:.2g}")
+
+
+def _numbers(event: dict[str, Any]) -> list[float]:
+    """Every number that was measured, in a fixed order."""
+
+    def walk(value: Any) -> Iterator[float]:
+        if isinstance(value, dict):
+            for key in sorted(value):
+                yield from walk(value[key])
+        elif isinstance(value, list):
+            for item in value:
+                yield from walk(item)
+        elif isinstance(value, int | float):
+            yield float(value)
+
+    return list(walk([event["outcomes"], event["components"]]))
+
+
+def difference(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """The largest |a − b| / max(|a|, |b|); None where they are not the same number of numbers."""
+    if len(a) != len(b):
+        return None
+    pairs = ((abs(x - y), max(abs(x), abs(y))) for x, y in zip(a, b, strict=True))
+    return max((d / m for d, m in pairs if m), default=0.0)
+
+
+def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
+    """Cached files of the run's candidates that are not what their name says."""
+    for id_, (digest_, _) in state.built.items():
+        if cache.check(digest_) is False:
+            what = f"the cache holds foreign or damaged weights as {digest_[:12]}"
+            yield Finding("error", "artifacts", f"{what}, candidate {id_[:12]}")
+
+
+def read_recipe(folder: Path) -> dict[str, Any]:
+    """What a champion's folder says of itself. Raises DataError."""
+    try:
+        document = json.loads((folder / RECIPE_FILE).read_text("utf-8"))
+        return {**document, "recipes": _recipes(document["recipes"])}
+    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        raise DataError(
+            f"{folder} is not a champion's folder: its {RECIPE_FILE} cannot be read ({error})."
+        ) from error
+
+
+def _recipes(documents: dict[str, Any]) -> dict[str, Recipe]:
+    adapter: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+    return {id_: adapter.validate_json(json.dumps(d)) for id_, d in documents.items()}
+
+
+def exported(folder: Path, document: dict[str, Any], state: RunState | None) -> Iterator[Finding]:
+    """A champion's folder against its own recipe file and, where it is known here, its run."""
+    for id_, recipe in document["recipes"].items():
+        if recipe.id != id_:
+            yield Finding("error", "artifacts", f"recipe {id_[:12]} was changed: it has another id")
+    weights = open_checkpoint(folder).tensors()
+    found, said = digest(weights), document["digest"]
+    if found != said:
+        what = f"the folder's weights have digest {found[:12]}, its recipe file says {said[:12]}"
+        yield Finding("error", "artifacts", what)
+    if state is None:
+        run = document["run"]
+        what = f"run {run} is not in this log: the lineage was not compared"
+        yield Finding("unchecked", "result", what)
+        return
+    recorded = state.built.get(document["candidate"])
+    if recorded is None or recorded[0] != found:
+        what = f"the log of run {state.run} has no candidate with these weights under this recipe"
+        yield Finding("error", "artifacts", what)
