@@ -113,12 +113,12 @@ class Database:
         except DatabaseError as error:
             raise self.unavailable(error) from error
 
-    def unavailable(self, error: DatabaseError | OSError) -> StoreUnavailableError:
+    def unavailable(self, error: Exception) -> StoreUnavailableError:
         """The error that users see."""
         return StoreUnavailableError(self.name, str(getattr(error, "orig", error)).strip())
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Give the connections back. Whoever uses it again gets new ones."""
         self.engine.dispose()
 
 

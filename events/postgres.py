@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, create_engine, make_url
+from sqlalchemy import Connection, create_engine, event, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from events import schema
@@ -48,6 +48,7 @@ class Postgres(Database):
             connect_args={"connect_timeout": 10, "application_name": "agent-forge"},
             isolation_level="READ COMMITTED",
         )
+        event.listen(engine, "connect", _by_index)
         super().__init__(engine, address.render_as_string(hide_password=True))
 
     def begin_append(self, cursor: Any) -> None:
@@ -91,6 +92,12 @@ class Postgres(Database):
     def last_position(self, connection: Connection) -> int | None:
         """A sequence counts what was rolled back too, so it tells nothing."""
         return None
+
+
+def _by_index(connection: Any, _record: Any) -> None:
+    """Prepared statements keep their plan, and one made for an empty log would read all of it."""
+    connection.execute("SET enable_seqscan = off")  # wherever an index will do
+    connection.commit()
 
 
 def open_store(url: str) -> EventStore:

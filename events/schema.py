@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Connection, MetaData, inspect
+from sqlalchemy import Connection, Index, MetaData, inspect, text
 
 from events.database import Database
 from events.errors import SchemaError
@@ -88,10 +88,11 @@ def check(database: Database) -> list[str]:
         problems = []
         if not database.refuses_changes(connection):
             problems.append("the guards that refuse UPDATE and DELETE are missing or switched off")
-        ours = MetaData()
-        EVENTS.to_metadata(ours)
+        first = text("version = 1")
+        whole = EVENTS.to_metadata(MetaData())
+        Index("events_first", whole.c.stream, sqlite_where=first, postgresql_where=first)
         options = {"include_name": lambda name, kind, _: kind != "table" or name == EVENTS.name}
         context = MigrationContext.configure(connection, opts=options)
-        for difference in compare_metadata(context, ours):
+        for difference in compare_metadata(context, whole.metadata):
             problems.append(f"the tables differ from this program's: {difference}")
         return problems + database.damage(connection)

@@ -1,8 +1,10 @@
 """What is particular to SQLite.
 
 WAL with synchronous=FULL where the library is 3.51.3 or newer. Older ones have a rare corruption
-bug when two connections checkpoint a WAL together, so there the rollback journal is used: a few
-hundred commits a second, far above what a run needs. No memory mapping. Writers take their lock at
+bug when two connections checkpoint a WAL together, so there the rollback journal is used: slower, but
+far above what a run needs. It is truncated, not deleted, at a commit: SQLite does not sync the folder
+after deleting it, and a power cut could bring it back and with it undo what was acknowledged. No
+memory mapping. Writers take their lock at
 BEGIN, so that two of them queue instead of failing half-way, and take turns (`turnstile.py`).
 """
 
@@ -30,8 +32,8 @@ BUSY_TIMEOUT_MS = 30_000
 
 
 def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
-    """The journal mode that is safe with this SQLite: "wal" or "delete"."""
-    return "wal" if version >= WAL_SAFE else "delete"
+    """The journal mode that is safe with this SQLite: "wal" or "truncate"."""
+    return "wal" if version >= WAL_SAFE else "truncate"
 
 
 class Sqlite(Database):
@@ -52,6 +54,7 @@ class Sqlite(Database):
     def __init__(self, path: Path) -> None:
         super().__init__(_engine(path), str(path))
         self._turnstile = Turnstile(path)
+        self._path = path
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -66,8 +69,9 @@ class Sqlite(Database):
             yield cursor
 
     def begin_append(self, cursor: Any) -> None:
-        """Begin with the lock that writers take."""
+        """Begin with the lock that writers take; never behind a torn end."""
         cursor.execute("BEGIN IMMEDIATE")
+        _refuse_torn(self._path)
 
     def insert(self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[int]:
         """One by one: there is no way to a server and back."""
@@ -92,6 +96,17 @@ class Sqlite(Database):
         """SQLite keeps it for AUTOINCREMENT."""
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
         return int(connection.exec_driver_sql(query).scalar() or 0)
+
+
+def _refuse_torn(path: Path) -> None:
+    """Raise where the file ends in the middle of a page: SQLite itself would write on behind it."""
+    with path.open("rb") as file:
+        header = file.read(18)
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    ours = header.startswith(b"SQLite format 3") and len(header) == 18
+    if ours and page and path.stat().st_size % page:
+        raise sqlite3.DatabaseError("database disk image is malformed: it ends within a page")
 
 
 def _engine(path: Path) -> Engine:
@@ -128,9 +143,11 @@ def open_store(path: Path, attempts: int = 20) -> EventStore:
     for attempt in range(attempts):
         database = Sqlite(path)
         try:
+            if path.is_file():
+                _refuse_torn(path)
             schema.prepare(database, upgrade=True)
             return EventStore(database)
-        except (DatabaseError, OSError) as error:
+        except (DatabaseError, sqlite3.DatabaseError, OSError) as error:
             database.close()
             locked = isinstance(error, OperationalError) and "locked" in str(error)
             if not locked or attempt + 1 == attempts:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import BigInteger, Index, Integer, func, select, text
+from sqlalchemy import BigInteger, Integer, func, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
@@ -38,12 +39,6 @@ class EventRow(SQLModel, table=True):
     __tablename__ = "events"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         UniqueConstraint("stream", "version"),
-        Index(
-            "events_first",
-            "stream",
-            sqlite_where=text("version = 1"),
-            postgresql_where=text("version = 1"),
-        ),
         {"sqlite_autoincrement": True},
     )
 
@@ -72,6 +67,7 @@ EVENTS = EventRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 #: The columns whose values are known before a row is inserted, in the order of Envelope's fields.
 _COLUMNS = Envelope._fields[1:]
+_in_order = itemgetter(*_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -169,6 +165,7 @@ class EventStore:
             except IntegrityError as error:
                 raise ConcurrencyError(stream, expected or 0, self.version(stream)) from error
             except DatabaseError as error:
+                self.database.close()  # other connections are lost, or read-only, as well
                 if not self.database.gone(error) or attempt == RECONNECTS:
                     raise self.database.unavailable(error) from error
                 time.sleep(0.1 * 2**attempt)
@@ -199,9 +196,10 @@ class EventStore:
             now = self._clock().isoformat(timespec="microseconds")
             values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
             values["hash"] = head = chain.link(values)
-            rows.append(tuple(values[name] for name in _COLUMNS))
+            rows.append(_in_order(values))
         positions = self.database.insert(cursor, _insert_statement(self.database.mark), rows)
-        return tuple(map(Envelope, positions, *zip(*rows, strict=True)))
+        pairs = zip(positions, rows, strict=True)
+        return tuple(Envelope(position, *row) for position, row in pairs)
 
     def version(self, stream: str) -> int:
         """The stream's version; 0 where there is no such stream."""
@@ -277,9 +275,9 @@ def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
         "correlation": context.correlation,
         "code_version": CODE_VERSION,
     }
-    for name, value in draft.items():
-        if isinstance(value, str) and not _storable(value):
-            raise UnstorableError(new.event.type, name)
+    texts = {name: value for name, value in draft.items() if isinstance(value, str)}
+    if not _storable("".join(texts.values())):
+        raise UnstorableError(new.event.type, next(n for n in texts if not _storable(texts[n])))
     return draft
 
 

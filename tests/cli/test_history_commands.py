@@ -61,7 +61,7 @@ def made(folder: Path, kind: str, postgres: Postgres) -> Place:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path) -> Place:
     """A place with the finished run r."""
-    place = made(tmp_path / "home", request.param, server)
+    place = made(tmp_path / "home", request.param, postgres)
     store = place.home.open_store()
     fake_runs.whole(store, "r")
     store.close()
@@ -87,7 +87,7 @@ def test_an_honest_run_is_verified(place: Place) -> None:
         ("UPDATE events SET version = CASE version WHEN 30 THEN 1031 ELSE 1030 END "
          "WHERE version IN (30, 31); UPDATE events SET version = version - 1000 WHERE version > 1000",
          "events 30 and 31 .*were swapped"),
-        ("DELETE FROM events WHERE version > 40", "events 41 to .* gone from the end of .*: the run list"),
+        ("DELETE FROM events WHERE version > 40", "events 41 to .* gone from the end .*: the run list"),
     ],
     ids=["byte", "actor", "removed", "swapped", "tail"],
 )  # fmt: skip

@@ -245,7 +245,6 @@ def test_a_log_on_a_read_only_disk_can_be_read_and_goes_on_elsewhere(
     read_only.close()
 
 
-@pytest.mark.xfail(strict=True, reason="a connection made while the disk was read-only stays so")
 def test_the_same_store_goes_on_when_the_disk_is_writable_again(
     disk: Disk, read_only: EventStore
 ) -> None:
@@ -294,9 +293,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         *(100, 512, 1000, 4096, 8192, 20_480, 100_000),
         -8192,
         -4096,
-        pytest.param(
-            -1, marks=pytest.mark.xfail(strict=True, reason="SQLite takes half a page for a whole")
-        ),
+        -1,
     ],
 )
 def test_a_log_that_was_cut_is_refused_and_nothing_is_written_behind_the_cut(
