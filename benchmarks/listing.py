@@ -28,7 +28,9 @@ from evomerge.projections import Runs
 from tests.evomerge.fake_world import World
 
 
-def contents(run: str, submitted: facts.Submitted, count: int) -> Iterator[tuple[str, int, str, str]]:
+def contents(
+    run: str, submitted: facts.Submitted, count: int
+) -> Iterator[tuple[str, int, str, str]]:
     """(type, schema, data, key) of a run's events."""
     first = submitted.model_copy(update={"run": run})
     yield first.type, first.schema_version, first.payload(), f"{run}/submitted"

@@ -4,6 +4,7 @@ and PostgreSQL is in `sqlite.py` and `postgres.py`, nothing more.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,9 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from events.errors import StoreUnavailableError
+
+#: Times that something is tried again when the server goes away under it: over six seconds in all.
+RECONNECTS = 5
 
 
 class Database:
@@ -102,9 +106,21 @@ class Database:
         raise NotImplementedError
 
     def rows(self, query: Any) -> Sequence[Any]:
-        """All rows of a query. Raises StoreUnavailableError."""
-        with self.reading() as connection:
-            return connection.execute(query).all()
+        """All rows of a query; asked again where the server went away. Raises StoreUnavailableError."""
+        for attempt in range(RECONNECTS + 1):
+            try:
+                with self.engine.connect() as connection:
+                    return connection.execute(query).all()
+            except DatabaseError as error:
+                if not self.gone(error) or attempt == RECONNECTS:
+                    raise self.unavailable(error) from error
+                self.lost(attempt)
+        raise AssertionError("unreachable")
+
+    def lost(self, attempt: int) -> None:
+        """Drop the connections, which are lost together, and wait: longer each time."""
+        self.close()
+        time.sleep(0.1 * 2**attempt)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from events import chain, failpoints
-from events.database import Database
+from events.database import RECONNECTS, Database
 from events.envelope import Context, Envelope, Event
 from events.errors import ChainError, ConcurrencyError, IdempotencyError, UnstorableError
 
@@ -29,8 +29,6 @@ CODE_VERSION = "agent-forge 0.1.0"
 
 #: Rows read at a time: following a log takes the same memory however long it is.
 PAGE = 256
-#: Times that an append is tried again when the server goes away under it.
-RECONNECTS = 5
 
 
 class EventRow(SQLModel, table=True):
@@ -165,10 +163,10 @@ class EventStore:
             except IntegrityError as error:
                 raise ConcurrencyError(stream, expected or 0, self.version(stream)) from error
             except DatabaseError as error:
-                self.database.close()  # other connections are lost, or read-only, as well
                 if not self.database.gone(error) or attempt == RECONNECTS:
+                    self.database.close()  # one that was made on a read-only disk stays read-only
                     raise self.database.unavailable(error) from error
-                time.sleep(0.1 * 2**attempt)
+                self.database.lost(attempt)
         raise AssertionError("unreachable")
 
     def _place(

@@ -84,11 +84,20 @@ class Leases:
         with database.migrating() as connection:
             LEASES.create(connection, checkfirst=True)
 
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """A transaction whose failure is said like one of the log. Raises StoreUnavailableError."""
+        try:
+            with self._database.writing() as connection:
+                yield connection
+        except DatabaseError as error:
+            raise self._database.unavailable(error) from error
+
     def claim(self, task: str) -> bool:
         """Take the task unless somebody alive has it."""
         now = time.time()
         values = {"owner": self.owner, "expires": now + LIFETIME}
-        with self._database.writing() as connection:
+        with self._writing() as connection:
             row = connection.execute(select(LEASES).where(LEASES.c.task == task)).first()
             if row is not None and row.owner != self.owner and _held(row.owner, row.expires, now):
                 return False
@@ -113,7 +122,7 @@ class Leases:
     def release(self, task: str) -> None:
         """Give the task back. The row stays, with its fence: the next claim gets a higher one."""
         mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
-        with self._database.writing() as connection:
+        with self._writing() as connection:
             connection.execute(update(LEASES).where(mine).values(owner="", expires=0.0))
 
     def forget(self, run: str) -> None:
