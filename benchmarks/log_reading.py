@@ -169,15 +169,11 @@ def measured(title: str, rows: Sequence[Envelope]) -> None:
         store.close()
     loaded = _rate(lambda: _load(run))
     folded = _rate(lambda: state.fold(run))
-    gc.disable()
-    uncollected = _rate(lambda: state.fold(run))
-    gc.enable()
     size = sum(len(row.data) for row in run) / len(run)
     print(f"{title}: {len(run):,} events of {size:,.0f} bytes")
     _mix(run)
     print(f"  read from SQLite {read:,.0f}/s, validated {loaded:,.0f}/s, validated and folded "
           f"{folded:,.0f}/s{verdict(folded, 100_000)}, {folded * size / 1e6:,.0f} MB/s; "
-          f"without the garbage collector {uncollected:,.0f}/s; "
           f"read, validated and folded {both:,.0f}/s")  # fmt: skip
 
 
@@ -201,7 +197,8 @@ def _rate(function: Callable[[], object], count: int = ROWS) -> float:
     times = []
     for _ in range(REPETITIONS):
         began = time.perf_counter()
-        function()
+        kept = function()
         times.append(time.perf_counter() - began)
+        del kept
         gc.collect()
     return count / statistics.median(times)

@@ -8,12 +8,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+).encode
+
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys, no spaces, no NaN: equal values give equal text, and so equal hashes."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _encode(value)
 
 
 class Event(BaseModel):

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -282,11 +283,14 @@ def test_an_unfinished_run_has_no_champion_to_export(toys: Toys, tmp_path) -> No
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_an_example(name: str, tmp_path) -> None:
     """One line, an example, and the same line in the list of commands."""
-    result = call(tmp_path, name, "--help")
-    assert result.exit_code == 0
-    assert "Example:" in result.output
-    assert f"forge {name}" in result.output
-    assert "--json" in result.output
+    command = forge.get_command(click.Context(forge), name)
+    subcommands = list(command.commands) if isinstance(command, click.Group) else []
+    for words in ([name], *([name, sub] for sub in subcommands)):
+        result = call(tmp_path, *words, "--help")
+        assert result.exit_code == 0
+        assert "Example:" in result.output
+        assert f"forge {' '.join(words)}" in result.output
+        assert "--json" in result.output or (subcommands and words == [name])
 
 
 def test_errors_become_messages_and_exit_codes(capsys, monkeypatch) -> None:

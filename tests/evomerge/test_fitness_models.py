@@ -21,7 +21,7 @@ from transformers import (
 from evomerge import checkpoints
 from evomerge.build import Weights
 from evomerge.errors import SourceError
-from evomerge.fitness import accuracy, layers, packing, perplexity, speed
+from evomerge.fitness import accuracy, layer_choice, layers, packing, perplexity, speed
 from evomerge.fitness.evaluate import evaluate
 from evomerge.fitness.outcomes import Draw
 from evomerge.fitness.packing import Asked, Packed
@@ -282,7 +282,7 @@ def test_the_layers_with_the_largest_gains_are_taken(
     gains: list[list[float]], expected: tuple[int, ...]
 ):
     """At most a third, only where it helps; the rule is pure and part of the log."""
-    assert layers.choose(gains) == expected
+    assert layer_choice.choose(gains) == expected
 
 
 def test_swap_gains_are_losses_saved(
