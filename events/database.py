@@ -85,8 +85,10 @@ class Database:
         with self.writing() as connection:
             yield connection
 
-    def insert(self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[int]:
-        """Insert rows of the log in their order; their positions."""
+    def insert(
+        self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
+    ) -> Sequence[int | None]:
+        """Insert rows of the log in their order; their positions, None for one that did not go in."""
         raise NotImplementedError
 
     def gone(self, error: DatabaseError) -> bool:

@@ -65,13 +65,17 @@ class Postgres(Database):
     def _lock(self, cursor: Any, key: int) -> None:
         cursor.execute(_LOCK, (key,))
 
-    def insert(self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[int]:
+    def insert(
+        self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
+    ) -> Sequence[int | None]:
         """Several rows are sent together and inserted one after the other."""
         statement += " RETURNING position"
         if len(rows) == 1:
-            return [cursor.execute(statement, rows[0]).fetchone()[0]]
-        cursor.executemany(statement, rows, returning=True)
-        return [result.fetchone()[0] for result in cursor.results()]
+            found = [cursor.execute(statement, rows[0]).fetchone()]
+        else:
+            cursor.executemany(statement, rows, returning=True)
+            found = [result.fetchone() for result in cursor.results()]
+        return [row[0] if row else None for row in found]
 
     def gone(self, error: DatabaseError) -> bool:
         """The connection broke, or none could be made."""

@@ -73,9 +73,15 @@ class Sqlite(Database):
         cursor.execute("BEGIN IMMEDIATE")
         _refuse_torn(self._path)
 
-    def insert(self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[int]:
+    def insert(
+        self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
+    ) -> Sequence[int | None]:
         """One by one: there is no way to a server and back."""
-        return [cursor.execute(statement, row).lastrowid for row in rows]
+        positions = []
+        for row in rows:
+            cursor.execute(statement, row)
+            positions.append(cursor.lastrowid if cursor.rowcount else None)
+        return positions
 
     def close(self) -> None:
         """Give the connections and the turnstile's files back."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from operator import itemgetter
 from typing import Any
 
@@ -84,12 +85,18 @@ class Appended:
     fresh: bool
 
 
+class _MovedError(Exception):
+    """The row to append behind is not there: the log was replaced under us."""
+
+
 class EventStore:
     """An append-only log in a database (see `events.sqlite.open_store`, `events.postgres`)."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database
         self._clock = clock or (lambda: datetime.now(UTC))
+        #: Stream → version and hash of the row that this store appended to it last.
+        self._ends: dict[str, tuple[int, str]] = {}
 
     def append(
         self,
@@ -112,6 +119,11 @@ class EventStore:
             raise IdempotencyError(twice)
         drafts = [_draft(stream, new, context) for new in events]
 
+        end = self._ends.get(stream)
+        if end is not None and expected_version in (None, end[0]):
+            with suppress(IntegrityError, _MovedError):  # a key or the place is taken: look
+                return self._remember(stream, self._transaction(partial(self._behind, end, drafts)))
+
         def work(cursor: Any) -> Appended:
             known, version, head = self._place(cursor, stream, keys)
             if known:
@@ -119,11 +131,35 @@ class EventStore:
             failpoints.hit("append-began")
             if expected_version not in (None, version):
                 raise ConcurrencyError(stream, expected_version or 0, version)
-            rows = self._insert(cursor, version, head, drafts)
+            rows = self._insert(cursor, (version, head), drafts, _insert_statement)
             failpoints.hit("append-inserted")
             return Appended(rows, fresh=True)
 
-        return self._appending(stream, expected_version, work)
+        try:
+            return self._remember(stream, self._transaction(work))
+        except IntegrityError as error:
+            raise ConcurrencyError(stream, expected_version or 0, self.version(stream)) from error
+
+    def _behind(
+        self, end: tuple[int, str], drafts: Sequence[dict[str, Any]], cursor: Any
+    ) -> Appended:
+        """Append behind the row that was this stream's last, without looking: if it still is, the
+        rows go in, otherwise their version is taken. Raises _MovedError where that row is gone.
+        """
+        failpoints.hit("append-began")
+        rows = self._insert(cursor, end, drafts, _follow_statement)
+        failpoints.hit("append-inserted")
+        return Appended(rows, fresh=True)
+
+    def _remember(self, stream: str, done: Appended) -> Appended:
+        """Where the stream ends now, as far as is known here."""
+        if done.fresh and done.rows:
+            if len(self._ends) > 1000:
+                self._ends.clear()
+            self._ends[stream] = done.rows[-1].version, done.rows[-1].hash
+        else:
+            self._ends.pop(stream, None)
+        return done
 
     def adopt(self, stream: str, rows: Sequence[Envelope]) -> int:
         """Append rows of another database's log as they are, behind what is here of the stream.
@@ -148,11 +184,13 @@ class EventStore:
             failpoints.hit("adopt-inserted")
             return Appended(tuple(fresh), fresh=True)
 
-        return len(self._appending(stream, None, work).rows)
+        self._ends.pop(stream, None)
+        try:
+            return len(self._transaction(work).rows)
+        except IntegrityError as error:
+            raise ConcurrencyError(stream, 0, self.version(stream)) from error
 
-    def _appending(
-        self, stream: str, expected: int | None, work: Callable[[Any], Appended]
-    ) -> Appended:
+    def _transaction(self, work: Callable[[Any], Appended]) -> Appended:
         """Do `work` in a transaction; again, by its keys harmless, where the server went away."""
         for attempt in range(RECONNECTS + 1):
             try:
@@ -160,8 +198,8 @@ class EventStore:
                     done = work(cursor)
                 failpoints.hit("append-committed")
                 return done
-            except IntegrityError as error:
-                raise ConcurrencyError(stream, expected or 0, self.version(stream)) from error
+            except IntegrityError:
+                raise
             except DatabaseError as error:
                 if not self.database.gone(error) or attempt == RECONNECTS:
                     self.database.close()  # one that was made on a read-only disk stays read-only
@@ -185,19 +223,28 @@ class EventStore:
         return tuple(rows), last.version if last else 0, last.hash if last else chain.GENESIS
 
     def _insert(
-        self, cursor: Any, version: int, head: str, drafts: Sequence[dict[str, Any]]
+        self,
+        cursor: Any,
+        end: tuple[int, str],
+        drafts: Sequence[dict[str, Any]],
+        statement: Callable[[str], str],
     ) -> tuple[Envelope, ...]:
         """Insert the drafts behind a row of this version and hash."""
+        version, head = end
         rows = []
         for draft in drafts:
             version += 1
             now = self._clock().isoformat(timespec="microseconds")
             values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
             values["hash"] = head = chain.link(values)
-            rows.append(_in_order(values))
-        positions = self.database.insert(cursor, _insert_statement(self.database.mark), rows)
-        pairs = zip(positions, rows, strict=True)
-        return tuple(Envelope(position, *row) for position, row in pairs)
+            rows.append(tuple(values[name] for name in _COLUMNS))
+        parameters = rows
+        if statement is _follow_statement:
+            parameters = [(*row, row[0], row[1] - 1, row[-2]) for row in rows]
+        positions = self.database.insert(cursor, statement(self.database.mark), parameters)
+        if None in positions:
+            raise _MovedError
+        return tuple(map(Envelope, positions, *zip(*rows, strict=True)))
 
     def version(self, stream: str) -> int:
         """The stream's version; 0 where there is no such stream."""
@@ -284,6 +331,15 @@ def _insert_statement(mark: str) -> str:
     """What inserts one row, for the driver."""
     marks = ", ".join(mark for _ in _COLUMNS)
     return f"INSERT INTO events ({', '.join(_COLUMNS)}) VALUES ({marks})"
+
+
+@cache
+def _follow_statement(mark: str) -> str:
+    """The same, only behind the row of a stream with this version and hash."""
+    marks = ", ".join(mark for _ in _COLUMNS)
+    before = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark} AND hash = {mark}"
+    columns = ", ".join(_COLUMNS)
+    return f"INSERT INTO events ({columns}) SELECT {marks} WHERE EXISTS ({before})"
 
 
 @lru_cache(64)

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError
 
-from events import EventStore, New, StoreUnavailableError
+from events import ConcurrencyError, EventStore, New, StoreUnavailableError
 from events.sqlite import BUSY_TIMEOUT_MS, WAL_SAFE, Sqlite, journal_mode, open_store
 from tests.events.store_contract import Noted, StoreContract, assert_chained, keys, new
 
@@ -332,3 +332,32 @@ def test_a_log_that_stays_locked_is_given_up_after_some_attempts(
     other.execute("ROLLBACK")
     other.close()
     open_store(path, attempts=1).close()
+
+
+def test_a_log_that_was_replaced_under_an_open_store_gets_no_gap(path: Path) -> None:
+    """A store remembers where it appended last; a backup put in place does not have that row."""
+    store = open_store(path)
+    store.append("s", 0, [new("a")])
+    backup = path.read_bytes()
+    store.append("s", 1, [new("b")])
+    store.append("s", None, [new("c")])
+    store.close()
+    path.write_bytes(backup)
+    store.append("s", None, [new("d"), new("e")])
+    assert keys(store.read("s")) == ["a", "d", "e"]
+    assert_chained(store.read("s"))
+    store.close()
+
+
+def test_stores_that_append_in_turns_remember_nothing_wrong(path: Path) -> None:
+    """Each knows only its own last row; the other's is behind it already."""
+    one, other = open_store(path), open_store(path)
+    for n in range(6):
+        (one if n % 2 else other).append("s", n, [new(str(n))])
+    assert one.append("s", None, [new("0")]).fresh is False
+    with pytest.raises(ConcurrencyError):
+        other.append("s", 5, [new("x")])
+    assert keys(other.read("s")) == [str(n) for n in range(6)]
+    assert_chained(other.read("s"))
+    one.close()
+    other.close()
