@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cli.options import emit, json_option, model_options, table
+from cli.options import emit, json_option, model_options, queue_options, table
+
+#: Seconds between two looks at a run that another process carries.
+WATCH = 0.3
 
 
 @click.command("check")
@@ -44,8 +48,18 @@ def check_command(as_json: bool, **options: Any) -> None:
 @model_options
 @click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
 @click.option("--resume", metavar="RUN", help="Go on with a run after a crash or Ctrl-C.")
+@click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@queue_options
 @json_option
-def evo_command(resume: str | None, as_json: bool, **options: Any) -> None:
+def evo_command(
+    resume: str | None,
+    detach: bool,
+    priority: int,
+    labels: tuple[str, ...],
+    key: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Evolve merges of models; start a run or resume one.
 
     Progress goes to stderr, the result to stdout. Ctrl-C leaves a run that can be resumed.
@@ -60,7 +74,14 @@ def evo_command(resume: str | None, as_json: bool, **options: Any) -> None:
 
     home = Home.default()
     if resume is None:
-        run, output = _start(home, options)
+        run = _submitted(home, options, priority, labels, key)
+        if detach:
+            emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+            return
+        run, output = _resumed(home, run, {})
+        click.echo(
+            f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
+        )
     else:
         run, output = _resumed(home, resume, options)
     carry_on(home, run, output, as_json)
@@ -77,8 +98,69 @@ def carry_on(home: Any, run: str, output: str | None, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _start(home: Any, options: dict[str, Any]) -> tuple[str, str | None]:
-    """Check everything, then submit. Nothing is recorded where the input is bad."""
+@click.command("submit")
+@model_options
+@click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
+@queue_options
+@json_option
+def submit_command(
+    priority: int, labels: tuple[str, ...], key: str | None, as_json: bool, **options: Any
+) -> None:
+    """Check everything and record that a run is wanted. Another process carries it on.
+
+    Twice with one --key starts one run. `forge evo --resume RUN` carries a run on in this process.
+
+    \b
+    Example:
+      forge submit --base-models models/code,models/math,models/data \\
+                   --base-model models/base --priority 5 --key nightly-42
+    """
+    from worker.home import Home
+
+    run = _submitted(Home.default(), options, priority, labels, key)
+    emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+
+
+@click.command("watch")
+@click.argument("run")
+@json_option
+def watch_command(run: str, as_json: bool) -> None:
+    """Follow a run that another process carries, until it has ended. Ctrl-C only stops watching.
+
+    \b
+    Example:
+      forge watch 20261121-3fa9c1
+    """
+    from cli.progress import Progress
+    from evomerge import log
+    from evomerge.state import RunState, absorb
+    from worker.home import Home
+
+    store = Home.default().open_store()
+    state = RunState()
+    try:
+        name = log.full_name(store, run)
+        with Progress() as progress:
+            while not state.ended:
+                rows = log.news(store, name, state)
+                progress.watch(absorb(state, rows), rows)
+                time.sleep(0 if rows else WATCH)
+    finally:
+        store.close()
+    told = {"run": name, "status": state.status, "champion": state.champion}
+    emit(told) if as_json else click.echo(f"run {name} {state.status}")
+    if not state.completed:
+        sys.exit(1)
+
+
+def _absolute(folder: str | None) -> str | None:
+    return str(Path(folder).absolute()) if folder else None
+
+
+def _submitted(
+    home: Any, options: dict[str, Any], priority: int, labels: tuple[str, ...], key: str | None
+) -> str:
+    """The run that was recorded, now or, under the same key, before."""
     from cli import plan as plans
     from worker import advance
 
@@ -87,13 +169,13 @@ def _start(home: Any, options: dict[str, Any]) -> tuple[str, str | None]:
         click.echo(f"warning: {warning}", err=True)
     _check_writable(plan.output_dir)
     store = home.open_store()
-    output = str(Path(plan.output_dir).absolute()) if plan.output_dir else None
-    run = advance.submit(store, plan.config, plan.sources, plan.base, plan.data, output_dir=output)
-    store.close()
-    click.echo(
-        f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
-    )
-    return run, output
+    try:
+        return advance.submit(
+            store, plan.config, plan.sources, plan.base, plan.data,
+            output_dir=_absolute(plan.output_dir), priority=priority, labels=labels, key=key,
+        )  # fmt: skip
+    finally:
+        store.close()
 
 
 def _check_writable(output_dir: str | None) -> None:

@@ -67,6 +67,35 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
         click.echo(f"{total - len(rows)} more: forge runs --all", err=True)
 
 
+@click.command("queue")
+@json_option
+def queue_command(as_json: bool) -> None:
+    """List the runs that wait or are under way, the highest priority first.
+
+    \b
+    Example:
+      forge queue
+    """
+    from evomerge import listing
+
+    store = _home().open_store()
+    try:
+        rows = listing.queue(store)
+    finally:
+        store.close()
+    if as_json:
+        emit(rows)
+        return
+    if not rows:
+        click.echo("nothing waits: submit a run with `forge submit` or `forge evo`", err=True)
+    cells = [
+        [r["run"], r["status"], r["owner"], str(r["priority"]), r["submitted_at"][:19],
+         "-" if r["generation"] is None else str(r["generation"])]
+        for r in rows
+    ]  # fmt: skip
+    table(["run", "status", "owner", "priority", "submitted (UTC)", "generation"], cells)
+
+
 @click.command("show")
 @click.argument("run")
 @json_option

@@ -15,6 +15,14 @@ import click
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS = {
     "evo": ("cli.evo", "Evolve merges of models; start a run or resume one."),
+    "submit": ("cli.evo", "Record that a run is wanted; whoever carries runs on starts it."),
+    "queue": ("cli.inspect", "List the runs that wait or are under way."),
+    "watch": ("cli.evo", "Follow a run that another process carries."),
+    "pause": ("cli.control", "Let a run wait."),
+    "resume": ("cli.control", "Let a paused run go on."),
+    "cancel": ("cli.control", "End a run for good."),
+    "retry": ("cli.control", "Try again what has failed."),
+    "priority": ("cli.control", "Change a run's priority."),
     "runs": ("cli.inspect", "List the runs."),
     "show": ("cli.inspect", "Show a run: champion, scores, diversity, time spent."),
     "events": ("cli.inspect", "Print the events of a run."),

@@ -60,6 +60,20 @@ def split(value: str | None) -> list[str]:
     return [part.strip() for part in (value or "").split(",") if part.strip()]
 
 
+def queue_options(function: Callable) -> Callable:
+    """The options that say how a run stands in the queue."""
+    options: list[Callable[[Callable], Callable]] = [
+        click.option(
+            "--priority", type=int, default=0, help="Of one user's runs, high ones first."
+        ),
+        click.option("--label", "labels", multiple=True, help="What a worker must offer."),
+        click.option("--key", help="Submitting twice with one key starts one run."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def model_options(function: Callable) -> Callable:
     """The options that say what a run is made of."""
     options: list[Callable[[Callable], Callable]] = [

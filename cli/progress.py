@@ -16,6 +16,15 @@ _DOING = {
 }
 
 
+#: What others did to the run, and what to do about it.
+_SAID = {
+    "paused": ": it waits until `forge resume {run}`",
+    "resumed": "",
+    "cancelled": "",
+    "retried": "",
+}
+
+
 class Progress:
     """Follows a run's rows."""
 
@@ -45,6 +54,9 @@ class Progress:
             if row.type == "generation_completed":
                 self._add(state, len(self._rows))
             self._doing = _DOING.get(row.type, self._doing)
+            if row.type in _SAID:
+                print(f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}",
+                      file=sys.stderr, flush=True)  # fmt: skip
             if row.type in ("layers_chosen", "seeded", "merged", "mutated"):
                 self._doing = f"generation {state.generation}"
         if self._live is not None:

@@ -2,7 +2,7 @@
 
 chain      every row's hash fits its content and the row before, stream by stream
 events     every row validates under its type and schema
-decisions  `decide` on each prefix asks for what then happened, with the strategy that the run names;
+decisions  what was due after each prefix is what then happened, with the strategy that the run names;
 fitness follows from the recorded outcomes
 result     the fold has the champion, the lineage digest and the chain head that `completed` says
 """
@@ -15,6 +15,7 @@ from typing import Literal
 
 from events import Envelope, Event, EventsError, UnknownEventError, chain
 from evomerge import facts
+from evomerge.control import CONTROLS, refusal
 from evomerge.errors import ForgeError
 from evomerge.fitness import composite
 from evomerge.fitness.layer_choice import choose
@@ -28,7 +29,7 @@ from evomerge.run import (
     Measure,
     Start,
     Task,
-    decide,
+    due,
 )
 from evomerge.state import RunState, absorb
 
@@ -135,9 +136,13 @@ def _undecided(state: RunState, group: Sequence[Envelope], events: Sequence[Even
         return _unlike_past(state, first)
     if isinstance(first, facts.DivergenceDetected):
         return None
-    if state.failed and (type(first) in ANSWERS or isinstance(first, facts.TaskFailed)):
-        return None  # another process was still at work when the run failed
-    decision = decide(state)
+    if isinstance(first, CONTROLS):
+        why = refusal(state, first)
+        return None if why is None else f"the run could not be {group[0].type}: {why}"
+    over = state.failed or state.cancelled
+    if over and (type(first) in ANSWERS or isinstance(first, facts.TaskFailed)):
+        return None  # another process was still at work when the run ended
+    decision = due(state)
     if isinstance(first, facts.TaskFailed):
         asked = first.task in {task.key for task in decision.tasks}
         return None if asked else f"task {first.task} failed, but was not asked for"

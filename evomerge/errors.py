@@ -47,6 +47,10 @@ class RunFailedError(ForgeError):
     """The run ended in `failed`."""
 
 
+class RunCancelledError(ForgeError):
+    """The run was cancelled."""
+
+
 class NotFiniteError(ForgeError):
     """NaN or Inf where a number is needed."""
 

@@ -68,6 +68,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
+    schema_version = 2
 
     run: str
     owner: str
@@ -79,6 +80,16 @@ class Submitted(Event):
     data: tuple[str, ...]
     #: Where the champion's folder is wanted.
     output_dir: str | None = None
+    #: Of one owner's runs, those with the highest go first.
+    priority: int = 0
+    #: What a worker must offer to take its tasks.
+    labels: tuple[str, ...] = ()
+
+
+@REGISTRY.upcaster("submitted", 1)
+def _submitted_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 had neither priority nor labels."""
+    return {**data, "priority": 0, "labels": ()}
 
 
 @REGISTRY.event
@@ -323,6 +334,47 @@ class Failed(Event):
     type = "failed"
 
     reason: str
+
+
+@REGISTRY.event
+class Paused(Event):
+    """Somebody lets the run wait."""
+
+    type = "paused"
+
+    reason: str | None = None
+
+
+@REGISTRY.event
+class Resumed(Event):
+    """Somebody lets a paused run go on."""
+
+    type = "resumed"
+
+
+@REGISTRY.event
+class Cancelled(Event):
+    """Somebody ended the run for good."""
+
+    type = "cancelled"
+
+    reason: str | None = None
+
+
+@REGISTRY.event
+class Retried(Event):
+    """Somebody wants failed tasks, or a failed run, to be tried again."""
+
+    type = "retried"
+
+
+@REGISTRY.event
+class PriorityChanged(Event):
+    """Somebody gave the run another priority."""
+
+    type = "priority_changed"
+
+    priority: int
 
 
 @REGISTRY.event

@@ -19,3 +19,12 @@ def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, An
         rows = [dict(row._mapping) for row in connection.execute(query)]
         total = connection.execute(select(func.count()).select_from(RUNS)).scalar() or 0
     return rows, total
+
+
+def queue(store: EventStore) -> list[dict[str, Any]]:
+    """The runs that have not ended: those with the highest priority first, then the oldest."""
+    catch_up(store, Runs())
+    query = (
+        select(RUNS).where(RUNS.c.ended.is_(None)).order_by(RUNS.c.priority.desc(), RUNS.c.first)
+    )
+    return [dict(row._mapping) for row in store.database.rows(query)]

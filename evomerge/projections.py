@@ -26,8 +26,13 @@ class RunRow(SQLModel, table=True):
     run: str = Field(primary_key=True)
     #: Position of its first event: newer runs have higher ones.
     first: int = Field(sa_type=BigInteger, index=True)
+    #: completed, failed, cancelled, paused, running or submitted.
     status: str
+    started: bool
+    paused: bool
+    ended: str | None
     owner: str
+    priority: int
     submitted_at: str
     updated_at: str
     #: Version and head of its own stream.
@@ -91,7 +96,7 @@ class Runs:
     """The projection of merging runs."""
 
     name = "evomerge"
-    version = 1
+    version = 2
     tables = (RUNS, CANDIDATES, METRICS, LINEAGE)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -145,12 +150,7 @@ class Batch:
                 self._note(run, event)
         entry = self._runs[run]
         entry |= {"owner": fork.owner, "parent": fork.parent}
-        if entry["status"] == "failed":
-            entry["status"] = self._status_before(run)
-
-    def _status_before(self, run: str) -> str:
-        started = any(key[0] == run for key in self._new[CANDIDATES])
-        return "running" if started else "submitted"
+        entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
 
     def _note(self, run: str, event: Any) -> None:
         from evomerge import facts
@@ -158,9 +158,17 @@ class Batch:
         entry = self._runs[run]
         match event:
             case facts.Submitted():
-                entry["owner"] = event.owner
+                entry |= {"owner": event.owner, "priority": event.priority}
+            case facts.PriorityChanged():
+                entry["priority"] = event.priority
+            case facts.Paused():
+                entry["paused"] = True
+            case facts.Resumed():
+                entry["paused"] = False
+            case facts.Retried():
+                entry["ended"] = None
             case facts.Started():
-                entry["status"] = "running"
+                entry["started"] = True
                 for source in (event.base, *event.sources):
                     self._built(run, source.recipe_id, "source", source.digest, source.name)
             case facts.BaselineBuilt():
@@ -176,8 +184,8 @@ class Batch:
                 entry["generation"] = event.generation
             case facts.ChampionChanged():
                 entry |= {"champion": event.recipe_id, "score": event.score}
-            case facts.Completed() | facts.Failed():
-                entry["status"] = event.type
+            case facts.Completed() | facts.Failed() | facts.Cancelled():
+                entry["ended"] = event.type
 
     def _built(
         self,
@@ -213,7 +221,7 @@ class Batch:
 
     def write(self, connection: Connection) -> None:
         """Everything gathered, into the tables."""
-        changed = [self._runs[run] for run in self._changed]
+        changed = [{**self._runs[run], "status": _status(self._runs[run])} for run in self._changed]
         if changed:
             connection.execute(delete(RUNS).where(RUNS.c.run.in_(list(self._changed))))
             connection.execute(insert(RUNS), changed)
@@ -240,8 +248,11 @@ def _blank(run: str, first: Envelope) -> dict[str, Any]:
     return {
         "run": run,
         "first": first.position,
-        "status": "submitted",
+        "started": False,
+        "paused": False,
+        "ended": None,
         "owner": "",
+        "priority": 0,
         "submitted_at": first.recorded_at,
         "updated_at": first.recorded_at,
         "version": 0,
@@ -251,3 +262,10 @@ def _blank(run: str, first: Envelope) -> dict[str, Any]:
         "champion": None,
         "score": None,
     }
+
+
+def _status(entry: dict[str, Any]) -> str:
+    """The word that `RunState.status` has for it."""
+    if entry["ended"]:
+        return entry["ended"]
+    return "paused" if entry["paused"] else "running" if entry["started"] else "submitted"

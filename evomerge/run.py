@@ -104,17 +104,22 @@ class Decision:
 
 
 def decide(state: RunState) -> Decision:
-    """What to do next."""
+    """What to do next; nothing while the run is paused."""
+    return Decision() if state.paused else due(state)
+
+
+def due(state: RunState) -> Decision:
+    """What there is to do, paused or not."""
     if state.submitted is None:
         raise ValueError("a run begins with `submitted`")
     if state.skipped:
         raise ValueError("nothing may be decided from a history with events left out")
     if state.ended:
         return Decision()
-    worn = [f for _, f in sorted(state.failures.items()) if f.attempt >= ATTEMPTS]
+    worn = [f for task, f in sorted(state.failures.items()) if attempts(state, task) >= ATTEMPTS]
     if worn:
         reason = f"task {worn[0].task} failed {ATTEMPTS} times: {worn[0].error}"
-        return Decision(facts=[_new(state, facts.Failed(reason=reason), "failed")])
+        return Decision(facts=[New(facts.Failed(reason=reason), failed_key(state))])
     if state.started is None:
         return Decision(tasks=[Start()])
     opening = _opening(state)
@@ -123,6 +128,17 @@ def decide(state: RunState) -> Decision:
     if state.converged is None:
         return _generation(state, state.generation)
     return _finish(state)
+
+
+def attempts(state: RunState, task: str) -> int:
+    """How often a task has failed since somebody last asked for another try."""
+    failure = state.failures.get(task)
+    return failure.attempt - state.forgiven.get(task, 0) if failure else 0
+
+
+def failed_key(state: RunState) -> str:
+    """The idempotency key of `failed`: a run that is tried again may fail again."""
+    return f"{state.run}/failed" + (f"/{state.retries}" if state.retries else "")
 
 
 def _new(state: RunState, event: Event, *key: str | int) -> New:

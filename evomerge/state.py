@@ -64,8 +64,14 @@ class RunState:
     converged: facts.Converged | None = None
     completed: facts.Completed | None = None
     failed: facts.Failed | None = None
-    #: Task → how often it failed.
+    cancelled: facts.Cancelled | None = None
+    paused: bool = False
+    priority: int = 0
+    #: Task → its last failure.
     failures: dict[str, facts.TaskFailed] = field(default_factory=dict)
+    #: Task → attempts that do not count any more, and how often somebody asked for that.
+    forgiven: dict[str, int] = field(default_factory=dict)
+    retries: int = 0
     divergences: list[facts.DivergenceDetected] = field(default_factory=list)
     #: Events of a newer version that were passed over: such a state is to look at only.
     skipped: list[str] = field(default_factory=list)
@@ -75,14 +81,15 @@ class RunState:
     @property
     def ended(self) -> bool:
         """Nothing more will happen."""
-        return self.completed is not None or self.failed is not None
+        return bool(self.completed or self.failed or self.cancelled)
 
     @property
     def status(self) -> str:
         """One word for lists."""
-        if self.completed:
-            return "completed"
-        return "failed" if self.failed else "running" if self.started else "submitted"
+        for word in ("completed", "failed", "cancelled", "paused"):
+            if getattr(self, word):
+                return word
+        return "running" if self.started else "submitted"
 
     @property
     def champion(self) -> str | None:
@@ -179,6 +186,7 @@ class RunState:
 
 def _on_submitted(state: RunState, event: facts.Submitted) -> None:
     state.submitted, state.run = event, event.run
+    state.priority = event.priority
     state.eras = [(0, event.config)]
 
 
@@ -188,8 +196,9 @@ def _on_forked(state: RunState, event: facts.Forked) -> None:
     changed = {"run": event.run, "owner": event.owner, "output_dir": event.output_dir}
     state.submitted = state.submitted.model_copy(update={**changed, "config": event.config})
     state.run, state.forked = event.run, event
-    state.failures, state.failed = {}, None
-    state.lineage.pop("failed", None)
+    state.failures, state.forgiven, state.retries = {}, {}, 0
+    state.cancelled, state.paused = None, False
+    _forget_failure(state)
     if event.changes:
         now = state.generation
         begun = any(g == now for g, _ in (*state.candidates, *state.layers))
@@ -197,6 +206,30 @@ def _on_forked(state: RunState, event: facts.Forked) -> None:
         state.eras = [era for era in state.eras if era[0] < first] + [(first, event.config)]
         told = canonical_json({"config": event.config.model_dump(mode="json")})
         state.lineage["submitted"] = ("submitted", told)
+
+
+def _forget_failure(state: RunState) -> None:
+    """The run has not failed any more."""
+    state.failed = None
+    state.lineage = {k: v for k, v in state.lineage.items() if v[0] != facts.Failed.type}
+
+
+def _on_retried(state: RunState, _event: facts.Retried) -> None:
+    state.forgiven = {task: failure.attempt for task, failure in state.failures.items()}
+    state.retries += 1
+    _forget_failure(state)
+
+
+def _on_paused(state: RunState, _event: facts.Paused) -> None:
+    state.paused = True
+
+
+def _on_resumed(state: RunState, _event: facts.Resumed) -> None:
+    state.paused = False
+
+
+def _on_priority(state: RunState, event: facts.PriorityChanged) -> None:
+    state.priority = event.priority
 
 
 def _on_started(state: RunState, event: facts.Started) -> None:
@@ -254,6 +287,11 @@ _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
     facts.Converged: _set("converged"),
     facts.Completed: _set("completed"),
     facts.Failed: _set("failed"),
+    facts.Cancelled: _set("cancelled"),
+    facts.Paused: _on_paused,
+    facts.Resumed: _on_resumed,
+    facts.Retried: _on_retried,
+    facts.PriorityChanged: _on_priority,
     facts.TaskFailed: _put("failures", "task"),
     facts.DivergenceDetected: _add("divergences"),
 }
@@ -287,6 +325,11 @@ _OUTSIDE_LINEAGE = frozenset(
         facts.DivergenceDetected,
         facts.Completed,
         facts.Forked,
+        facts.Paused,
+        facts.Resumed,
+        facts.Cancelled,
+        facts.Retried,
+        facts.PriorityChanged,
     )
 )
 

@@ -66,7 +66,8 @@ def changed_registry(cls: type[Event], upcaster: bool) -> Registry:
     registry = Registry()
     for name, old in facts.REGISTRY.types().items():
         registry.event(cls if name == cls.type else old)
-    registry.upcaster("started", 1)(dict)
+        for schema in range(1, old.schema_version):
+            registry.upcaster(name, schema)(dict)
     if upcaster:
         registry.upcaster(cls.type, cls.schema_version - 1)(dict)
     return registry

@@ -5,6 +5,7 @@ it with one run at once, and any of them may be killed at any point.
 from __future__ import annotations
 
 import getpass
+import hashlib
 import logging
 import os
 import time
@@ -29,13 +30,15 @@ from evomerge import facts
 from evomerge.config import EvoMergeConfig
 from evomerge.errors import (
     ConfigError,
+    ConflictError,
     NotFoundError,
+    RunCancelledError,
     RunFailedError,
     UnavailableError,
 )
 from evomerge.log import news, stream
 from evomerge.projections import Runs
-from evomerge.run import Start, Task, decide
+from evomerge.run import Start, Task, decide, failed_key
 from evomerge.state import RunState, absorb
 from worker.artifacts import Artifacts
 from worker.bench import Bench, set_threads
@@ -46,9 +49,13 @@ log = logging.getLogger(__name__)
 
 #: Seconds between looks at the log while others hold every task.
 POLL = 0.05
+#: Seconds between looks at the log of a paused run.
+PAUSED_POLL = 0.5
 
 #: After these the run list is brought up to date; whoever reads it does so anyway.
-PROJECTED = frozenset({"submitted", "forked", "generation_completed", "completed", "failed"})
+PROJECTED = frozenset(
+    {"submitted", "forked", "generation_completed", "completed", "failed", "cancelled"}
+)
 
 Watcher = Callable[[RunState, list[Envelope]], None]
 
@@ -64,6 +71,11 @@ def actor() -> str:
 def new_name() -> str:
     """A name for a run: the day and six random digits."""
     return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
+
+
+def keyed_name(key: str) -> str:
+    """The name of the run that a user's idempotency key means."""
+    return f"key-{hashlib.sha256(f'{actor()}/{key}'.encode()).hexdigest()[:12]}"
 
 
 def project(store: EventStore) -> None:
@@ -82,16 +94,27 @@ def submit(
     data: tuple[str, ...],
     run: str | None = None,
     output_dir: str | None = None,
+    priority: int = 0,
+    labels: tuple[str, ...] = (),
+    key: str | None = None,
 ) -> str:
-    """Record that a run is wanted; returns its name."""
-    run = run or new_name()
+    """Record that a run is wanted; returns its name.
+
+    The same `key` from the same user means the same run: the second time nothing is recorded. Raises
+    ConflictError where it is asked for with other settings then.
+    """
+    run = run or (new_name() if key is None else keyed_name(key))
     if "/" in run:
         raise ConfigError(f"run name {run!r} holds a slash: leave it out.")
     event = facts.Submitted(
         run=run, owner=actor(), config=config, sources=sources, base=base, data=data,
-        output_dir=output_dir,
+        output_dir=output_dir, priority=priority, labels=labels,
     )  # fmt: skip
-    store.append(stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=actor()))
+    done = store.append(stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=actor()))
+    if not done.fresh and facts.REGISTRY.load(done.rows[0]) != event:
+        raise ConflictError(
+            f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
+        )
     return run
 
 
@@ -124,7 +147,7 @@ class Worker:
                     self._leases.forget(run)
                 return state
             elif not self._work_on(state, decision.tasks):
-                time.sleep(POLL)
+                time.sleep(PAUSED_POLL if state.paused else POLL)
 
     def _refresh(self, state: RunState, run: str) -> None:
         """Fold what is new, tell the watcher, and keep what the next generation will read."""
@@ -200,8 +223,8 @@ class Worker:
 
     def _fail(self, state: RunState, error: Exception) -> None:
         event = facts.Failed(reason=str(error))
-        key = f"{state.run}/failed"
-        self.store.append(stream(state.run), None, [New(event, key)], self._context)
+        new = New(event, failed_key(state))
+        self.store.append(stream(state.run), None, [new], self._context)
 
     def _compare(self, state: RunState, task: Task, event: Event, row: Envelope) -> None:
         """The task had been done already: with the same result, or the profile is broken."""
@@ -235,8 +258,14 @@ def _essence(data: dict) -> str:
 
 
 def finish(worker: Worker, run: str) -> RunState:
-    """Carry the run on to its end. Raises RunFailedError where that is `failed`."""
+    """Carry the run on to its end. Raises RunFailedError, RunCancelledError where that is not good."""
     state = worker.run(run)
     if state.failed is not None:
-        raise RunFailedError(f"run {run} failed: {state.failed.reason}")
+        raise RunFailedError(
+            f"run {run} failed: {state.failed.reason}. Try again with `forge retry {run}` and "
+            f"`forge evo --resume {run}`."
+        )
+    if state.cancelled is not None:
+        why = f": {state.cancelled.reason}" if state.cancelled.reason else ""
+        raise RunCancelledError(f"run {run} was cancelled{why}. `forge fork` can branch it.")
     return state

@@ -221,6 +221,7 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
     decided = {
         "submitted", "forked", "diversity_measured", "generation_completed", "champion_changed",
         "reseeded", "converged", "completed", "failed", "task_failed", "divergence_detected",
+        "paused", "resumed", "cancelled", "retried", "priority_changed",
     }  # fmt: skip
     answered = {cls.type for cls in audit.ANSWERS}
     assert decided | answered == set(facts.REGISTRY.types())

@@ -6,21 +6,45 @@ import json
 import sys
 from pathlib import Path
 
-from tests.evomerge.fake_world import World, all_alike, small
+from events import Event, New
+from evomerge import facts
+from tests.evomerge.fake_world import RUN, World, all_alike, small
 
 FOLDER = Path(__file__).parent
 
 
 def worlds() -> list[World]:
     """Runs that have every type of event between them."""
-    plain, alike, broken = World(), World(small(), sketcher=all_alike), World()
+    plain, alike, broken, ruled = World(), World(small(), sketcher=all_alike), World(), World()
     plain.fail("start", 1)
+    rule(ruled)
     for world in (plain, alike):
         world.run()
     for attempt in (1, 2, 3):
         broken.fail("start", attempt)
     broken.run()
-    return [plain, alike, broken]
+    return [plain, alike, broken, ruled]
+
+
+def rule(world: World) -> None:
+    """Everything that users may ask of a run."""
+    for event in (
+        facts.Paused(reason="lunch"),
+        facts.Resumed(),
+        facts.PriorityChanged(priority=3),
+    ):
+        ask(world, event)
+    for attempt in (1, 2, 3):
+        world.fail("start", attempt)
+    world.step()
+    ask(world, facts.Retried())
+    world.run_until(lambda state: state.generation == 1)
+    ask(world, facts.Cancelled(reason="enough"))
+
+
+def ask(world: World, event: Event) -> None:
+    """Append a control event under the key that `worker.control` gives it."""
+    world.append([New(event, f"{RUN}/{event.type}/{world.state.version + 1}")])
 
 
 def main(name: str) -> None:

@@ -1,0 +1,43 @@
+"""What users ask of a run while it lives: pause, resume, cancel, retry, priority. Pure.
+
+Each is an event with an actor. `refusal` says why one makes no sense at a state; it is asked before the
+event is recorded, and again by an audit.
+"""
+
+from __future__ import annotations
+
+from events import Event
+from evomerge import facts
+from evomerge.state import RunState
+
+#: The events that users append.
+CONTROLS = (
+    facts.Paused,
+    facts.Resumed,
+    facts.Cancelled,
+    facts.Retried,
+    facts.PriorityChanged,
+)
+
+
+def refusal(state: RunState, event: Event) -> str | None:
+    """Why the run, as it is, does not take this event; None where it does."""
+    match event:
+        case facts.Retried():
+            return _no_retry(state)
+        case _ if state.ended:
+            return f"it is {state.status}"
+        case facts.Paused() if state.paused:
+            return "it is paused already"
+        case facts.Resumed() if not state.paused:
+            return "it is not paused"
+    return None
+
+
+def _no_retry(state: RunState) -> str | None:
+    if state.failed:
+        return None
+    if state.ended:
+        return f"it is {state.status}"
+    tried = [t for t, f in state.failures.items() if f.attempt > state.forgiven.get(t, 0)]
+    return None if tried else "nothing of it has failed"

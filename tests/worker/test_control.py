@@ -1,0 +1,245 @@
+"""Pause, resume, cancel, retry, priority, submission under a key: events that every process obeys."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import forge
+from events import EventStore, New
+from events.sqlite import open_store
+from evomerge import audit, facts, listing, log
+from evomerge.control import CONTROLS, refusal
+from evomerge.errors import ConflictError, RunCancelledError
+from evomerge.run import decide, due
+from evomerge.state import RunState
+from tests import runs
+from tests.conftest import Toys
+from tests.evomerge import fake_runs
+from tests.evomerge.fake_world import RUN
+from worker.control import control
+from worker.home import Home
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EventStore]:
+    store = open_store(tmp_path / "log.db")
+    fake_runs.submit(store)
+    yield store
+    store.close()
+
+
+def half(store: EventStore) -> RunState:
+    """The run after its first generation."""
+    return fake_runs.finish(store, RUN, lambda state: state.generation == 1)
+
+
+def test_a_paused_run_has_nothing_to_do_and_goes_on_where_it_was(store: EventStore) -> None:
+    wanted = due(half(store))
+    control(store, RUN, facts.Paused(reason="lunch"))
+    paused = log.load(store, RUN)
+    assert paused.status == "paused"
+    assert decide(paused).tasks == decide(paused).facts == []
+    assert due(paused) == wanted
+    control(store, RUN, facts.Resumed())
+    state = fake_runs.finish(store)
+    undisturbed = fake_runs.whole(store, "other")
+    assert state.lineage_digest() == undisturbed.lineage_digest()
+    assert audit.audit(list(log.history(store, RUN))) == []
+
+
+def test_a_task_that_was_under_way_ends_while_its_run_is_paused(store: EventStore) -> None:
+    """It is recorded, and an audit finds nothing wrong with that."""
+    from tests.evomerge.fake_world import World
+
+    state = half(store)
+    task = decide(state).tasks[0]
+    control(store, RUN, facts.Paused())
+    world = World()
+    world.state = state
+    store.append(log.stream(RUN), None, [New(world.answer(task), f"{RUN}/{task.key}")])
+    control(store, RUN, facts.Resumed())
+    fake_runs.finish(store)
+    assert audit.audit(list(log.history(store, RUN))) == []
+
+
+def test_a_cancelled_run_has_ended(store: EventStore) -> None:
+    half(store)
+    control(store, RUN, facts.Cancelled(reason="wrong data"))
+    state = log.load(store, RUN)
+    assert (state.status, state.ended) == ("cancelled", True)
+    assert decide(state).tasks == []
+    assert listing.queue(store) == []
+
+
+def test_a_failed_run_is_tried_again_and_may_fail_again(store: EventStore) -> None:
+    """Attempts are counted anew, and keys do not collide with those of before."""
+    for round_ in (1, 2):
+        for attempt in (1, 2, 3):
+            number = 3 * (round_ - 1) + attempt
+            event = facts.TaskFailed(task="start", attempt=number, error="disk")
+            key = f"{RUN}/start/failed/{number}"
+            assert store.append(log.stream(RUN), None, [New(event, key)]).fresh
+            assert bool(due(log.load(store, RUN)).facts) is (attempt == 3)
+        assert fake_runs.finish(store).failed
+        control(store, RUN, facts.Retried())
+        assert log.load(store, RUN).status == "submitted"
+    state = fake_runs.finish(store)
+    assert state.completed
+    assert state.lineage_digest() == fake_runs.whole(store, "other").lineage_digest()
+    assert audit.audit(list(log.history(store, RUN))) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "why"),
+    [
+        ([], facts.Resumed(), "it is not paused"),
+        ([facts.Paused()], facts.Paused(), "it is paused already"),
+        ([], facts.Retried(), "nothing of it has failed"),
+        ([facts.Cancelled()], facts.Paused(), "it is cancelled"),
+        ([facts.Cancelled()], facts.Cancelled(), "it is cancelled"),
+        ([facts.Cancelled()], facts.Retried(), "it is cancelled"),
+        ([facts.Cancelled()], facts.PriorityChanged(priority=1), "it is cancelled"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_not_recorded(store, before, event, why) -> None:
+    for one in before:
+        control(store, RUN, one)
+    version = store.version(log.stream(RUN))
+    with pytest.raises(ConflictError, match=why):
+        control(store, RUN, event)
+    assert store.version(log.stream(RUN)) == version
+
+
+def test_a_forged_control_is_found(store: EventStore) -> None:
+    """Two resumes in a row cannot have been recorded by this program."""
+    store.append(log.stream(RUN), None, [New(facts.Resumed(), f"{RUN}/resumed/2")])
+    (found,) = audit.audit(list(log.history(store, RUN)))
+    assert "the run could not be resumed: it is not paused" in found.message
+
+
+def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
+    state = fake_runs.finish(store)
+    for cls in CONTROLS:
+        event = cls(priority=1) if cls is facts.PriorityChanged else cls()
+        assert refusal(state, event) == "it is completed"
+
+
+def test_the_queue_has_the_highest_priority_first_then_the_oldest(store: EventStore) -> None:
+    for name in ("b", "c"):
+        fake_runs.submit(store, name)
+    control(store, "c", facts.PriorityChanged(priority=5))
+    control(store, "b", facts.Paused())
+    rows = listing.queue(store)
+    assert [(r["run"], r["priority"], r["status"]) for r in rows] == [
+        ("c", 5, "submitted"), (RUN, 0, "submitted"), ("b", 0, "paused"),
+    ]  # fmt: skip
+
+
+def test_a_fork_of_a_cancelled_or_paused_run_goes_on(store: EventStore) -> None:
+    from worker.fork import fork, plan
+
+    half(store)
+    control(store, RUN, facts.Paused())
+    control(store, RUN, facts.Cancelled())
+    place = log.load(store, RUN).place
+    name = fork(store, plan(store, RUN, place, None, {}))
+    state = fake_runs.finish(store, name)
+    assert state.completed
+    (row,) = [row for row in listing.runs(store)[0] if row["run"] == name]
+    assert row["status"] == "completed"
+
+
+# ---- as users do it --------------------------------------------------------------------------
+
+
+def call(home: Home, *words: str, code: int = 0) -> Result:
+    """`forge WORDS` in a home."""
+    env = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": ""}
+    result = CliRunner(env=env).invoke(forge, list(words))
+    assert getattr(result.exception, "exit_code", result.exit_code) == code, result.output
+    return result
+
+
+def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    store = home.open_store()
+    fake_runs.submit(store, "r")
+    store.close()
+    assert call(home, "pause", "r", "--reason", "lunch").stdout == "run r paused\n"
+    assert "it is paused already" in str(call(home, "pause", "r", code=6).exception)
+    assert call(home, "resume", "r").stdout == "run r resumed\n"
+    assert call(home, "priority", "r", "7").stdout == "run r has priority 7\n"
+    assert json.loads(call(home, "queue", "--json").stdout)[0]["priority"] == 7
+    assert "nothing of it has failed" in str(call(home, "retry", "r", code=6).exception)
+    told = json.loads(call(home, "cancel", "r", "--reason", "enough", "--json").stdout)
+    assert told == {"run": "r", "before": "submitted", "asked": "cancelled"}
+    assert "run r cancelled" in call(home, "watch", "r", code=1).stdout
+    events = call(home, "events", "r").stdout
+    assert "cancelled              reason=enough" in events
+    assert "is not known" in str(call(home, "pause", "x", code=5).exception)
+
+
+def submit_words(toys: Toys) -> list[str]:
+    return ["--base-models", toys.names, "--base-model", str(toys.base), "--data", str(toys.data)]
+
+
+def test_submitting_twice_with_one_key_starts_one_run(toys: Toys, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    words = [*submit_words(toys), "--key", "nightly", "--priority", "3", "--json"]
+    first = json.loads(call(home, "submit", *words).stdout)["run"]
+    again = json.loads(call(home, "evo", "--detach", *words).stdout)["run"]
+    assert first == again
+    assert len(json.loads(call(home, "runs", "--json").stdout)) == 1
+    result = call(home, "submit", *words, "--gens", "3", code=6)
+    assert "with other settings" in str(result.exception)
+    other = json.loads(call(home, "submit", *submit_words(toys), "--json").stdout)["run"]
+    assert other != first
+    rows = json.loads(call(home, "queue", "--json").stdout)
+    assert [row["priority"] for row in rows] == [3, 0]
+
+
+def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_path) -> None:
+    """Real processes, real merges: the paused one appends nothing, and goes on by itself."""
+    home = Home(tmp_path)
+    runs.submit(home, toys)
+    process = runs.process(home)
+    store = home.open_store()
+    _until(lambda: store.version(log.stream("r")) > 8)
+    control(store, "r", facts.Paused())
+    _until(lambda: _still(store))
+    control(store, "r", facts.Resumed())
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    whole = Home(tmp_path / "whole")
+    runs.submit(whole, toys)
+    assert out.strip() == runs.finish(whole).lineage_digest()
+    runs.submit(home, toys, run="c")
+    process = runs.process(home, "c")
+    _until(lambda: store.version(log.stream("c")) > 3)
+    control(store, "c", facts.Cancelled(reason="enough"))
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert RunCancelledError.__name__ in err
+    assert audit.audit(list(log.history(store, "c"))) == []
+    store.close()
+
+
+def _still(store: EventStore) -> bool:
+    """Whether the paused run's log rests for a while: at most a task under way is recorded."""
+    before = store.version(log.stream("r"))
+    time.sleep(1.5)
+    return store.version(log.stream("r")) == before
+
+
+def _until(done) -> None:
+    for _ in range(600):
+        if done():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came")

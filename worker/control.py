@@ -1,0 +1,27 @@
+"""Pause, resume, cancel, retry, change the priority of a run: events with an actor."""
+
+from __future__ import annotations
+
+from events import ConcurrencyError, Context, Event, EventStore, New
+from evomerge.control import refusal
+from evomerge.errors import ConflictError
+from evomerge.log import full_name, load, stream
+from evomerge.state import RunState
+from worker.advance import actor, project
+
+
+def control(store: EventStore, run: str, event: Event) -> RunState:
+    """Append what a user asks of a run; the state before it. Raises ConflictError, NotFoundError."""
+    run = full_name(store, run)
+    while True:
+        state = load(store, run)
+        why = refusal(state, event)
+        if why is not None:
+            raise ConflictError(f"run {run} is left as it is: {why}. `forge show {run}` says more.")
+        new = New(event, f"{run}/{event.type}/{state.version + 1}")
+        try:
+            store.append(stream(run), state.version, [new], Context(actor=actor()))
+        except ConcurrencyError:
+            continue  # somebody appended in between: look again whether it still makes sense
+        project(store)
+        return state
