@@ -84,6 +84,7 @@ def forge(ctx: click.Context, debug: bool) -> None:
     for noisy in ("matplotlib", "urllib3", "filelock", "httpx"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # a lost server is said by our own error
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 
 
 def main() -> None:

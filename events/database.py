@@ -45,9 +45,10 @@ class Database:
                 yield connection
 
     @contextmanager
-    def appending(self) -> Iterator[Any]:
+    def appending(self, alone: bool = True) -> Iterator[Any]:
         """A transaction that appends: positions are given out and become visible in one order.
 
+        From its beginning on no other one appends; with `alone` false, from `insert_alone` on.
         Yields the driver's own cursor, because SQLAlchemy's way to it takes longer than all else in
         an append. What the driver raises comes out as SQLAlchemy's error all the same.
         """
@@ -55,7 +56,8 @@ class Database:
         try:
             link = self.engine.raw_connection()
             cursor = link.cursor()
-            self.begin_append(cursor)
+            if alone:
+                self.begin_append(cursor)
             yield cursor
             cursor.close()
             link.commit()
@@ -90,6 +92,14 @@ class Database:
     ) -> Sequence[int | None]:
         """Insert rows of the log in their order; their positions, None for one that did not go in."""
         raise NotImplementedError
+
+    def insert_alone(self, cursor: Any, statement: str, row: tuple[Any, ...]) -> int | None:
+        """Insert one row, once no other transaction appends; its position, None if it did not go in.
+
+        For `appending(alone=False)`: where that takes a statement less than beginning alone.
+        """
+        self.begin_append(cursor)
+        return self.insert(cursor, statement, [row])[0]
 
     def gone(self, error: DatabaseError) -> bool:
         """Whether the server went away, so that trying again makes sense."""

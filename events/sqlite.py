@@ -63,9 +63,9 @@ class Sqlite(Database):
             yield connection
 
     @contextmanager
-    def appending(self) -> Iterator[Any]:
+    def appending(self, alone: bool = True) -> Iterator[Any]:
         """A transaction that appends, when it is our turn."""
-        with self._turnstile.turn(), super().appending() as cursor:
+        with self._turnstile.turn(), super().appending(alone) as cursor:
             yield cursor
 
     def begin_append(self, cursor: Any) -> None:

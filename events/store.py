@@ -86,7 +86,7 @@ class Appended:
 
 
 class _MovedError(Exception):
-    """The row to append behind is not there: the log was replaced under us."""
+    """The rows did not go in where they were expected to: look, and append as usual."""
 
 
 class EventStore:
@@ -121,8 +121,9 @@ class EventStore:
 
         end = self._ends.get(stream)
         if end is not None and expected_version in (None, end[0]):
-            with suppress(IntegrityError, _MovedError):  # a key or the place is taken: look
-                return self._remember(stream, self._transaction(partial(self._behind, end, drafts)))
+            with suppress(IntegrityError, _MovedError):  # others were first: look
+                behind = partial(self._behind, end, drafts)
+                return self._remember(stream, self._transaction(behind, alone=len(drafts) > 1))
 
         def work(cursor: Any) -> Appended:
             known, version, head = self._place(cursor, stream, keys)
@@ -131,9 +132,11 @@ class EventStore:
             failpoints.hit("append-began")
             if expected_version not in (None, version):
                 raise ConcurrencyError(stream, expected_version or 0, version)
-            rows = self._insert(cursor, (version, head), drafts, _insert_statement)
+            rows = _placed((version, head), drafts, self._clock)
+            statement = _insert_statement(self.database.mark)
+            positions = self.database.insert(cursor, statement, rows)
             failpoints.hit("append-inserted")
-            return Appended(rows, fresh=True)
+            return Appended(_enveloped(positions, rows), fresh=True)
 
         try:
             return self._remember(stream, self._transaction(work))
@@ -143,13 +146,21 @@ class EventStore:
     def _behind(
         self, end: tuple[int, str], drafts: Sequence[dict[str, Any]], cursor: Any
     ) -> Appended:
-        """Append behind the row that was this stream's last, without looking: if it still is, the
-        rows go in, otherwise their version is taken. Raises _MovedError where that row is gone.
+        """Append behind the row that was this stream's last, without looking first. Raises
+        _MovedError where it is not the last any more, or a key is known.
         """
         failpoints.hit("append-began")
-        rows = self._insert(cursor, end, drafts, _follow_statement)
+        rows = _placed(end, drafts, self._clock)
+        statement = _follow_statement(self.database.mark)
+        parameters = list(map(_follow_parameters, rows))
+        if len(rows) == 1:
+            positions = [self.database.insert_alone(cursor, statement, parameters[0])]
+        else:
+            positions = self.database.insert(cursor, statement, parameters)
+        if None in positions:
+            raise _MovedError
         failpoints.hit("append-inserted")
-        return Appended(rows, fresh=True)
+        return Appended(_enveloped(positions, rows), fresh=True)
 
     def _remember(self, stream: str, done: Appended) -> Appended:
         """Where the stream ends now, as far as is known here."""
@@ -190,11 +201,11 @@ class EventStore:
         except IntegrityError as error:
             raise ConcurrencyError(stream, 0, self.version(stream)) from error
 
-    def _transaction(self, work: Callable[[Any], Appended]) -> Appended:
+    def _transaction(self, work: Callable[[Any], Appended], alone: bool = True) -> Appended:
         """Do `work` in a transaction; again, by its keys harmless, where the server went away."""
         for attempt in range(RECONNECTS + 1):
             try:
-                with self.database.appending() as cursor:
+                with self.database.appending(alone) as cursor:
                     done = work(cursor)
                 failpoints.hit("append-committed")
                 return done
@@ -221,30 +232,6 @@ class EventStore:
         if rows and ([r.key for r in rows] != keys or any(r.stream != stream for r in rows)):
             raise IdempotencyError([row.key for row in rows])
         return tuple(rows), last.version if last else 0, last.hash if last else chain.GENESIS
-
-    def _insert(
-        self,
-        cursor: Any,
-        end: tuple[int, str],
-        drafts: Sequence[dict[str, Any]],
-        statement: Callable[[str], str],
-    ) -> tuple[Envelope, ...]:
-        """Insert the drafts behind a row of this version and hash."""
-        version, head = end
-        rows = []
-        for draft in drafts:
-            version += 1
-            now = self._clock().isoformat(timespec="microseconds")
-            values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
-            values["hash"] = head = chain.link(values)
-            rows.append(tuple(values[name] for name in _COLUMNS))
-        parameters = rows
-        if statement is _follow_statement:
-            parameters = [(*row, row[0], row[1] - 1, row[-2]) for row in rows]
-        positions = self.database.insert(cursor, statement(self.database.mark), parameters)
-        if None in positions:
-            raise _MovedError
-        return tuple(map(Envelope, positions, *zip(*rows, strict=True)))
 
     def version(self, stream: str) -> int:
         """The stream's version; 0 where there is no such stream."""
@@ -326,6 +313,29 @@ def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
     return draft
 
 
+def _placed(
+    end: tuple[int, str], drafts: Sequence[dict[str, Any]], clock: Callable[[], datetime]
+) -> list[tuple[Any, ...]]:
+    """The drafts as rows behind a row of this version and hash, without positions."""
+    version, head = end
+    rows = []
+    for draft in drafts:
+        version += 1
+        now = clock().isoformat(timespec="microseconds")
+        values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
+        values["hash"] = head = chain.link(values)
+        rows.append(tuple(values[name] for name in _COLUMNS))
+    return rows
+
+
+def _enveloped(
+    positions: Sequence[int | None], rows: Sequence[tuple[Any, ...]]
+) -> tuple[Envelope, ...]:
+    return tuple(
+        Envelope(position or 0, *row) for position, row in zip(positions, rows, strict=True)
+    )
+
+
 @cache
 def _insert_statement(mark: str) -> str:
     """What inserts one row, for the driver."""
@@ -335,11 +345,22 @@ def _insert_statement(mark: str) -> str:
 
 @cache
 def _follow_statement(mark: str) -> str:
-    """The same, only behind the row of a stream with this version and hash."""
+    """The same, only directly behind the row of its stream with this version and hash, and only
+    where its key is new: nothing is tried that the database would have to refuse.
+    """
     marks = ", ".join(mark for _ in _COLUMNS)
     before = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark} AND hash = {mark}"
-    columns = ", ".join(_COLUMNS)
-    return f"INSERT INTO events ({columns}) SELECT {marks} WHERE EXISTS ({before})"
+    taken = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark}"
+    known = f"SELECT 1 FROM events WHERE key = {mark}"
+    return f"""INSERT INTO events ({", ".join(_COLUMNS)}) SELECT {marks} WHERE EXISTS ({before})
+        AND NOT EXISTS ({taken}) AND NOT EXISTS ({known})"""
+
+
+def _follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row's values, and what `_follow_statement` asks of it."""
+    values = dict(zip(_COLUMNS, row, strict=True))
+    stream, version = values["stream"], values["version"]
+    return (*row, stream, version - 1, values["prev_hash"], stream, version, values["key"])
 
 
 @lru_cache(64)
