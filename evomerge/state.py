@@ -75,8 +75,9 @@ class RunState:
     divergences: list[facts.DivergenceDetected] = field(default_factory=list)
     #: Events of a newer version that were passed over: such a state is to look at only.
     skipped: list[str] = field(default_factory=list)
-    #: Idempotency key without the run's name → (type, data) of what must not depend on luck.
-    lineage: dict[str, tuple[str, str]] = field(default_factory=dict)
+    #: (idempotency key, type, data) of what must not depend on luck; a later one replaces an earlier
+    #: one whose key differs in the run's name only.
+    lineage: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def ended(self) -> bool:
@@ -106,7 +107,9 @@ class RunState:
 
         Over the data as recorded, so that it stays what it was when schemas grow.
         """
-        entries = {key: _lineage_entry(*entry) for key, entry in self.lineage.items()}
+        entries = {
+            key.partition("/")[2]: _lineage_entry(type_, data) for key, type_, data in self.lineage
+        }
         return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
 
     def settings(self, generation: int) -> EvoMergeConfig:
@@ -205,13 +208,13 @@ def _on_forked(state: RunState, event: facts.Forked) -> None:
         first = 0 if state.started is None else now + 1 if begun else now
         state.eras = [era for era in state.eras if era[0] < first] + [(first, event.config)]
         told = canonical_json({"config": event.config.model_dump(mode="json")})
-        state.lineage["submitted"] = ("submitted", told)
+        state.lineage.append((f"{event.run}/submitted", facts.Submitted.type, told))
 
 
 def _forget_failure(state: RunState) -> None:
     """The run has not failed any more."""
     state.failed = None
-    state.lineage = {k: v for k, v in state.lineage.items() if v[0] != facts.Failed.type}
+    state.lineage[:] = [entry for entry in state.lineage if entry[1] != facts.Failed.type]
 
 
 def _on_retried(state: RunState, _event: facts.Retried) -> None:
@@ -350,14 +353,15 @@ def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> 
     Raises UnknownEventError for what a newer version wrote: nothing may be decided without it. To show
     a run, such rows may be skipped; the state says which.
     """
+    load, knows, note = facts.REGISTRY.load, facts.REGISTRY.knows, state.lineage.append
     for row in rows:
-        state.version, state.head, state.place = row.version, row.hash, state.place + 1
-        if showing and not facts.REGISTRY.knows(row):
+        if showing and not knows(row):
             state.skipped.append(f"{row.type}@{row.schema}")
-            continue
-        _apply(state, facts.REGISTRY.load(row))
-        if row.type not in _OUTSIDE_LINEAGE:
-            state.lineage[row.key.partition("/")[2]] = (row.type, row.data)
+        else:
+            _apply(state, load(row))
+            if row.type not in _OUTSIDE_LINEAGE:
+                note((row.key, row.type, row.data))
+        state.version, state.head, state.place = row.version, row.hash, state.place + 1
     return state
 
 
