@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -62,11 +62,18 @@ class Registry:
         Raises UnknownEventError for a type, or a schema newer than the one known here, and
         PayloadError where the data does not validate.
         """
-        validate = self._latest.get((row.type, row.schema))
-        try:
-            return validate(row.data) if validate else self._upcast(row)
-        except (ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise PayloadError(row.position, row.type, repr(error)) from error
+        return next(self.load_each((row,)))[1]
+
+    def load_each(self, rows: Iterable[Envelope]) -> Iterator[tuple[Envelope, Event]]:
+        """Row after row with its event; raises what `load` does at the row that it is about."""
+        latest = self._latest
+        for row in rows:
+            validate = latest.get((row.type, row.schema))
+            try:
+                event = validate(row.data) if validate else self._upcast(row)
+            except (ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
+                raise PayloadError(row.position, row.type, repr(error)) from error
+            yield row, event
 
     def _upcast(self, row: Envelope) -> Event:
         """An old row, carried from schema to schema."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -300,14 +300,6 @@ _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
 }
 
 
-def _apply(state: RunState, event: Event) -> None:
-    """Put one event into the state, in place."""
-    handler = _HANDLERS.get(type(event))
-    if handler is None:
-        raise TypeError(f"{event.type} is not an event of a run")
-    handler(state, event)
-
-
 def evolve(state: RunState, event: Event) -> RunState:
     """The state after one more event. Pure: the given state is not changed."""
     after = copy(state)
@@ -315,7 +307,10 @@ def evolve(state: RunState, event: Event) -> RunState:
         value = getattr(state, slot.name)
         if isinstance(value, dict | list):
             setattr(after, slot.name, copy(value))
-    _apply(after, event)
+    handler = _HANDLERS.get(type(event))
+    if handler is None:
+        raise TypeError(f"{event.type} is not an event of a run")
+    handler(after, event)
     return after
 
 
@@ -353,16 +348,28 @@ def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> 
     Raises UnknownEventError for what a newer version wrote: nothing may be decided without it. To show
     a run, such rows may be skipped; the state says which.
     """
-    load, knows, note = facts.REGISTRY.load, facts.REGISTRY.knows, state.lineage.append
-    for row in rows:
-        if showing and not knows(row):
-            state.skipped.append(f"{row.type}@{row.schema}")
-        else:
-            _apply(state, load(row))
-            if row.type not in _OUTSIDE_LINEAGE:
-                note((row.key, row.type, row.data))
+    if showing:
+        rows = _known(state, rows)
+    handlers, outside, note = _HANDLERS, _OUTSIDE_LINEAGE, state.lineage.append
+    for row, event in facts.REGISTRY.load_each(rows):
+        handler = handlers.get(type(event))
+        if handler is None:
+            raise TypeError(f"{row.type} is not an event of a run")
+        handler(state, event)
+        if row.type not in outside:
+            note((row.key, row.type, row.data))
         state.version, state.head, state.place = row.version, row.hash, state.place + 1
     return state
+
+
+def _known(state: RunState, rows: Iterable[Envelope]) -> Iterator[Envelope]:
+    """The rows that this version knows; the others are counted and noted."""
+    for row in rows:
+        if facts.REGISTRY.knows(row):
+            yield row
+        else:
+            state.skipped.append(f"{row.type}@{row.schema}")
+            state.version, state.head, state.place = row.version, row.hash, state.place + 1
 
 
 def fold(rows: Iterable[Envelope], showing: bool = False) -> RunState:
