@@ -22,6 +22,7 @@ from worker import advance
 from worker.artifacts import Artifacts
 from worker.bench import load_items
 from worker.export import export
+from worker.fork import fork, plan
 from worker.home import Home
 
 #: What callbacks can be registered for, and what they are called with.
@@ -97,9 +98,19 @@ class EvoMerge:
             raise ConfigError(f"callback {event!r} is not known: use {', '.join(CALLBACKS)}.")
         self._callbacks[event].append(function)
 
-    def resume(self, run: str) -> None:
-        """The next `evolve()` goes on with this run."""
+    def resume(self, run: str, generation: int | None = None) -> str:
+        """The next `evolve()` goes on with this run; returns its name.
+
+        With a generation it goes on from there, in a fork: the run itself stays as it is.
+        """
         self._resume = Run(run, self.home).name
+        if generation is not None:
+            store = self.home.open_store()
+            try:
+                self._resume = fork(store, plan(store, self._resume, None, generation, {}))
+            finally:
+                store.close()
+        return self._resume
 
     async def evolve(
         self,

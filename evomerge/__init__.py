@@ -8,7 +8,12 @@ pure (no torch)
   facts.py       the events of a run
   state.py       evolve: the fold
   run.py         decide: what is next
-  log.py         runs and candidates in the log
+  log.py         runs and candidates in the log; streams.py: their names; archived.py: in a file
+  history.py     places in a history, and where it may be cut
+  audit.py       is a history what it says
+  control.py     what users may ask of a run
+  view.py        a run as it was, two beside each other
+  projections.py tables that follow the log; listing.py: questions to them
   search/        strategies
   diversity.py convergence.py report.py
 numeric

@@ -89,6 +89,17 @@ def test_resume_goes_on_with_a_run(evolved) -> None:
     assert again.report["champion"] == result.report["champion"]
 
 
+def test_resume_at_a_generation_forks_and_ends_the_same(evolved) -> None:
+    """The source documents' load_checkpoint: go on from there, and the old run stays as it is."""
+    home, _, result = evolved
+    forge = EvoMerge(home=home)
+    name = forge.resume(result.artifacts["run"], generation=0)
+    again = asyncio.run(forge.evolve())
+    assert again.artifacts["run"] == name != result.artifacts["run"]
+    assert again.report["champion"] == result.report["champion"]
+    assert again.report["lineage_digest"] == result.report["lineage_digest"]
+
+
 def test_a_run_reports_from_the_log_alone(evolved) -> None:
     """Without any model loaded."""
     home, _, result = evolved
