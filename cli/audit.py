@@ -31,7 +31,8 @@ def verify_command(
     head: str | None,
     as_json: bool,
 ) -> None:
-    """Check a run, an archive or a champion's folder. Exit code 1 where something is wrong.
+    """Check a run, an archive or a champion's folder. Exit code 1 where something is wrong, 3 where
+    nothing is and something could not be checked.
 
     Without options: the hash chain, every event, every decision, the result, and cached weights. An
     archive needs no database. A folder is compared with its own recipe and with its run.
@@ -65,13 +66,15 @@ def _run(target: str, head: str | None) -> dict[str, Any]:
     store = home.open_store()
     try:
         run = log.full_name(store, target)
+        noted = anchors.anchors(store, run)
         rows, broken = _history(store, run)
-        noted = anchors.anchors(store, run, rows, head)
+        noted += [anchors.given(run, rows, head)] if head else []
         lost = list(anchors.lost(store))
     finally:
         store.close()
     report = _audit(run, rows, noted)
     report["findings"] = [*broken, *lost, *report["findings"]]
+    report["state"] = None if broken else report["state"]
     if report["state"] is not None and home.artifacts.exists():
         from worker import audit
         from worker.artifacts import Artifacts
@@ -106,7 +109,8 @@ def _audit(run: str, rows: list[Any], noted: list[Any]) -> dict[str, Any]:
     from evomerge.state import fold
 
     findings = audit(rows, noted)
-    readable = not any(f.check in ("chain", "events") for f in findings)
+    wrong = [f for f in findings if f.level == "error" or f.check == "events"]
+    readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
     return {
         "run": run,
         "events": len(rows),
@@ -169,6 +173,8 @@ def _tell(report: dict[str, Any], as_json: bool) -> None:
         _print(report, findings, wrong)
     if wrong:
         sys.exit(1)
+    if findings:
+        sys.exit(3)
 
 
 def _print(report: dict[str, Any], findings: list[Any], wrong: int) -> None:

@@ -21,7 +21,10 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from events import chain, failpoints
 from events.envelope import Envelope, canonical_json
@@ -31,6 +34,20 @@ FORMAT = "agent-forge archive 1"
 
 #: Bytes of a member read at a time.
 BLOCK = 1 << 20
+
+
+class _Stream(TypedDict):
+    stream: str
+    events: Annotated[int, Field(ge=1)]
+    head: str
+
+
+class _Streams(TypedDict):
+    streams: list[_Stream]
+
+
+_ROW, _STREAMS = TypeAdapter(Envelope), TypeAdapter(_Streams)
+_SEAL = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -203,11 +220,17 @@ class _Reader:
         except ValueError as error:
             raise self.bad(f"{name} is no JSON ({error})") from error
         if name == "seal.json":
-            self._seal = content
+            self._seal = self._validated(_SEAL, content)
         elif name == "manifest.json":
             if not isinstance(content, dict) or content.get("format") != FORMAT:
                 raise self.bad(f"its format is not {FORMAT!r}: another program or version wrote it")
-            self._manifest = content
+            self._manifest = {**content, "streams": self._validated(_STREAMS, content)["streams"]}
+
+    def _validated(self, adapter: TypeAdapter[Any], content: Any) -> Any:
+        try:
+            return adapter.validate_python(content)
+        except ValidationError as error:
+            raise self.bad(f"it is not of its format ({error.errors()[0]['msg']})") from error
 
     def _events(self, file: _Hashing) -> None:
         if self._manifest is None:
@@ -222,7 +245,8 @@ class _Reader:
 
     def _event(self, text: bytes) -> None:
         try:
-            row = Envelope(position=len(self._rows) + 1, **json.loads(text))
+            fields = {**json.loads(text), "position": len(self._rows) + 1}
+            row = _ROW.validate_python(fields, strict=True)
             whole = chain.link(row._asdict()) == row.hash
         except (ValueError, TypeError) as error:
             raise self.bad(f"the next event is no event ({error})") from error
@@ -232,7 +256,7 @@ class _Reader:
 
     def _blob(self, name: str, file: _Hashing) -> None:
         pure = PurePosixPath(name)
-        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in name:
             raise self.bad(f"the name {name!r} points out of the archive")
         target = None if self._blobs_into is None else self._blobs_into / pure
         if target is None:

@@ -34,7 +34,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that reads. Raises StoreUnavailableError."""
-        with self._explained(), self.engine.connect() as connection:
+        with self.explained(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -135,7 +135,8 @@ class Database:
         time.sleep(0.1 * 2**attempt)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
+        """The database's errors inside become StoreUnavailableError."""
         try:
             yield
         except DatabaseError as error:

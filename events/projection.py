@@ -66,6 +66,11 @@ def catch_up(store: EventStore, projection: Projection) -> int:
 
     Raises ProjectionError where the log has lost events that it had seen.
     """
+    with store.database.explained():
+        return _caught_up(store, projection)
+
+
+def _caught_up(store: EventStore, projection: Projection) -> int:
     position = _prepare(store, projection)
     seen = 0
     while rows := store.read_all(position, PAGE):
@@ -84,7 +89,7 @@ def catch_up(store: EventStore, projection: Projection) -> int:
 
 def rebuild(store: EventStore, projection: Projection) -> int:
     """Drop the tables and make them from the whole log; the number of rows read."""
-    with store.database.migrating() as connection:
+    with store.database.explained(), store.database.migrating() as connection:
         _drop(connection, projection)
     return catch_up(store, projection)
 

@@ -181,13 +181,7 @@ class EventStore:
         """
 
         def work(cursor: Any) -> Appended:
-            query = "SELECT hash FROM events WHERE stream = {} ORDER BY version"
-            cursor.execute(query.format(self.database.mark), (stream,))
-            known = cursor.fetchall()
-            for version, (mine, theirs) in enumerate(zip(known, rows, strict=False), start=1):
-                if mine[0] != theirs.hash:
-                    raise ChainError(stream, version, "the stream here went another way")
-            fresh = rows[len(known) :]
+            fresh = rows[self._common(cursor, stream, rows) :]
             failpoints.hit("adopt-began")
             for start in range(0, len(fresh), PAGE):
                 page = [row[1:] for row in fresh[start : start + PAGE]]
@@ -199,7 +193,18 @@ class EventStore:
         try:
             return len(self._transaction(work).rows)
         except IntegrityError as error:
-            raise ConcurrencyError(stream, 0, self.version(stream)) from error
+            why = "an event of it is recorded elsewhere in this log"
+            raise ChainError(stream, len(rows), why) from error
+
+    def fits(self, stream: str, rows: Sequence[Envelope]) -> int:
+        """How many of these rows `adopt` would add. Raises ChainError where it would."""
+        query = select(EVENTS.c.hash).where(EVENTS.c.stream == stream).order_by(EVENTS.c.version)
+        return len(rows) - _agreeing(stream, self.database.rows(query), rows)
+
+    def _common(self, cursor: Any, stream: str, rows: Sequence[Envelope]) -> int:
+        query = "SELECT hash FROM events WHERE stream = {} ORDER BY version"
+        cursor.execute(query.format(self.database.mark), (stream,))
+        return _agreeing(stream, cursor.fetchall(), rows)
 
     def _transaction(self, work: Callable[[Any], Appended], alone: bool = True) -> Appended:
         """Do `work` in a transaction; again, by its keys harmless, where the server went away."""
@@ -291,6 +296,14 @@ class EventStore:
     def close(self) -> None:
         """Give the connections back."""
         self.database.close()
+
+
+def _agreeing(stream: str, known: Sequence[Any], rows: Sequence[Envelope]) -> int:
+    """How many of the rows are known already, by their hashes. Raises ChainError."""
+    for version, (mine, theirs) in enumerate(zip(known, rows, strict=False), start=1):
+        if mine[0] != theirs.hash:
+            raise ChainError(stream, version, "the stream here went another way")
+    return min(len(known), len(rows))
 
 
 def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:

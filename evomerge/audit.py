@@ -10,6 +10,7 @@ result     the fold has the champion, the lineage digest and the chain head that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -109,11 +110,12 @@ def _events(rows: Sequence[Envelope]) -> Iterator[Finding]:
 
 
 def _decisions(rows: Sequence[Envelope]) -> list[Finding]:
-    state, found = RunState(), []
+    state, found, done = RunState(), [], set[str]()
     try:
         for group in appends(rows):
             events = [facts.REGISTRY.load(row) for row in group]
-            problem = _undecided(state, group, events)
+            problem = _undecided(state, group, events, done)
+            done |= {row.key.partition("/")[2] for row in group}
             if problem is not None:
                 found.append(Finding("error", "decisions", problem, state.place + 1))
             absorb(state, group)
@@ -121,14 +123,30 @@ def _decisions(rows: Sequence[Envelope]) -> list[Finding]:
                 found += _result(state, rows)
     except ForgeError as error:  # a strategy that this program does not have
         found.append(Finding("unchecked", "decisions", str(error), state.place + 1))
-    except (AssertionError, KeyError, IndexError, ValueError) as error:
+    except (AssertionError, LookupError, ValueError, ArithmeticError, TypeError) as error:
         what = f"the history cannot have been decided: {type(error).__name__}: {error}"
         found.append(Finding("error", "decisions", what, state.place + 1))
     return found
 
 
-def _undecided(state: RunState, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
-    """Why this append does not follow from the state before it; None where it does."""
+def _open(state: RunState) -> list[Task]:
+    """The tasks that a process may be at: those that are due, were nothing failed or cancelled.
+
+    A result may come late, after the failure or the cancellation that ended the run.
+    """
+    alive = copy(state)
+    alive.failed = alive.cancelled = None
+    alive.forgiven = {task: failure.attempt for task, failure in state.failures.items()}
+    return due(alive).tasks
+
+
+def _undecided(
+    state: RunState, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
+) -> str | None:
+    """Why this append does not follow from the state before it; None where it does.
+
+    `done` are the tasks that were answered before it.
+    """
     first = events[0]
     if isinstance(first, facts.Submitted):
         return None if state.place == 0 else f"event {group[0].type} is not at the beginning"
@@ -139,15 +157,12 @@ def _undecided(state: RunState, group: Sequence[Envelope], events: Sequence[Even
     if isinstance(first, CONTROLS):
         why = refusal(state, first)
         return None if why is None else f"the run could not be {group[0].type}: {why}"
-    over = state.failed or state.cancelled
-    if over and (type(first) in ANSWERS or isinstance(first, facts.TaskFailed)):
-        return None  # another process was still at work when the run ended
-    decision = due(state)
     if isinstance(first, facts.TaskFailed):
-        asked = first.task in {task.key for task in decision.tasks}
+        asked = first.task in done or first.task in {task.key for task in _open(state)}
         return None if asked else f"task {first.task} failed, but was not asked for"
     if type(first) in ANSWERS:
-        return _unasked(state, decision, group[0], first)
+        return _unasked(state, _open(state), group[0], first)
+    decision = due(state)
     if isinstance(first, facts.Failed) and state.started is None:
         return None  # what was given could not be used: said by the start itself
     return _unlike(decision, group, events)
@@ -175,10 +190,10 @@ def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Even
     return f"{told} does not follow from the events before, which ask for: {asked}"
 
 
-def _unasked(state: RunState, decision: Decision, row: Envelope, event: Event) -> str | None:
+def _unasked(state: RunState, tasks: list[Task], row: Envelope, event: Event) -> str | None:
     """An answer: its task was asked for, and it is an answer to that task."""
     suffix = row.key.partition("/")[2]
-    task = next((t for t in decision.tasks if t.key == suffix), None)
+    task = next((t for t in tasks if t.key == suffix), None)
     if task is None or not isinstance(task, ANSWERS[type(event)]):
         return f"{row.type} answers task {suffix}, which the events before do not ask for"
     if isinstance(task, Build | BuildBaseline):
@@ -201,7 +216,12 @@ def _mismeasured(state: RunState, event: facts.Evaluated, task: Evaluate) -> str
     if (event.recipe_id, event.slice, event.generation) != asked:
         return "something else was measured than what was asked for"
     if event.components is None:
-        return None
+        bare = event.fitness is None and not event.outcomes
+        return None if bare else "there is a fitness without anything measured"
+    seen = {d: (len(o.nll), len(o.right)) for d, o in event.outcomes.items()}
+    draws = state.draws(event.slice, event.generation)
+    if seen != {d: (len(draw.windows), len(draw.questions)) for d, draw in draws.items()}:
+        return "other items were measured than those that were drawn"
     assert state.started
     cost = state.started.cost
     found = composite.components(event.outcomes, cost.flops_per_token, cost.bytes)

@@ -35,7 +35,7 @@ def refusal(state: RunState, event: Event) -> str | None:
 
 
 def _no_retry(state: RunState) -> str | None:
-    if state.failed:
+    if state.failed and not state.cancelled:
         return None
     if state.ended:
         return f"it is {state.status}"

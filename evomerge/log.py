@@ -48,7 +48,9 @@ def full_name(store: Log, run: str) -> str:
     raise NotFoundError(f"run {run!r} is not known; {hint}. List them with `forge runs`.")
 
 
-def history(store: Log, run: str, upto: int | None = None) -> Iterator[Envelope]:
+def history(
+    store: Log, run: str, upto: int | None = None, _forks: tuple[str, ...] = ()
+) -> Iterator[Envelope]:
     """Every event of a run in order: of a fork, first those of its past, which stand elsewhere.
 
     `upto` is a version of the run's own stream; the past is always whole. Raises TamperedError where
@@ -59,7 +61,9 @@ def history(store: Log, run: str, upto: int | None = None) -> Iterator[Envelope]
         fork = facts.REGISTRY.load(first[0])
         assert isinstance(fork, facts.Forked)
         row = None
-        for row in history(store, fork.parent, fork.version):
+        forks = (*_forks, run)
+        past = () if fork.parent in forks else history(store, fork.parent, fork.version, forks)
+        for row in past:
             yield row
         if row is None or (row.version, row.hash) != (fork.version, fork.head):
             raise TamperedError(

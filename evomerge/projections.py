@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Table, delete, insert, select
 from sqlmodel import Field, SQLModel
 
-from events import Envelope, EventStore, PayloadError, UnknownEventError
+from events import Envelope, EventsError, EventStore, PayloadError, UnknownEventError
+from evomerge.errors import ForgeError
 from evomerge.streams import PREFIX
 
 #: `generation` of a measurement on a whole slice.
@@ -141,14 +142,18 @@ class Batch:
         from evomerge import facts
         from evomerge.log import history
 
-        for row in history(store, fork.parent, fork.version):
+        entry = self._runs[run]
+        try:
+            past = list(history(store, fork.parent, fork.version))
+        except (ForgeError, EventsError):
+            past = []  # changed or missing: `forge verify` says what
+        for row in past:
             try:
                 event = facts.REGISTRY.load(row)
             except (UnknownEventError, PayloadError):
                 continue
             if not isinstance(event, facts.Forked):
                 self._note(run, event)
-        entry = self._runs[run]
         entry |= {"owner": fork.owner, "parent": fork.parent}
         entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
 
@@ -165,7 +170,7 @@ class Batch:
                 entry["paused"] = True
             case facts.Resumed():
                 entry["paused"] = False
-            case facts.Retried():
+            case facts.Retried() if entry["ended"] == "failed":
                 entry["ended"] = None
             case facts.Started():
                 entry["started"] = True

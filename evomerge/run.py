@@ -344,7 +344,7 @@ def _finish(state: RunState) -> Decision:
     """After the search: everybody on the test slice, once, then the result."""
     if state.champion is None:
         reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
-        return Decision(facts=[_new(state, facts.Failed(reason=reason), "failed")])
+        return Decision(facts=[New(facts.Failed(reason=reason), failed_key(state))])
     kin = family(state)
     # Sources first: their scores are the unit of everybody else's.
     missing = _unmeasured(state, kin.sources, "test", None)
@@ -353,7 +353,10 @@ def _finish(state: RunState) -> Decision:
     missing = missing or _unmeasured(state, others, "test", None)
     if missing:
         return Decision(tasks=missing)
-    return Decision(facts=[_new(state, _result(state), "completed")])
+    result = _result(state)
+    if isinstance(result, facts.Failed):
+        return Decision(facts=[New(result, failed_key(state))])
+    return Decision(facts=[_new(state, result, "completed")])
 
 
 def _result(state: RunState) -> Event:

@@ -205,6 +205,7 @@ def _on_forked(state: RunState, event: facts.Forked) -> None:
     if event.changes:
         now = state.generation
         begun = any(g == now for g, _ in (*state.candidates, *state.layers))
+        begun = begun or any(generation == now for _, _, generation in state.evaluations)
         first = 0 if state.started is None else now + 1 if begun else now
         state.eras = [era for era in state.eras if era[0] < first] + [(first, event.config)]
         told = canonical_json({"config": event.config.model_dump(mode="json")})

@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,6 +32,7 @@ from evomerge.config import EvoMergeConfig
 from evomerge.errors import (
     ConfigError,
     ConflictError,
+    ForgeError,
     NotFoundError,
     RunCancelledError,
     RunFailedError,
@@ -82,7 +84,7 @@ def project(store: EventStore) -> None:
     """Bring the run list up to date; a failure there is no failure of the run."""
     try:
         catch_up(store, Runs())
-    except (EventsError, SQLAlchemyError) as error:
+    except (EventsError, ForgeError, SQLAlchemyError) as error:
         log.warning("the run list is not up to date: %s", error)
 
 
@@ -165,9 +167,12 @@ class Worker:
     def _append_facts(self, state: RunState, new: list[New]) -> None:
         failpoints.hit("facts-decided")
         try:
-            self.store.append(stream(state.run), state.version, new, self._context)
+            done = self.store.append(stream(state.run), state.version, new, self._context)
         except ConcurrencyError:
             return  # somebody was first: fold and decide again
+        if not done.fresh and done.rows[-1].version <= state.version:
+            known = ", ".join(row.key for row in done.rows)
+            raise ForgeError(f"run {state.run} cannot go on: {known} is recorded already.")
         failpoints.hit("facts-appended")
 
     def _work_on(self, state: RunState, tasks: list[Task]) -> bool:
@@ -224,7 +229,10 @@ class Worker:
     def _fail(self, state: RunState, error: Exception) -> None:
         event = facts.Failed(reason=str(error))
         new = New(event, failed_key(state))
-        self.store.append(stream(state.run), None, [new], self._context)
+        with suppress(
+            ConcurrencyError
+        ):  # another process started it, or it was cancelled meanwhile
+            self.store.append(stream(state.run), state.version, [new], self._context)
 
     def _compare(self, state: RunState, task: Task, event: Event, row: Envelope) -> None:
         """The task had been done already: with the same result, or the profile is broken."""

@@ -19,16 +19,16 @@ from evomerge.log import PREFIX, stream
 from evomerge.projections import RUNS
 
 
-def anchors(
-    store: EventStore, run: str, rows: Sequence[Envelope], head: str | None = None
-) -> list[Anchor]:
-    """The anchors of a run's own stream; `head` is one that the user has."""
+def anchors(store: EventStore, run: str) -> list[Anchor]:
+    """The anchors of a run's own stream. Read them before its rows: the log only grows."""
+    return [*_listed(store, run), *_forked(store, run)]
+
+
+def given(run: str, rows: Sequence[Envelope], head: str) -> Anchor:
+    """The anchor that a head is that somebody noted."""
     own = [row for row in rows if row.stream == stream(run)]
-    found = [*_listed(store, run), *_forked(store, run)]
-    if head is not None:
-        place = next((row.version for row in own if row.hash == head), len(own) + 1)
-        found.append(Anchor(place, head, "the head that was given"))
-    return found
+    place = next((row.version for row in own if row.hash == head), len(own) + 1)
+    return Anchor(place, head, "the head that was given")
 
 
 def _listed(store: EventStore, run: str) -> Iterator[Anchor]:
@@ -54,11 +54,10 @@ def _forked(store: EventStore, run: str) -> Iterator[Anchor]:
 def lost(store: EventStore) -> Iterator[Finding]:
     """Whether the log as a whole has lost its end."""
     with store.database.reading() as connection:
-        ever = store.database.last_position(connection)
-        last = connection.execute(select(func.max(EVENTS.c.position))).scalar() or 0
-        seen = 0
+        ever, seen = store.database.last_position(connection), 0
         if connection.dialect.has_table(connection, PROJECTIONS.name):
             seen = connection.execute(select(func.max(PROJECTIONS.c.position))).scalar() or 0
+        last = connection.execute(select(func.max(EVENTS.c.position))).scalar() or 0
     if last < max(ever or 0, seen):
         yield Finding(
             "error",

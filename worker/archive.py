@@ -68,17 +68,26 @@ def load(store: EventStore, cache: Artifacts, path: Path) -> Imported:
     with tempfile.TemporaryDirectory() as folder:
         found = archive.read(path, Path(folder))
         run = archived.run_of(found)
-        new: dict[str, int] = {}
+        for _ in history(archived.ArchivedLog(found.streams), run):
+            pass  # raises where a fork's past is not in it
+        new = _adopted(store, found)
+        weights = sum(cache.adopt(place) for place in _folders(Path(folder), found.blobs))
+    return Imported(run, new, weights)
+
+
+def _adopted(store: EventStore, found: archive.Archive) -> dict[str, int]:
+    """Take in every stream, once all of them fit; run → new events."""
+    new: dict[str, int] = {}
+    for take in (store.fits, store.adopt):
         for name, rows in found.streams.items():
             try:
-                new[archived.title(name)] = store.adopt(name, rows)
+                new[archived.title(name)] = take(name, rows)
             except ChainError as error:
                 raise ConflictError(
                     f"run {archived.title(name)} is here already and has another history from event "
                     f"{error.version} on: the archive was not imported."
                 ) from error
-        weights = sum(cache.adopt(place) for place in _folders(Path(folder), found.blobs))
-    return Imported(run, new, weights)
+    return new
 
 
 def _folders(root: Path, blobs: tuple[str, ...]) -> list[Path]:

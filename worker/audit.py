@@ -135,8 +135,9 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     """What a champion's folder says of itself. Raises DataError."""
     try:
         document = json.loads((folder / RECIPE_FILE).read_text("utf-8"))
-        return {**document, "recipes": _recipes(document["recipes"])}
-    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        told = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
+        return {**told, "recipes": _recipes(document["recipes"])}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
         raise DataError(
             f"{folder} is not a champion's folder: its {RECIPE_FILE} cannot be read ({error})."
         ) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from events import ConcurrencyError, Context, Event, EventStore, New
 from evomerge.control import refusal
 from evomerge.errors import ConflictError
@@ -18,7 +20,7 @@ def control(store: EventStore, run: str, event: Event) -> RunState:
         why = refusal(state, event)
         if why is not None:
             raise ConflictError(f"run {run} is left as it is: {why}. `forge show {run}` says more.")
-        new = New(event, f"{run}/{event.type}/{state.version + 1}")
+        new = New(event, f"{run}/{event.type}/{uuid.uuid4().hex}")
         try:
             store.append(stream(run), state.version, [new], Context(actor=actor()))
         except ConcurrencyError:

@@ -81,17 +81,14 @@ class Leases:
     def __init__(self, database: Database, owner: str | None = None) -> None:
         self._database = database
         self.owner = owner or myself()
-        with database.migrating() as connection:
+        with database.explained(), database.migrating() as connection:
             LEASES.create(connection, checkfirst=True)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         """A transaction whose failure is said like one of the log. Raises StoreUnavailableError."""
-        try:
-            with self._database.writing() as connection:
-                yield connection
-        except DatabaseError as error:
-            raise self._database.unavailable(error) from error
+        with self._database.explained(), self._database.writing() as connection:
+            yield connection
 
     def claim(self, task: str) -> bool:
         """Take the task unless somebody alive has it."""
@@ -128,7 +125,7 @@ class Leases:
     def forget(self, run: str) -> None:
         """Drop the rows of a run that has ended."""
         its = LEASES.c.task.startswith(f"{run}/", autoescape=True)
-        with self._database.writing() as connection:
+        with self._writing() as connection:
             connection.execute(delete(LEASES).where(its))
 
     @contextmanager

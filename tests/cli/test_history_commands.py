@@ -242,6 +242,61 @@ def test_archive_and_import_say_what_is_wrong(place: Place, postgres, tmp_path: 
     assert "is refused" in str(there("verify", str(file), code=1).exception)
 
 
+def forked(place: Place) -> str:
+    """A finished fork of r."""
+    words = ("fork", "r", "--generation", "1", "--record-only", "--json")
+    fork = json.loads(place(*words).stdout)["run"]
+    store = place.home.open_store()
+    fake_runs.finish(store, fork)
+    store.close()
+    return fork
+
+
+def test_a_fork_whose_past_was_changed_is_found(place: Place) -> None:
+    fork = forked(place)
+    place.tamper("DELETE FROM events WHERE stream = 'evomerge/r' AND version > 20")
+    told = place("verify", fork, code=1).stdout
+    assert "the history of r was changed" in told
+    assert "NOT verified" in told
+    place("db", "rebuild")
+    assert fork in place("runs").stdout
+
+
+def test_an_archive_without_its_past_is_refused(place: Place, postgres, tmp_path: Path) -> None:
+    from events import archive
+
+    fork = forked(place)
+    store = place.home.open_store()
+    streams = {log.stream(fork): store.read(log.stream(fork))}
+    store.close()
+    file = tmp_path / "half.forge"
+    archive.write(file, streams, {}, {"run": fork})
+    there = made(tmp_path / "there", "sqlite", postgres)
+    assert "was forked from run r" in there.fails(1, "import", str(file))
+    assert json.loads(there("runs", "--json").stdout) == []
+
+
+def test_an_import_that_does_not_fit_takes_in_nothing(place: Place, postgres, tmp_path) -> None:
+    """The past would fit, the fork itself is another here."""
+    fork = forked(place)
+    file = tmp_path / "fork.forge"
+    place("archive", fork, str(file))
+    there = made(tmp_path / "there", "sqlite", postgres)
+    store = there.home.open_store()
+    fake_runs.submit(store, fork)
+    store.close()
+    assert "another history" in there.fails(6, "import", str(file))
+    assert [r["run"] for r in json.loads(there("runs", "--json").stdout)] == [fork]
+
+
+def test_a_folder_with_half_a_recipe_is_refused(place: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "champion"
+    folder.mkdir()
+    for text in ('{"recipes": {}}', "[]", "{", '{"recipes": 3}'):
+        (folder / "evomerge_recipe.json").write_text(text)
+        assert "is not a champion's folder" in place.fails(2, "verify", str(folder))
+
+
 def test_db_commands(place: Place) -> None:
     assert "ok" in place("db", "check").stdout
     assert "nothing to do" in place("db", "upgrade").stdout
@@ -283,6 +338,8 @@ def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
         result = place(*words)
         assert "counted@1) are of a newer version" in result.stderr, words
     assert "counted" in place("events", "young").stdout
-    assert "unchecked: events: event counted@1 is not known" in place("verify", "young").stdout
+    assert (
+        "unchecked: events: event counted@1 is not known" in place("verify", "young", code=3).stdout
+    )
     count = len(place("events", "young").stdout.splitlines())
     assert "newer version" in place.fails(1, "fork", "young", "--at", str(count))

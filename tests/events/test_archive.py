@@ -132,6 +132,13 @@ def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[str, bytes]
         (lambda name, data: None if name == "manifest.json" else data, "the manifest is missing"),
         (lambda name, data: b"[]" if name == "manifest.json" else data, "its format is not"),
         (lambda name, data: b"{" if name == "seal.json" else data, "seal.json is no JSON"),
+        (lambda name, data: b"[]" if name == "seal.json" else data, "not of its format"),
+        (lambda name, data: data.replace(b'"streams"', b'"x"') if name == "manifest.json" else data,
+         "not of its format"),
+        (lambda name, data: data.replace(b'"events": 5', b'"events": 0')
+         if name == "manifest.json" else data, "not of its format"),
+        (lines(lambda ls: [ls[0].replace(b'"version":1', b'"version":"1"'), *ls[1:]]),
+         "is no event"),
     ],
 )  # fmt: skip
 def test_every_alteration_is_refused(file: Path, change, why: str) -> None:

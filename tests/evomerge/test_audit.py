@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from events import Envelope, canonical_json, chain
+from events import Envelope, New, canonical_json, chain
 from evomerge import audit, facts
 from evomerge.audit import Anchor
 from tests.evomerge.fake_world import RUN, World, small
@@ -214,6 +214,59 @@ def test_an_event_that_does_not_validate_is_found(rows: Rows) -> None:
     at = index(rows, "evaluated")
     told = forged(rows, at, lambda data: data.pop("seconds"))
     assert f"error events {at + 1}" in told
+
+
+def test_a_fitness_without_anything_measured_is_found(rows: Rows) -> None:
+    at = index(rows, "evaluated", 12)
+    empty = {"components": None, "outcomes": {}, "reference": None}
+    told = forged(rows, at, lambda data: data.update(empty))
+    assert f"error decisions {at + 1} there is a fitness without anything measured" in told
+
+
+def test_items_that_were_left_out_are_found(rows: Rows) -> None:
+    at = index(rows, "evaluated", 12)
+    told = forged(rows, at, lambda data: data["outcomes"].pop("math"))
+    assert f"error decisions {at + 1}" in told
+
+
+def test_outcomes_that_cannot_be_computed_with_are_found(rows: Rows) -> None:
+    at = index(rows, "evaluated", 12)
+    told = forged(rows, at, lambda data: data["outcomes"]["code"].update(tokens=[0, 0, 0]))
+    assert "error decisions" in told
+
+
+def late(world: World) -> None:
+    """Record the answer to a task that was asked for before the run ended."""
+    task = audit._open(world.state)[0]
+    world.append([New(world.answer(task), f"{RUN}/{task.key}")])
+
+
+def test_a_result_that_comes_after_the_end_is_honest() -> None:
+    """Another process was still at work: after the third failure, after `failed`, after a cancel."""
+    for ends in ("worn", "failed", "cancelled"):
+        world = World()
+        world.run_until(lambda state: state.generation == 1)
+        if ends == "cancelled":
+            world.append([New(facts.Cancelled(), f"{RUN}/cancelled/1")])
+        else:
+            for attempt in (1, 2, 3):
+                world.fail("build/1/1", attempt)
+            if ends == "failed":
+                world.step()
+        late(world)
+        world.fail("build/1/0", 1)
+        assert audit.audit(world.rows) == [], ends
+
+
+def test_a_forged_result_after_the_end_is_found() -> None:
+    world = World()
+    world.run_until(lambda state: state.generation == 1)
+    world.append([New(facts.Cancelled(), f"{RUN}/cancelled/1")])
+    late(world)
+    late(world)
+    at = max(i for i, row in enumerate(world.rows) if row.type in ("mutated", "merged"))
+    told = forged(world.rows, at, lambda data: data["recipe"].update(parent="0" * 64))
+    assert "another recipe" in told
 
 
 def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:

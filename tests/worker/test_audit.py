@@ -134,7 +134,7 @@ def test_a_champions_folder_is_verified_against_its_run(finished) -> None:
 
 
 def test_a_champions_folder_without_its_run_is_checked_by_itself(finished, tmp_path) -> None:
-    told = call(Home(tmp_path), "verify", str(finished[2])).stdout
+    told = call(Home(tmp_path), "verify", str(finished[2]), code=3).stdout
     assert "is not in this log" in told
     assert "nothing is wrong with what could be checked" in told
 

@@ -21,9 +21,11 @@ from evomerge.state import RunState
 from tests import runs
 from tests.conftest import Toys
 from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import RUN
+from tests.evomerge.fake_world import RUN, SOURCES
 from worker.control import control
 from worker.home import Home
+
+SOURCE_IDS = {source.id for source in SOURCES}
 
 
 @pytest.fixture
@@ -93,6 +95,30 @@ def test_a_failed_run_is_tried_again_and_may_fail_again(store: EventStore) -> No
     assert state.completed
     assert state.lineage_digest() == fake_runs.whole(store, "other").lineage_digest()
     assert audit.audit(list(log.history(store, RUN))) == []
+
+
+def test_a_run_without_any_fitness_fails_again_after_a_retry(tmp_path: Path) -> None:
+    """Its second `failed` needs a key of its own, or nothing would ever be appended again."""
+    from tests.evomerge.fake_world import World, small
+
+    world = World(small(), quality=lambda id_: None if id_ not in SOURCE_IDS else 2.0)
+    world.run()
+    assert world.state.failed
+    first = world.rows[-1].key
+    world.append([New(facts.Retried(), f"{RUN}/retried/1")])
+    world.run()
+    assert world.state.failed
+    assert world.rows[-1].key != first
+    assert audit.audit(world.rows) == []
+
+
+def test_two_that_ask_at_once_are_both_recorded(store: EventStore) -> None:
+    """A key that only named the version would take the second for the first."""
+    control(store, RUN, facts.PriorityChanged(priority=5))
+    control(store, RUN, facts.PriorityChanged(priority=7))
+    rows = store.read(log.stream(RUN))
+    assert len({row.key for row in rows}) == len(rows) == 3
+    assert log.load(store, RUN).priority == 7
 
 
 @pytest.mark.parametrize(

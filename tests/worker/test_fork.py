@@ -131,6 +131,27 @@ def test_a_fork_of_what_has_not_started_takes_every_setting(store: EventStore) -
     assert len([1 for g, _ in state.candidates if g == 0]) == 8
 
 
+def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path) -> None:
+    """Its score is on the old draw: the new candidates of that generation must be too."""
+    from events import New
+    from evomerge.run import Evaluate, decide
+    from tests.evomerge.fake_world import World
+
+    store = open_store(tmp_path / "kept.db")
+    fake_runs.submit(store, keep_elites=True)
+    state = fake_runs.finish(store, RUN, lambda state: state.generation == 1)
+    (kept,) = [task for task in decide(state).tasks if isinstance(task, Evaluate)]
+    world = World()
+    world.state = state
+    store.append(log.stream(RUN), None, [New(world.answer(kept), f"{RUN}/{kept.key}")])
+    place = log.load(store, RUN).place
+    name = branch(store, place=place, changes={"search_windows": 1})
+    assert [first for first, _ in log.load(store, name).eras] == [0, 2]
+    finished(store, name)
+    assert audit.audit(list(log.history(store, name))) == []
+    store.close()
+
+
 def test_old_names_of_settings_are_understood(store: EventStore) -> None:
     plan_ = plan(store, RUN, None, 2, {"max_generations": 7})
     assert plan_.changes == {"generations": 7}
@@ -214,8 +235,7 @@ def test_a_past_that_is_gone_is_said(store: EventStore) -> None:
     tamper(store, f"DELETE FROM events WHERE stream = 'evomerge/{RUN}' AND version > 10")
     with pytest.raises(TamperedError, match="which is not there as it was"):
         log.load(store, name)
-    found = audit.audit(list(log.history(store, RUN)), anchors.anchors(store, RUN, []))
     assert fold(log.history(store, RUN)).place == 10
     rows = list(log.history(store, RUN))
-    found = audit.audit(rows, anchors.anchors(store, RUN, rows))
+    found = audit.audit(rows, anchors.anchors(store, RUN))
     assert any("events 11 to 20" in f.message and name in f.message for f in found)
