@@ -144,7 +144,7 @@ class EvoMerge:
         store = self.home.open_store()
         try:
             run = self._resume or self._submit(store, models, base, data)
-            artifacts = Artifacts(self.home.artifacts)
+            artifacts = Artifacts.of(self.home)
             worker = advance.Worker(store, artifacts, self._watch, cancelled.is_set)
             state = advance.finish(worker, run)
             rows = list(history(store, run))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -44,6 +46,7 @@ def verify_command(
       forge verify champion
     """
     path = Path(target)
+    _check(path, rebuild, tolerance, head)
     if path.is_dir():
         report = _folder(path)
     elif path.is_file():
@@ -54,6 +57,18 @@ def verify_command(
         wanted = rebuild or "champion"
         _rebuild(report, wanted, tolerance if recompute else None)
     _tell(report, as_json)
+
+
+def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) -> None:
+    """Refuse options that would be passed over in silence."""
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise click.UsageError("--tolerance is a number, 0 or more.")
+    if rebuild == "":
+        raise click.UsageError("--rebuild takes a candidate's id, champion or all.")
+    if head is not None and path.exists():
+        raise click.UsageError("--head is for a run: archives and folders hold their own.")
+    if head is not None and not re.fullmatch(r"[0-9a-f]{64}", head):
+        raise click.UsageError("--head is a hash: 64 hexadecimal digits.")
 
 
 def _run(target: str, head: str | None) -> dict[str, Any]:
@@ -79,7 +94,7 @@ def _run(target: str, head: str | None) -> dict[str, Any]:
         from worker import audit
         from worker.artifacts import Artifacts
 
-        report["findings"] += audit.artifacts(report["state"], Artifacts(home.artifacts))
+        report["findings"] += audit.artifacts(report["state"], Artifacts.of(home))
         report["checks"].append("artifacts")
     return report
 

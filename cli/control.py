@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import PRIORITY, emit, json_option
 
 reason_option = click.option("--reason", help="Why; it is recorded.")
 
@@ -104,9 +104,9 @@ def retry_command(run: str, as_json: bool) -> None:
     _ask(run, make, "is tried again", as_json)
 
 
-@click.command("priority")
+@click.command("priority", context_settings={"ignore_unknown_options": True})
 @click.argument("run")
-@click.argument("number", type=int)
+@click.argument("number", type=PRIORITY)
 @json_option
 def priority_command(run: str, number: int, as_json: bool) -> None:
     """Change a run's priority: of one user's runs, those with the highest number go first.

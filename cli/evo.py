@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, model_options, queue_options, table
+from cli.options import QUEUED, emit, json_option, model_options, queue_options, table
 
 #: Seconds between two looks at a run that another process carries.
 WATCH = 0.3
@@ -51,15 +51,7 @@ def check_command(as_json: bool, **options: Any) -> None:
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option
-def evo_command(
-    resume: str | None,
-    detach: bool,
-    priority: int,
-    labels: tuple[str, ...],
-    key: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def evo_command(resume: str | None, detach: bool, as_json: bool, **options: Any) -> None:
     """Evolve merges of models; start a run or resume one.
 
     Progress goes to stderr, the result to stdout. Ctrl-C leaves a run that can be resumed.
@@ -73,8 +65,9 @@ def evo_command(
     from worker.home import Home
 
     home = Home.default()
+    queued = {name: options.pop(name) for name in QUEUED}
     if resume is None:
-        run = _submitted(home, options, priority, labels, key)
+        run = _submitted(home, options, queued, detach)
         if detach:
             emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
             return
@@ -83,7 +76,7 @@ def evo_command(
             f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
         )
     else:
-        run, output = _resumed(home, resume, options)
+        run, output = _resumed(home, resume, {**options, **queued, "detach": detach})
     carry_on(home, run, output, as_json)
 
 
@@ -100,15 +93,13 @@ def carry_on(home: Any, run: str, output: str | None, as_json: bool) -> None:
 
 @click.command("submit")
 @model_options
-@click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
 @queue_options
 @json_option
-def submit_command(
-    priority: int, labels: tuple[str, ...], key: str | None, as_json: bool, **options: Any
-) -> None:
+def submit_command(as_json: bool, **options: Any) -> None:
     """Check everything and record that a run is wanted. Another process carries it on.
 
-    Twice with one --key starts one run. `forge evo --resume RUN` carries a run on in this process.
+    Twice with one --key starts one run. When it has ended, `forge export RUN --out champion` writes the
+    champion's folder.
 
     \b
     Example:
@@ -117,7 +108,8 @@ def submit_command(
     """
     from worker.home import Home
 
-    run = _submitted(Home.default(), options, priority, labels, key)
+    queued = {name: options.pop(name) for name in QUEUED}
+    run = _submitted(Home.default(), options, queued, True)
     emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
 
 
@@ -147,59 +139,47 @@ def watch_command(run: str, as_json: bool) -> None:
                 time.sleep(0 if rows else WATCH)
     finally:
         store.close()
-    told = {"run": name, "status": state.status, "champion": state.champion}
-    emit(told) if as_json else click.echo(f"run {name} {state.status}")
+    reason = state.failed.reason if state.failed else None
+    told = {"run": name, "status": state.status, "champion": state.champion, "reason": reason}
+    said = f"run {name} {state.status}" + (f": {reason}" if reason else "")
+    emit(told) if as_json else click.echo(said)
     if not state.completed:
         sys.exit(1)
 
 
-def _absolute(folder: str | None) -> str | None:
-    return str(Path(folder).absolute()) if folder else None
-
-
-def _submitted(
-    home: Any, options: dict[str, Any], priority: int, labels: tuple[str, ...], key: str | None
-) -> str:
+def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsewhere: bool) -> str:
     """The run that was recorded, now or, under the same key, before."""
     from cli import plan as plans
     from worker import advance
+    from worker.home import threads
+    from worker.target import check_target
 
-    plan = plans.make(options)
+    plan = plans.make(options, elsewhere)
     for warning in plans.check(plan).warnings:
         click.echo(f"warning: {warning}", err=True)
-    _check_writable(plan.output_dir)
+    out = None if plan.output_dir is None else str(check_target(Path(plan.output_dir)))
+    threads()
     store = home.open_store()
     try:
         return advance.submit(
-            store, plan.config, plan.sources, plan.base, plan.data,
-            output_dir=_absolute(plan.output_dir), priority=priority, labels=labels, key=key,
-        )  # fmt: skip
+            store, plan.config, plan.sources, plan.base, plan.data, output_dir=out, **queued
+        )
     finally:
         store.close()
-
-
-def _check_writable(output_dir: str | None) -> None:
-    """Find out before hours of work whether the result can be written."""
-    import os
-
-    from evomerge.errors import UnavailableError
-
-    parent = Path(output_dir or ".").absolute()
-    while not parent.exists():
-        parent = parent.parent
-    if not os.access(parent, os.W_OK):
-        raise UnavailableError(
-            f"the output folder cannot be made: {parent} is not writable. Choose another with "
-            "--output-dir."
-        )
 
 
 def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | None]:
     """The run to go on with. Settings of a run are fixed: giving some is an error."""
     from evomerge.errors import ConfigError
     from evomerge.log import load
+    from worker.target import check_target
 
-    fixed = [name for name, value in options.items() if value and name != "output_dir"]
+    unset = (None, False, ())
+    fixed = [
+        name
+        for name, value in options.items()
+        if name != "output_dir" and not any(value is one for one in unset)
+    ]
     if fixed:
         raise ConfigError(
             f"--resume goes on with a run as it was started: leave out {', '.join(sorted(fixed))}."
@@ -208,7 +188,9 @@ def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | N
     state = load(store, run)
     store.close()
     given = state.submitted.output_dir if state.submitted else None
-    return state.run, options.get("output_dir") or given
+    output = options.get("output_dir") or given
+    check_target(Path(output or f"{state.run}-champion"))
+    return state.run, output
 
 
 def _follow(home: Any, run: str):
@@ -230,7 +212,7 @@ def _follow(home: Any, run: str):
     try:
         with Progress() as progress:
             worker = advance.Worker(
-                store, Artifacts(home.artifacts), progress.watch, lambda: bool(interrupted)
+                store, Artifacts.of(home), progress.watch, lambda: bool(interrupted)
             )
             state = advance.finish(worker, run)
     except KeyboardInterrupt:

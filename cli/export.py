@@ -31,9 +31,12 @@ def export_command(run: str, out: str, as_json: bool) -> None:
     state = load(store, run)
     store.close()
     if not state.completed:
+        what = (
+            "Branch it with `forge fork`" if state.ended else "Finish it with `forge evo --resume"
+        )
         raise ForgeError(
-            f"run {state.run} is {state.status}: there is no final champion yet. "
-            f"Finish it with `forge evo --resume {state.run}`."
+            f"run {state.run} is {state.status}: there is no final champion. "
+            + (f"{what}." if state.ended else f"{what} {state.run}`.")
         )
     written = write(home, state, Path(out))
     announce(state, written, as_json)
@@ -50,7 +53,7 @@ def write(home: Any, state: Any, out: Path) -> dict[str, Any]:
     rows = list(history(store, state.run))
     store.close()
     data = report.report(state, rows)
-    folder = export.export(state, Artifacts(home.artifacts), out.absolute(), rows[-1].hash)
+    folder = export.export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
     (folder / "report.json").write_text(json.dumps(data, indent=2) + "\n", "utf-8")
     (folder / "report.md").write_text(report.markdown(data), "utf-8")
     plot.draw(data, folder / "report.svg")

@@ -41,10 +41,11 @@ def fork_command(
     """
     from worker import fork
     from worker.home import Home
+    from worker.target import check_target
 
     home = Home.default()
     changes = dict(map(_setting, settings))
-    out = str(Path(output_dir).absolute()) if output_dir else None
+    out = None if output_dir is None else str(check_target(Path(output_dir)))
     store = home.open_store()
     try:
         branch = fork.plan(store, run, place, generation, changes)
@@ -97,7 +98,7 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
     home = Home.default()
     store = home.open_store()
     try:
-        written = archive.export(store, Artifacts(home.artifacts), run, file, weights, force)
+        written = archive.export(store, Artifacts.of(home), run, file, weights, force)
     finally:
         store.close()
     size = file.stat().st_size
@@ -123,11 +124,15 @@ def import_command(file: Path, as_json: bool) -> None:
     from worker.home import Home
 
     if not file.is_file():
-        raise NotFoundError(f"there is no file {file}.")
+        raise NotFoundError(
+            f"{file} is a folder: give the archive's file."
+            if file.is_dir()
+            else f"there is no file {file}. `forge archive RUN FILE` writes one."
+        )
     home = Home.default()
     store = home.open_store()
     try:
-        done = archive.load(store, Artifacts(home.artifacts), file)
+        done = archive.load(store, Artifacts.of(home), file)
     finally:
         store.close()
     if as_json:

@@ -32,7 +32,7 @@ def _load(run: str) -> tuple[Any, list[Any]]:
 
 
 @click.command("runs")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 10**9), default=50, show_default=True)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @json_option
 def runs_command(limit: int, everything: bool, as_json: bool) -> None:
@@ -68,8 +68,10 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
 
 
 @click.command("queue")
+@click.option("--limit", type=click.IntRange(1, 10**9), default=50, show_default=True)
+@click.option("--all", "everything", is_flag=True, help="All of them.")
 @json_option
-def queue_command(as_json: bool) -> None:
+def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     """List the runs that wait or are under way, the highest priority first.
 
     \b
@@ -77,12 +79,18 @@ def queue_command(as_json: bool) -> None:
       forge queue
     """
     from evomerge import listing
+    from worker import waiting
+    from worker.roster import Roster
 
     store = _home().open_store()
     try:
-        rows = listing.queue(store)
+        rows = listing.queue(store, None if everything else limit + 1)
+        devices = Roster(store.database).devices()
+        rows = [{**row, "waits_for": waiting.reason(row, devices)} for row in rows]
     finally:
         store.close()
+    more = not everything and len(rows) > limit
+    rows = rows[:limit] if more else rows
     if as_json:
         emit(rows)
         return
@@ -90,10 +98,13 @@ def queue_command(as_json: bool) -> None:
         click.echo("nothing waits: submit a run with `forge submit` or `forge evo`", err=True)
     cells = [
         [r["run"], r["status"], r["owner"], str(r["priority"]), r["submitted_at"][:19],
-         "-" if r["generation"] is None else str(r["generation"])]
+         "-" if r["generation"] is None else str(r["generation"]), r["waits_for"]]
         for r in rows
     ]  # fmt: skip
-    table(["run", "status", "owner", "priority", "submitted (UTC)", "generation"], cells)
+    columns = ["run", "status", "owner", "priority", "submitted (UTC)", "generation", "waits for"]
+    table(columns, cells)
+    if more:
+        click.echo("there are more: forge queue --all", err=True)
 
 
 @click.command("show")

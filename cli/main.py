@@ -16,6 +16,10 @@ import click
 COMMANDS = {
     "evo": ("cli.evo", "Evolve merges of models; start a run or resume one."),
     "submit": ("cli.evo", "Record that a run is wanted; whoever carries runs on starts it."),
+    "up": ("cli.up", "Start Redis, a worker and perhaps PostgreSQL on this machine."),
+    "worker": ("cli.worker", "Work on everybody's runs, on this machine's devices."),
+    "workers": ("cli.worker", "List the devices and what they are at."),
+    "limits": ("cli.worker", "Show or change how users share the workers."),
     "queue": ("cli.inspect", "List the runs that wait or are under way."),
     "watch": ("cli.evo", "Follow a run that another process carries."),
     "pause": ("cli.control", "Let a run wait."),
@@ -34,6 +38,7 @@ COMMANDS = {
     "fork": ("cli.fork", "Branch a run at any event or generation."),
     "archive": ("cli.fork", "Write a run's whole history to one file."),
     "import": ("cli.fork", "Take a run in from an archive."),
+    "artifacts": ("cli.artifacts", "List or re-encrypt the store that machines share."),
     "db": ("cli.db", "Upgrade, check or rebuild the database's tables."),
     "export": ("cli.export", "Write a run's champion as a Hugging Face folder, with a report."),
     "check": ("cli.evo", "Check config, models and data in seconds; start nothing."),

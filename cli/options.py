@@ -60,14 +60,27 @@ def split(value: str | None) -> list[str]:
     return [part.strip() for part in (value or "").split(",") if part.strip()]
 
 
+#: What `queue_options` gives a command.
+QUEUED = ("priority", "labels", "key", "quarantine")
+
+#: Wide enough for anybody, and every database can hold it.
+PRIORITY = click.IntRange(-1_000_000, 1_000_000)
+
+
 def queue_options(function: Callable) -> Callable:
     """The options that say how a run stands in the queue."""
     options: list[Callable[[Callable], Callable]] = [
         click.option(
-            "--priority", type=int, default=0, help="Of one user's runs, high ones first."
+            "--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."
         ),
         click.option("--label", "labels", multiple=True, help="What a worker must offer."),
         click.option("--key", help="Submitting twice with one key starts one run."),
+        click.option(
+            "--quarantine",
+            type=click.Choice(["fail", "worst-fitness"]),
+            help="When a task has killed its process three times: the run fails (default), "
+            "or goes on without.",
+        ),
     ]
     for option in reversed(options):
         function = option(function)

@@ -47,8 +47,10 @@ def read_file(path: str | None) -> dict[str, Any]:
     return data
 
 
-def make(options: Mapping[str, Any]) -> Plan:
+def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     """The plan that options and config file ask for; models are opened, headers only.
+
+    The device need not be on this machine for a run that is carried `elsewhere`.
 
     Raises ConfigError or UnavailableError before anything is started.
     """
@@ -78,7 +80,7 @@ def make(options: Mapping[str, Any]) -> Plan:
         data=tuple(str(Path(p).expanduser().resolve()) for p in data),
         output_dir=options.get("output_dir") or about.get("output_dir"),
     )
-    check_device(config.device)
+    check_device(config.device, elsewhere)
     return plan
 
 
@@ -100,14 +102,14 @@ def _named(entries: Sequence[Any]) -> list[str]:
     return result
 
 
-def check_device(device: str) -> None:
-    """Raise ConfigError or UnavailableError where the device is not usable."""
+def check_device(device: str, elsewhere: bool = False) -> None:
+    """Raise ConfigError or UnavailableError where the device is not usable, or not a device."""
     from evomerge.errors import UnavailableError
 
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise ConfigError(f"device {device!r} is not known: use cpu or cuda:N.")
-    if kind == "cuda":
+    if kind == "cuda" and not elsewhere:
         import torch
 
         index = int(device.partition(":")[2] or 0)

@@ -62,7 +62,7 @@ def replay_command(
 
     if place is not None and generation is not None:
         raise click.UsageError("give --to or --generation, not both.")
-    if speed is not None and (speed <= 0 or not follow):
+    if speed is not None and not (0 < speed < float("inf") and follow):
         raise click.UsageError("--speed is a factor above 0 and goes with --follow.")
     where = f"@{place}" if place is not None else "" if generation is None else f"@g{generation}"
     store = Home.default().open_store()

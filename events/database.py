@@ -25,6 +25,8 @@ class Database:
     append_only: tuple[str, ...] = ()
     #: What stands for a parameter in the driver's statements.
     mark = "?"
+    #: The database's own clock, SQL for seconds since 1970: machines need not agree on the time.
+    clock = "((julianday('now') - 2440587.5) * 86400.0)"
 
     def __init__(self, engine: Engine, name: str) -> None:
         self.engine = engine

@@ -97,12 +97,16 @@ class UnstorableError(EventsError):
 class StoreUnavailableError(EventsError):
     """The database cannot be opened or written."""
 
-    def __init__(self, where: str, why: str) -> None:
-        super().__init__(
-            f"the log at {where} is not available: {why}. "
-            "Check that the folder exists, is writable and has free space. A damaged file must come "
-            "back from a backup."
-        )
+    #: What to do about a log in a file.
+    FILE = (
+        "Check that the folder exists, is writable and has free space. A damaged file must come back "
+        "from a backup."
+    )
+    #: And about one on a server.
+    SERVER = "Check that the server runs, can be reached from here, and has free space."
+
+    def __init__(self, where: str, why: str, advice: str = FILE) -> None:
+        super().__init__(f"the log at {where} is not available: {why}. {advice}")
         self.where = where
 
 

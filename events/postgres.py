@@ -16,11 +16,15 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from events import schema
 from events.database import Database
+from events.errors import StoreUnavailableError
 from events.store import EventStore
 
 #: Keys of the advisory locks, any two numbers that nobody else in the database uses.
 APPEND_LOCK = 7_306_071_001
 MIGRATE_LOCK = 7_306_071_002
+
+#: How long a client may do nothing in the middle of a transaction.
+IDLE = "30s"
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 
@@ -32,6 +36,7 @@ class Postgres(Database):
     """A log on a PostgreSQL server."""
 
     mark = "%s"
+    clock = "extract(epoch from clock_timestamp())::float8"
     append_only = (
         _REFUSE,
         """CREATE OR REPLACE TRIGGER events_no_update BEFORE UPDATE OR DELETE ON events
@@ -99,6 +104,11 @@ class Postgres(Database):
         lost = error.connection_invalidated or error.statement is None
         return isinstance(error, OperationalError) and lost
 
+    def unavailable(self, error: Exception) -> StoreUnavailableError:
+        """The error that users see: the server's own words, on one line."""
+        words = str(getattr(error, "orig", error)).split()
+        return StoreUnavailableError(self.name, " ".join(words), StoreUnavailableError.SERVER)
+
     def refuses_changes(self, connection: Connection) -> bool:
         """Whether both triggers are there and switched on."""
         query = """SELECT count(*) FROM pg_trigger WHERE tgrelid = 'events'::regclass
@@ -118,6 +128,8 @@ class Postgres(Database):
 def _by_index(connection: Any, _record: Any) -> None:
     """Prepared statements keep their plan, and one made for an empty log would read all of it."""
     connection.execute("SET enable_seqscan = off")  # wherever an index will do
+    # A client that was stopped in the middle of an append must not hold everybody up for ever.
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE}'")
     connection.commit()
 
 

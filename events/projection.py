@@ -87,6 +87,11 @@ def _caught_up(store: EventStore, projection: Projection) -> int:
     return seen
 
 
+def position(store: EventStore, projection: Projection) -> int:
+    """The position in the log that the tables have come to."""
+    return _prepare(store, projection)
+
+
 def rebuild(store: EventStore, projection: Projection) -> int:
     """Drop the tables and make them from the whole log; the number of rows read."""
     with store.database.explained(), store.database.migrating() as connection:

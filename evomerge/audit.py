@@ -10,7 +10,6 @@ result     the fold has the champion, the lineage digest and the chain head that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +30,7 @@ from evomerge.run import (
     Start,
     Task,
     due,
+    open_tasks,
 )
 from evomerge.state import RunState, absorb
 
@@ -129,17 +129,6 @@ def _decisions(rows: Sequence[Envelope]) -> list[Finding]:
     return found
 
 
-def _open(state: RunState) -> list[Task]:
-    """The tasks that a process may be at: those that are due, were nothing failed or cancelled.
-
-    A result may come late, after the failure or the cancellation that ended the run.
-    """
-    alive = copy(state)
-    alive.failed = alive.cancelled = None
-    alive.forgiven = {task: failure.attempt for task, failure in state.failures.items()}
-    return due(alive).tasks
-
-
 def _undecided(
     state: RunState, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
 ) -> str | None:
@@ -157,11 +146,11 @@ def _undecided(
     if isinstance(first, CONTROLS):
         why = refusal(state, first)
         return None if why is None else f"the run could not be {group[0].type}: {why}"
-    if isinstance(first, facts.TaskFailed):
-        asked = first.task in done or first.task in {task.key for task in _open(state)}
+    if isinstance(first, facts.TaskFailed | facts.TaskDied):
+        asked = first.task in done or first.task in {task.key for task in open_tasks(state)}
         return None if asked else f"task {first.task} failed, but was not asked for"
     if type(first) in ANSWERS:
-        return _unasked(state, _open(state), group[0], first)
+        return _unasked(state, open_tasks(state), group[0], first)
     decision = due(state)
     if isinstance(first, facts.Failed) and state.started is None:
         return None  # what was given could not be used: said by the start itself

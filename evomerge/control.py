@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from events import Event
 from evomerge import facts
+from evomerge.run import attempts, deaths
 from evomerge.state import RunState
 
 #: The events that users append.
@@ -39,5 +40,6 @@ def _no_retry(state: RunState) -> str | None:
         return None
     if state.ended:
         return f"it is {state.status}"
-    tried = [t for t, f in state.failures.items() if f.attempt > state.forgiven.get(t, 0)]
-    return None if tried else "nothing of it has failed"
+    failed = [t for t in state.failures if attempts(state, t)]
+    died = [t for t in state.deaths if deaths(state, t)]
+    return None if failed or died or state.quarantined else "nothing of it has failed"

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from events import Event, Registry
 from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
-from evomerge.fitness.compare import Comparison
 from evomerge.fitness.composite import Components, Fitness, Reference
 from evomerge.fitness.cost import Cost, Speed
 from evomerge.fitness.outcomes import DomainOutcomes, Pool
+from evomerge.parts import ModelReference, Profile, Rival, SourceRecord
 from evomerge.recipe import Recipe
 
 REGISTRY = Registry()
@@ -24,43 +22,10 @@ REGISTRY = Registry()
 #: Fields that may differ between a crashed and an undisturbed run.
 LUCK = frozenset({"seconds"})
 
+#: Priorities go from minus this to this.
+MOST_PRIORITY = 1_000_000
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ModelReference(_Part):
-    """A model as it was given: a local folder, and for Hub models id and revision."""
-
-    name: str
-    path: str
-    hub_id: str | None = None
-    revision: str | None = None
-
-
-class SourceRecord(_Part):
-    """A model as it was found at `started`."""
-
-    name: str
-    recipe_id: str
-    #: BLAKE3 of its weights.
-    digest: str
-    sketch: str
-    parameters: int
-
-
-class Profile(_Part):
-    """What can change the last bit of a number (SPEC §7)."""
-
-    device: str
-    dtype: str
-    threads: int
-    batch_tokens: int
-    attention: str
-    machine: str
-    torch: str
-    transformers: str
-    numpy: str
+Quarantine = Literal["fail", "worst-fitness"]
 
 
 @REGISTRY.event
@@ -68,7 +33,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 2
+    schema_version = 3
 
     run: str
     owner: str
@@ -84,12 +49,21 @@ class Submitted(Event):
     priority: int = 0
     #: What a worker must offer to take its tasks.
     labels: tuple[str, ...] = ()
+    #: What becomes of the run when a task has killed its process three times: it fails, or it goes on
+    #: without what the task would have given, which then has the worst fitness.
+    quarantine: Quarantine = "fail"
 
 
 @REGISTRY.upcaster("submitted", 1)
 def _submitted_1(data: dict[str, Any]) -> dict[str, Any]:
     """Schema 1 had neither priority nor labels."""
     return {**data, "priority": 0, "labels": ()}
+
+
+@REGISTRY.upcaster("submitted", 2)
+def _submitted_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 knew no quarantine."""
+    return {**data, "quarantine": "fail"}
 
 
 @REGISTRY.event
@@ -289,17 +263,6 @@ class Converged(Event):
     reason: Literal["generations", "plateau"]
 
 
-class Rival(_Part):
-    """One source or baseline, and the champion's lead over it on the test slice."""
-
-    name: str
-    kind: Literal["base", "source", "baseline"]
-    recipe_id: str
-    scalar: float | None
-    #: None where the rival has no fitness.
-    lead: Comparison | None
-
-
 @REGISTRY.event
 class Completed(Event):
     """The run has ended with a champion."""
@@ -325,6 +288,28 @@ class TaskFailed(Event):
     task: str
     attempt: int
     error: str
+
+
+@REGISTRY.event
+class TaskDied(Event):
+    """The process that did a task died, and the one that watched it lives."""
+
+    type = "task_died"
+
+    task: str
+    attempt: int
+    #: What ended it: a signal or an exit code.
+    how: str
+
+
+@REGISTRY.event
+class TaskQuarantined(Event):
+    """A task has killed so many processes that it is not tried again."""
+
+    type = "task_quarantined"
+
+    task: str
+    reason: str
 
 
 @REGISTRY.event

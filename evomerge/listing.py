@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from events import EventStore
+from events import EventStore, projection
 from events.projection import catch_up
 from evomerge.projections import RUNS, Runs
 
@@ -21,10 +21,15 @@ def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, An
     return rows, total
 
 
-def queue(store: EventStore) -> list[dict[str, Any]]:
+def position(store: EventStore) -> int:
+    """Where in the log the list of runs was made from, once it has caught up."""
+    catch_up(store, Runs())
+    return projection.position(store, Runs())
+
+
+def queue(store: EventStore, limit: int | None = None) -> list[dict[str, Any]]:
     """The runs that have not ended: those with the highest priority first, then the oldest."""
     catch_up(store, Runs())
-    query = (
-        select(RUNS).where(RUNS.c.ended.is_(None)).order_by(RUNS.c.priority.desc(), RUNS.c.first)
-    )
+    waiting = select(RUNS).where(RUNS.c.ended.is_(None))
+    query = waiting.order_by(RUNS.c.priority.desc(), RUNS.c.first).limit(limit)
     return [dict(row._mapping) for row in store.database.rows(query)]

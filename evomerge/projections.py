@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Table, delete, insert, select
+from sqlalchemy import BigInteger, Connection, Index, Table, delete, desc, insert, select
 from sqlmodel import Field, SQLModel
 
 from events import Envelope, EventsError, EventStore, PayloadError, UnknownEventError
@@ -23,6 +23,8 @@ class RunRow(SQLModel, table=True):
     """One run, for lists."""
 
     __tablename__ = "runs"  # pyright: ignore[reportAssignmentType]
+    #: For the queue: what has not ended, in its order.
+    __table_args__ = (Index("runs_waiting", "ended", desc("priority"), "first"),)
 
     run: str = Field(primary_key=True)
     #: Position of its first event: newer runs have higher ones.
@@ -34,6 +36,11 @@ class RunRow(SQLModel, table=True):
     ended: str | None
     owner: str
     priority: int
+    #: Its labels, separated by spaces.
+    labels: str
+    device: str
+    #: What it is pinned to since it started.
+    profile: str | None
     submitted_at: str
     updated_at: str
     #: Version and head of its own stream.
@@ -97,7 +104,7 @@ class Runs:
     """The projection of merging runs."""
 
     name = "evomerge"
-    version = 2
+    version = 3
     tables = (RUNS, CANDIDATES, METRICS, LINEAGE)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -154,7 +161,7 @@ class Batch:
                 continue
             if not isinstance(event, facts.Forked):
                 self._note(run, event)
-        entry |= {"owner": fork.owner, "parent": fork.parent}
+        entry |= {"owner": fork.owner, "parent": fork.parent, "device": fork.config.device}
         entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
 
     def _note(self, run: str, event: Any) -> None:
@@ -163,9 +170,11 @@ class Batch:
         entry = self._runs[run]
         match event:
             case facts.Submitted():
-                entry |= {"owner": event.owner, "priority": event.priority}
+                entry |= {"owner": event.owner, "priority": _bounded(event.priority)}
+                entry["labels"] = " ".join(sorted(event.labels))
+                entry["device"] = event.config.device
             case facts.PriorityChanged():
-                entry["priority"] = event.priority
+                entry["priority"] = _bounded(event.priority)
             case facts.Paused():
                 entry["paused"] = True
             case facts.Resumed():
@@ -173,7 +182,7 @@ class Batch:
             case facts.Retried() if entry["ended"] == "failed":
                 entry["ended"] = None
             case facts.Started():
-                entry["started"] = True
+                entry |= {"started": True, "profile": event.profile.of_machine}
                 for source in (event.base, *event.sources):
                     self._built(run, source.recipe_id, "source", source.digest, source.name)
             case facts.BaselineBuilt():
@@ -248,6 +257,13 @@ class Batch:
         return (row for key, row in rows.items() if key not in known)
 
 
+def _bounded(priority: int) -> int:
+    """A priority that every database can hold, whatever was recorded."""
+    from evomerge.facts import MOST_PRIORITY
+
+    return max(-MOST_PRIORITY, min(MOST_PRIORITY, priority))
+
+
 def _blank(run: str, first: Envelope) -> dict[str, Any]:
     """A run that nothing is known of but its first event."""
     return {
@@ -258,6 +274,9 @@ def _blank(run: str, first: Envelope) -> dict[str, Any]:
         "ended": None,
         "owner": "",
         "priority": 0,
+        "labels": "",
+        "device": "",
+        "profile": None,
         "submitted_at": first.recorded_at,
         "updated_at": first.recorded_at,
         "version": 0,

@@ -7,6 +7,7 @@ tasks, which must be carried out in the world. Facts come first: after appending
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,81 +19,13 @@ from evomerge.fitness import compare
 from evomerge.recipe import Merge
 from evomerge.search import Strategy, strategy
 from evomerge.search.elite_loser import Family, Proposal
-from evomerge.state import RunState
+from evomerge.state import RunState, forgive
+from evomerge.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
 
 #: A task that failed so often ends the run.
 ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Start:
-    """Read sources and data, pin the profile."""
-
-    key = "start"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """Measure speed and memory of the architecture, once."""
-
-    key = "profile"
-
-
-@dataclass(frozen=True)
-class BuildBaseline:
-    """Build a static merge to compare with."""
-
-    name: str
-    recipe: Merge
-
-    @property
-    def key(self) -> str:
-        """The task's name, and the last part of its event's idempotency key."""
-        return f"baseline/{self.name}"
-
-
-@dataclass(frozen=True)
-class ChooseLayers:
-    """Measure layer fitness for a frankenmerge whose layers are open."""
-
-    generation: int
-    proposal: Proposal
-
-    @property
-    def key(self) -> str:
-        """The task's name, and the last part of its event's idempotency key."""
-        return f"layers/{self.generation}/{self.proposal.slot}"
-
-
-@dataclass(frozen=True)
-class Build:
-    """Build a candidate."""
-
-    generation: int
-    proposal: Proposal
-
-    @property
-    def key(self) -> str:
-        """The task's name, and the last part of its event's idempotency key."""
-        return f"build/{self.generation}/{self.proposal.slot}"
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Measure a model on a draw of a slice."""
-
-    recipe_id: str
-    slice: Slice
-    generation: int | None
-
-    @property
-    def key(self) -> str:
-        """The task's name, and the last part of its event's idempotency key."""
-        drawn = "all" if self.generation is None else self.generation
-        return f"evaluate/{self.slice}/{drawn}/{self.recipe_id}"
-
-
-Task = Start | Measure | BuildBaseline | ChooseLayers | Build | Evaluate
+#: A task whose process died so often is not tried again.
+DEATHS = 3
 
 
 @dataclass(frozen=True)
@@ -120,6 +53,8 @@ def due(state: RunState) -> Decision:
     if worn:
         reason = f"task {worn[0].task} failed {ATTEMPTS} times: {worn[0].error}"
         return Decision(facts=[New(facts.Failed(reason=reason), failed_key(state))])
+    if poison := _quarantine(state):
+        return Decision(facts=poison)
     if state.started is None:
         return Decision(tasks=[Start()])
     opening = _opening(state)
@@ -130,15 +65,63 @@ def due(state: RunState) -> Decision:
     return _finish(state)
 
 
+def open_tasks(state: RunState) -> list[Task]:
+    """The tasks that a process may be at: those that are due, were nothing failed or cancelled.
+
+    A result may come late, after the failure, the cancellation or the quarantine of its task.
+    """
+    alive = copy(state)
+    alive.failed = alive.cancelled = None
+    forgive(alive)
+    alive.quarantined = state.quarantined
+    tasks = due(alive).tasks
+    alive.quarantined = {}
+    return list({task.key: task for task in (*tasks, *due(alive).tasks)}.values())
+
+
 def attempts(state: RunState, task: str) -> int:
     """How often a task has failed since somebody last asked for another try."""
     failure = state.failures.get(task)
     return failure.attempt - state.forgiven.get(task, 0) if failure else 0
 
 
+def deaths(state: RunState, task: str) -> int:
+    """How often a task's process has died since somebody last asked for another try."""
+    death = state.deaths.get(task)
+    return death.attempt - state.forgiven_deaths.get(task, 0) if death else 0
+
+
+def _quarantine(state: RunState) -> list[New]:
+    """Tasks that kill every process that tries them: set aside, or the end of the run."""
+    assert state.submitted
+    for task, death in sorted(state.deaths.items()):
+        if task not in state.quarantined and deaths(state, task) >= DEATHS:
+            event = facts.TaskQuarantined(
+                task=task, reason=f"its process died {DEATHS} times: {death.how}"
+            )
+            return [New(event, _again(state, f"{state.run}/{task}/quarantined"))]
+    for task, event in sorted(state.quarantined.items()):
+        if state.submitted.quarantine == "fail" or _essential(state, task):
+            reason = f"task {task} is quarantined: {event.reason}"
+            return [New(facts.Failed(reason=reason), failed_key(state))]
+    return []
+
+
+def _essential(state: RunState, task: str) -> bool:
+    """Whether nothing can be compared without this task: the start, the profile, a source's score."""
+    return task in (Start.key, Measure.key) or task.rpartition("/")[2] in (
+        {source.recipe_id for source in state.started.sources} if state.started else ()
+    )
+
+
+def _again(state: RunState, key: str) -> str:
+    """A key that is another one after every retry."""
+    return key + (f"/{state.retries}" if state.retries else "")
+
+
 def failed_key(state: RunState) -> str:
     """The idempotency key of `failed`: a run that is tried again may fail again."""
-    return f"{state.run}/failed" + (f"/{state.retries}" if state.retries else "")
+    return _again(state, f"{state.run}/failed")
 
 
 def _new(state: RunState, event: Event, *key: str | int) -> New:
@@ -172,18 +155,24 @@ def _opening(state: RunState) -> list[Task]:
     for name, recipe in baselines(state).items():
         if name not in state.baselines:
             tasks.append(BuildBaseline(name, recipe))
-    return tasks
+    return _sound(state, tasks)
+
+
+def _sound(state: RunState, tasks: Sequence[Task]) -> list[Task]:
+    """Those that are not in quarantine."""
+    return [task for task in tasks if task.key not in state.quarantined]
 
 
 def _unmeasured(
     state: RunState, recipe_ids: Sequence[str], slice_: Slice, generation: int | None
 ) -> list[Task]:
     """Evaluations that are missing, each once, in the given order."""
-    return [
+    missing = [
         Evaluate(id_, slice_, generation)
         for id_ in dict.fromkeys(recipe_ids)
         if (id_, slice_, generation) not in state.evaluations
     ]
+    return _sound(state, missing)
 
 
 def _strategy(state: RunState) -> Strategy:
@@ -224,9 +213,13 @@ def _generation(state: RunState, generation: int) -> Decision:
             tasks.append(Build(generation, proposal))
     stayed = _stayed(state, generation)
     tasks += _unmeasured(state, stayed, "search", generation)
+    tasks = _sound(state, tasks)
     if tasks:
         return Decision(tasks=list(dict.fromkeys(tasks)))
     population = _population(state, generation) + stayed
+    if not population:
+        reason = f"nothing of generation {generation} could be built: every task is in quarantine"
+        return Decision(facts=[New(facts.Failed(reason=reason), failed_key(state))])
     ranking = _rank(state, list(dict.fromkeys(population)), generation)
     finalists = [id_ for id_, _ in ranking[: config.elite_size]]
     judging = _unmeasured(state, finalists, "selection", None)
@@ -364,7 +357,9 @@ def _result(state: RunState) -> Event:
     assert state.started
     fitness = state.fitness((state.champion, "test", None))
     if fitness is None:
-        return facts.Failed(reason="the champion has no fitness on the test slice: NaN or Inf")
+        task = Evaluate(state.champion, "test", None).key
+        why = "its evaluation is in quarantine" if task in state.quarantined else "NaN or Inf"
+        return facts.Failed(reason=f"the champion has no fitness on the test slice: {why}")
     return facts.Completed(
         champion=state.champion,
         digest=state.built[state.champion][0],

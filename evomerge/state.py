@@ -72,6 +72,10 @@ class RunState:
     #: Task → attempts that do not count any more, and how often somebody asked for that.
     forgiven: dict[str, int] = field(default_factory=dict)
     retries: int = 0
+    #: Task → the last death of a process that did it; deaths that do not count any more.
+    deaths: dict[str, facts.TaskDied] = field(default_factory=dict)
+    forgiven_deaths: dict[str, int] = field(default_factory=dict)
+    quarantined: dict[str, facts.TaskQuarantined] = field(default_factory=dict)
     divergences: list[facts.DivergenceDetected] = field(default_factory=list)
     #: Events of a newer version that were passed over: such a state is to look at only.
     skipped: list[str] = field(default_factory=list)
@@ -200,6 +204,8 @@ def _on_forked(state: RunState, event: facts.Forked) -> None:
     state.submitted = state.submitted.model_copy(update={**changed, "config": event.config})
     state.run, state.forked = event.run, event
     state.failures, state.forgiven, state.retries = {}, {}, 0
+    state.deaths, state.forgiven_deaths = {}, {}
+    state.quarantined = {}
     state.cancelled, state.paused = None, False
     _forget_failure(state)
     if event.changes:
@@ -219,9 +225,16 @@ def _forget_failure(state: RunState) -> None:
 
 
 def _on_retried(state: RunState, _event: facts.Retried) -> None:
-    state.forgiven = {task: failure.attempt for task, failure in state.failures.items()}
+    forgive(state)
     state.retries += 1
     _forget_failure(state)
+
+
+def forgive(state: RunState) -> None:
+    """Let what has failed or died so far not count any more, and nothing be in quarantine."""
+    state.forgiven = {task: failure.attempt for task, failure in state.failures.items()}
+    state.forgiven_deaths = {task: death.attempt for task, death in state.deaths.items()}
+    state.quarantined = {}
 
 
 def _on_paused(state: RunState, _event: facts.Paused) -> None:
@@ -297,6 +310,8 @@ _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
     facts.Retried: _on_retried,
     facts.PriorityChanged: _on_priority,
     facts.TaskFailed: _put("failures", "task"),
+    facts.TaskDied: _put("deaths", "task"),
+    facts.TaskQuarantined: _put("quarantined", "task"),
     facts.DivergenceDetected: _add("divergences"),
 }
 
@@ -321,6 +336,8 @@ _OUTSIDE_LINEAGE = frozenset(
     for event in (
         facts.Profiled,
         facts.TaskFailed,
+        facts.TaskDied,
+        facts.TaskQuarantined,
         facts.DivergenceDetected,
         facts.Completed,
         facts.Forked,

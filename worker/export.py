@@ -21,7 +21,8 @@ from evomerge.log import describe
 from evomerge.recipe import closure, label
 from evomerge.state import RunState
 from worker.artifacts import Artifacts
-from worker.bench import Bench
+from worker.bench import Bench, set_threads
+from worker.target import MARK, check_target
 
 #: Files that belong to the tokenizer and to generation; taken from the base as they are.
 COMPANIONS = (
@@ -40,18 +41,24 @@ COMPANIONS = (
 
 
 def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:
-    """Write the champion's folder to `out`; rebuilt from its recipe where it is not cached."""
+    """Write the champion's folder to `out`; rebuilt from its recipe where it is not cached.
+
+    Raises what `check_target` does where something else is there.
+    """
     if state.champion is None:
         raise ForgeError(f"run {state.run} has no champion yet: let it finish first.")
+    out = check_target(out)
+    assert state.started
+    set_threads(state.started.profile.threads)  # else its bits could come out otherwise
     bench = Bench(state, artifacts)
-    bench.check_unchanged()
+    bench.check_sources()
     weights = bench.weights(state.champion)
 
     def fill(folder: Path) -> None:
         write_weights(folder, weights, SHARD_BYTES)
         _write_companions(folder, bench, weights)
         recipe = recipe_document(state, state.champion or "", chain_head)
-        (folder / "evomerge_recipe.json").write_text(json.dumps(recipe, indent=2) + "\n", "utf-8")
+        (folder / MARK).write_text(json.dumps(recipe, indent=2) + "\n", "utf-8")
         (folder / "README.md").write_text(card(state, chain_head), "utf-8")
         check_loads(folder)
 

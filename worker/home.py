@@ -1,7 +1,8 @@
 """Where the log and the cache are.
 
 FORGE_HOME, by default ~/.local/share/agent-forge, has the weights cache, and the log in a SQLite file
-unless FORGE_DATABASE_URL names another database.
+unless FORGE_DATABASE_URL names another database. FORGE_ARTIFACT_STORE names a store of weights and
+models that machines without a common disk share.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from events.database import Database
 
 
+def threads() -> int | None:
+    """FORGE_THREADS, or None where it is not set. Raises ConfigError."""
+    given = os.environ.get("FORGE_THREADS")
+    if not given:
+        return None
+    if not given.isdecimal() or not 1 <= int(given) <= 4096:
+        raise ConfigError(f"FORGE_THREADS is {given!r}: give a number of threads, 1 or more.")
+    return int(given)
+
+
 @dataclass(frozen=True)
 class Home:
     """A folder with the weights cache `artifacts/` and, without a `url`, the database `forge.db`."""
@@ -25,13 +36,16 @@ class Home:
     folder: Path
     #: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME.
     url: str | None = None
+    #: A shared store of artifacts, an fsspec URL.
+    store: str | None = None
 
     @classmethod
     def default(cls) -> Home:
         """The folder that the environment names."""
         data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         folder = Path(os.environ.get("FORGE_HOME") or Path(data) / "agent-forge").absolute()
-        return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None)
+        store = os.environ.get("FORGE_ARTIFACT_STORE") or None
+        return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None, store)
 
     @property
     def database(self) -> Path:
@@ -78,11 +92,23 @@ class Home:
         """Which kind of database, and its URL or file. Raises ConfigError."""
         scheme, _, rest = (self.url or f"sqlite:///{self.database}").partition("://")
         kind = scheme.partition("+")[0]
-        if kind in ("postgresql", "postgres"):
+        if kind in ("postgresql", "postgres") and _is_address(f"postgresql://{rest}"):
             return "postgresql", f"postgresql://{rest}"
         if kind == "sqlite" and rest.startswith("/") and len(rest) > 1:
             return "sqlite", rest[1:]
         raise ConfigError(
-            "FORGE_DATABASE_URL is neither sqlite:///FILE nor postgresql://USER@HOST/NAME: "
+            "FORGE_DATABASE_URL is neither sqlite:///FILE nor postgresql://USER@HOST:PORT/NAME: "
             f"it begins with {scheme[:20]!r}."
         )
+
+
+def _is_address(url: str) -> bool:
+    """Whether host and port can be read."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        make_url(url)
+    except (ArgumentError, ValueError):
+        return False
+    return True

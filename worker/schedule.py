@@ -3,8 +3,9 @@
 Start-time fair queueing (Goyal, Vin and Cheng 1996): every user has a tag, the service received so far
 divided by the weight. The next task is of the user with the lowest tag; starting it raises the tag by
 what it is expected to take, finishing it corrects that to what it took. A user who comes back after
-having had nothing to do starts at the tag of the task that was started last: idle time is not saved
-up.
+having had nothing to do starts at the lowest tag of those who compete for the same kind of device, or,
+where nobody does, at the tag of the task of that kind that was started last: idle time is not saved up,
+and a newcomer does not wait for what others received on devices of another kind.
 
 Passed over are users and runs at their limit, and runs whose needs the device does not meet. As long
 as anybody's task fits, something is picked. A decision takes time logarithmic in the number of users
@@ -14,6 +15,7 @@ and runs, and linear in the number of users that are passed over.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -35,11 +37,14 @@ class Offer:
     labels: frozenset[str] = frozenset()
     memory: int = 0
     profile: str | None = None
+    #: Only for runs that ask for a label of its own (one without a colon).
+    only: bool = False
 
     def meets(self, needs: Needs) -> bool:
         """Whether tasks with these needs can be done here."""
         return (
             needs.labels <= self.labels
+            and (not self.only or any(":" not in label for label in needs.labels))
             and needs.memory <= self.memory
             and needs.profile in (None, self.profile)
         )
@@ -66,6 +71,8 @@ class Job:
     #: Tasks that nobody has begun, and tasks under way.
     pending: int = 0
     running: int = 0
+    #: Needs and rank under which it stands in its user's queues now.
+    entry: tuple[Needs, tuple[int, int, str]] | None = field(default=None, compare=False)
 
     @property
     def rank(self) -> tuple[int, int, str]:
@@ -76,12 +83,30 @@ class Job:
 @dataclass
 class _User:
     weight: float = 1.0
+    #: Tasks under way at once, instead of everybody's limit.
+    limit: int | None = None
     tag: float = 0.0
+    #: The tag that is in the order of users now.
+    queued: float | None = None
+    #: Tasks under way; runs with tasks to begin.
     running: int = 0
+    waiting: int = 0
+    #: Whether the tag is what somebody else's notes say, and counts as it is.
+    restored: bool = False
     #: Runs that have something to do or are under way.
     jobs: set[str] = field(default_factory=set)
     #: Runs with tasks to begin, by needs; entries may be out of date.
     queues: dict[Needs, list[tuple[int, int, str]]] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """Whether it has something to do."""
+        return self.waiting > 0 or self.running > 0
+
+
+def _kind(needs: Needs) -> frozenset[str]:
+    """The kind of device: the labels with a colon."""
+    return frozenset(label for label in needs.labels if ":" in label)
 
 
 class Scheduler:
@@ -95,7 +120,8 @@ class Scheduler:
         self._jobs: dict[str, Job] = {}
         #: (tag, user); entries may be out of date.
         self._order: list[tuple[float, str]] = []
-        self._now = 0.0
+        #: Kind of device → the highest tag at which a task of it was started.
+        self._now: dict[frozenset[str], float] = {}
 
     def weigh(self, owner: str, weight: float) -> None:
         """Give a user a weight: twice the weight is twice the share. It must be above zero."""
@@ -103,19 +129,61 @@ class Scheduler:
             raise ValueError(f"the weight of {owner} is {weight}: it must be above zero")
         self._user(owner).weight = weight
 
+    def limit(self, limits: Limits, own: Mapping[str, int]) -> None:
+        """Set everybody's limits, and those that some users have instead."""
+        self._limits = limits
+        for user in self._users.values():
+            user.limit = None
+            for run in user.jobs:
+                self._enqueue(user, self._jobs[run])
+        for owner, most in own.items():
+            self._user(owner).limit = most
+
+    def restore(self, received: Mapping[str, float]) -> None:
+        """Begin with what active users had received when somebody else stopped deciding."""
+        for owner, tag in received.items():
+            user = self._user(owner)
+            user.tag, user.restored = tag, True
+
+    def active_received(self) -> dict[str, float]:
+        """The tags of users who have something to do."""
+        return {owner: user.tag for owner, user in sorted(self._users.items()) if user.active}
+
     def put(self, job: Job) -> None:
         """Add a run, or say what has become of one: pending tasks, priority, needs."""
         known = self._jobs.get(job.run)
         user = self._user(job.owner)
+        before = known.pending if known else 0
+        if job.pending > 0 and not user.active:
+            self._welcome(user, job)
         if known is None:
             self._jobs[job.run] = job
-            if not user.jobs:
-                user.tag = max(user.tag, self._now)
         else:
             known.pending, known.priority, known.needs = job.pending, job.priority, job.needs
             job = known
+        user.waiting += (job.pending > 0) - (before > 0)
         user.jobs.add(job.run)
         self._enqueue(user, job)
+
+    def _welcome(self, user: _User, job: Job) -> None:
+        """Lift the tag of a user who had nothing to do."""
+        if user.restored:
+            user.restored = False
+            return
+        kind = _kind(job.needs)
+        rivals = [
+            other.tag
+            for other in self._users.values()
+            if other is not user
+            and other.active
+            and any(_kind(self._jobs[run].needs) == kind for run in other.jobs)
+        ]
+        user.tag = max(user.tag, min(rivals, default=self._now.get(kind, 0.0)))
+
+    def drop(self, run: str) -> None:
+        """Remove a run that may not be here."""
+        if run in self._jobs:
+            self.remove(run)
 
     def remove(self, run: str) -> None:
         """The run has ended or waits for nothing. What it received stays counted."""
@@ -123,18 +191,28 @@ class Scheduler:
         user = self._users[job.owner]
         user.jobs.discard(run)
         user.running -= job.running
+        user.waiting -= job.pending > 0
 
-    def pick(self, offer: Offer = Offer()) -> str | None:
-        """The run whose next task this device should do; None where nobody's fits."""
+    def pick(
+        self, offer: Offer = Offer(), refuses: Callable[[str], bool] = lambda run: False
+    ) -> str | None:
+        """The run whose next task this device should do; None where nobody's fits.
+
+        Runs that the device refuses are passed over.
+        """
         passed, found = [], None
         while self._order and found is None:
             tag, owner = heapq.heappop(self._order)
             user = self._users[owner]
-            if tag != user.tag or not any(user.queues.values()):
-                continue  # out of date; `_enqueue` puts the user back when there is something to do
+            if tag != user.queued:
+                continue  # out of date
+            if not any(user.queues.values()):
+                user.queued = None  # `_enqueue` puts the user back when there is something to do
+                continue
             passed.append((tag, owner))
-            if not _full(user.running, self._limits.per_user):
-                found = self._first(user, offer)
+            most = self._limits.per_user if user.limit is None else user.limit
+            if not _full(user.running, most):
+                found = self._first(user, offer, refuses)
         for entry in passed:
             heapq.heappush(self._order, entry)
         return found
@@ -143,21 +221,23 @@ class Scheduler:
         """A task of the run is begun."""
         job = self._jobs[run]
         user = self._users[job.owner]
-        job.pending -= 1
+        user.waiting -= job.pending == 1
+        job.pending = max(0, job.pending - 1)
         job.running += 1
         user.running += 1
-        self._now = max(self._now, user.tag)
-        self._charge(job.owner, self._expected)
+        kind = _kind(job.needs)
+        self._now[kind] = max(self._now.get(kind, 0.0), user.tag)
+        self._charge(user, job.owner, self._expected)
 
     def finish(self, run: str, owner: str, seconds: float) -> None:
         """A task that took so long is over, well or not; the run may be gone by now."""
         job = self._jobs.get(run)
         user = self._users[owner]
-        if job is not None:
+        if job is not None and job.running > 0:
             job.running -= 1
             user.running -= 1
             self._enqueue(user, job)
-        self._charge(owner, seconds - self._expected)
+        self._charge(user, owner, seconds - self._expected)
 
     def received(self, owner: str) -> float:
         """The user's tag: seconds received, divided by the weight."""
@@ -166,38 +246,57 @@ class Scheduler:
     def _user(self, owner: str) -> _User:
         return self._users.setdefault(owner, _User())
 
-    def _charge(self, owner: str, seconds: float) -> None:
-        user = self._users[owner]
+    def _charge(self, user: _User, owner: str, seconds: float) -> None:
         user.tag += seconds / user.weight
-        heapq.heappush(self._order, (user.tag, owner))
+        if user.queued is not None:
+            self._stand(user, owner)
+
+    def _stand(self, user: _User, owner: str) -> None:
+        """Be in the order of users, once, with the tag of now."""
+        if user.queued != user.tag:
+            user.queued = user.tag
+            heapq.heappush(self._order, (user.tag, owner))
 
     def _enqueue(self, user: _User, job: Job) -> None:
+        """Be in the user's queue, once, as the run is now."""
         if job.pending > 0 and not _full(job.running, self._limits.per_run):
-            heapq.heappush(user.queues.setdefault(job.needs, []), job.rank)
-            heapq.heappush(self._order, (user.tag, job.owner))
+            if job.entry != (job.needs, job.rank):
+                job.entry = (job.needs, job.rank)
+                heapq.heappush(user.queues.setdefault(job.needs, []), job.rank)
+            self._stand(user, job.owner)
 
-    def _first(self, user: _User, offer: Offer) -> str | None:
+    def _first(self, user: _User, offer: Offer, refuses: Callable[[str], bool]) -> str | None:
         """The user's best run that the offer meets."""
         best = None
-        for needs, queue in user.queues.items():
+        for needs, queue in [*user.queues.items()]:
             if not offer.meets(needs):
                 continue
-            while queue and not self._valid(queue[0], needs):
-                heapq.heappop(queue)
+            refused = []
+            while queue:
+                if not self._stands(queue[0], needs):
+                    heapq.heappop(queue)
+                elif refuses(queue[0][2]):
+                    refused.append(heapq.heappop(queue))
+                else:
+                    break
             if queue and (best is None or queue[0] < best):
                 best = queue[0]
+            for entry in refused:
+                heapq.heappush(queue, entry)
+            if not queue:
+                del user.queues[needs]
         return best[2] if best else None
 
-    def _valid(self, entry: tuple[int, int, str], needs: Needs) -> bool:
-        """Whether an entry still says what is so."""
+    def _stands(self, entry: tuple[int, int, str], needs: Needs) -> bool:
+        """Whether an entry still says what is so; if not, the run may be put in again."""
         job = self._jobs.get(entry[2])
-        return (
-            job is not None
-            and job.rank == entry
-            and job.needs == needs
-            and job.pending > 0
-            and not _full(job.running, self._limits.per_run)
-        )
+        if job is None or job.entry != (needs, entry):
+            return False
+        current = (job.needs, job.rank) == job.entry
+        if current and job.pending > 0 and not _full(job.running, self._limits.per_run):
+            return True
+        job.entry = None
+        return False
 
 
 def _full(running: int, limit: int | None) -> bool:

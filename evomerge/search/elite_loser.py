@@ -92,7 +92,7 @@ def next_generation(
             mutant = _mutant(config, family, known, elite, generation, len(proposals))
             proposals.append(Proposal(len(proposals), "mutated", mutant, (elite,)))
     for start in range(0, len(losers), 3):
-        slot, trio = len(proposals), tuple(losers[start : start + 3])
+        slot, trio = len(proposals), _trio(losers[start : start + 3], ranking)
         draws = Draws(config.seed, "pipeline", generation, slot)
         number = config.pipelines[draws.below(len(config.pipelines))]
         if reseeded:
@@ -104,6 +104,12 @@ def next_generation(
             pipeline = _pipeline(config, trio, family, number, generation, slot)
             proposals.append(Proposal(slot, "merged", pipeline, trio))
     return proposals
+
+
+def _trio(losers: Sequence[str], ranking: Sequence[str]) -> tuple[str, ...]:
+    """Three to merge. Where quarantine left fewer, the best of the others fill up."""
+    others = [id_ for id_ in ranking if id_ not in losers]
+    return (*losers, *others[: 3 - len(losers)])
 
 
 def loser_slots(config: EvoMergeConfig) -> tuple[int, ...]:

@@ -19,10 +19,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from benchmarks.crash_ladder import Crowd
 from events import EventStore, New, StoreUnavailableError
 from events.postgres import open_store as open_postgres
 from events.sqlite import open_store
+from tests.events.crowd import Crowd
 from tests.events.store_contract import ROOT, Noted, assert_chained, keys, new
 from tests.servers import Postgres
 from tests.servers import _runs as runs
@@ -134,6 +134,7 @@ import resource, signal, sys
 from pathlib import Path
 from events import StoreUnavailableError
 from events.sqlite import open_store
+from tests.events.crowd import Crowd
 from tests.events.store_contract import keys
 from tests.events.test_log_failures import append_until_refused, note
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

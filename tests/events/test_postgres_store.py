@@ -164,3 +164,26 @@ def test_a_server_that_is_not_there_is_an_error_without_the_password() -> None:
     assert "127.0.0.1" in str(caught.value)
     assert "secret" not in str(caught.value)
     assert not re.search("traceback|SELECT", str(caught.value))
+
+
+def test_a_client_that_stops_in_the_middle_of_an_append_does_not_hold_up_the_others(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As SIGSTOP or a suspended machine does it: the server ends its transaction after a while."""
+    monkeypatch.setattr("events.postgres.IDLE", "1s")
+    url = postgres.new_database()
+    stopped, other = open_store(url), open_store(url)
+
+    def stop_within() -> None:
+        with stopped.database.appending() as cursor:
+            began = time.monotonic()
+            other.append("s", 0, [new("a")])
+            assert time.monotonic() - began > 0.5, "it had to wait"
+            cursor.execute("SELECT 1")
+
+    with pytest.raises(DatabaseError):
+        stop_within()
+    assert stopped.append("s", 1, [new("b")]).fresh
+    assert keys(other.read("s")) == ["a", "b"]
+    stopped.close()
+    other.close()

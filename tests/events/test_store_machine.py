@@ -91,6 +91,12 @@ class Machine(RuleBasedStateMachine):
         self.order: list[str] = []
         self.followed: list[Any] = []
 
+    @classmethod
+    def prepare(cls, path: Path) -> None:
+        """Make the log that every example begins with a copy of."""
+        cls.empty = path
+        open_store(path).close()
+
     def _hit(self, name: str) -> None:
         if name == self.crash_at:
             raise Crash(name)
@@ -254,8 +260,7 @@ SETTINGS = settings(
 @pytest.fixture(autouse=True)
 def empty(tmp_path: Path) -> None:
     """A log to copy: making its tables takes longer than an example."""
-    Machine.empty = tmp_path / "empty.db"
-    open_store(Machine.empty).close()
+    Machine.prepare(tmp_path / "empty.db")
 
 
 def test_any_order_of_events_and_accidents_leaves_the_log_of_the_model() -> None:

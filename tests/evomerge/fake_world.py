@@ -92,6 +92,7 @@ class World:
         config: EvoMergeConfig | None = None,
         quality: Quality = quality,
         sketcher: Sketcher = far_apart,
+        quarantine: facts.Quarantine = "fail",
     ) -> None:
         self.quality, self.sketcher = quality, sketcher
         self.rows: list[Envelope] = []
@@ -106,6 +107,7 @@ class World:
             sources=references,
             base=facts.ModelReference(name="base", path="/models/base"),
             data=(),
+            quarantine=quarantine,
         )
         self.append([New(submitted, f"{RUN}/submitted")])
 
@@ -140,6 +142,25 @@ class World:
         """Record that a task raised."""
         event = facts.TaskFailed(task=task, attempt=attempt, error="ValueError: broken")
         self.append([New(event, f"{RUN}/{task}/failed/{attempt}")])
+
+    def die(self, task: str) -> None:
+        """Record that a task's process died."""
+        before = self.state.deaths.get(task)
+        attempt = before.attempt + 1 if before else 1
+        event = facts.TaskDied(task=task, attempt=attempt, how="killed by signal 9")
+        self.append([New(event, f"{RUN}/{task}/died/{attempt}")])
+
+    def poison(self, *tasks: str) -> RunState:
+        """Until the run has ended, with tasks that kill whoever tries them."""
+        for _ in range(400):
+            if self.state.ended:
+                return self.state
+            decision = decide(self.state)
+            if decision.facts:
+                self.append(decision.facts)
+            for task in decision.tasks:
+                self.die(task.key) if task.key in tasks else self.complete(task)
+        raise AssertionError("the run does not end")
 
     def step(self, order: Callable[[list[Task]], Sequence[Task]] = list) -> Decision:
         """Decide once and carry everything out; tasks in the given order. Returns the decision."""

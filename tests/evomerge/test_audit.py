@@ -10,6 +10,7 @@ import pytest
 from events import Envelope, New, canonical_json, chain
 from evomerge import audit, facts
 from evomerge.audit import Anchor
+from evomerge.run import open_tasks
 from tests.evomerge.fake_world import RUN, World, small
 
 Rows = list[Envelope]
@@ -237,7 +238,7 @@ def test_outcomes_that_cannot_be_computed_with_are_found(rows: Rows) -> None:
 
 def late(world: World) -> None:
     """Record the answer to a task that was asked for before the run ended."""
-    task = audit._open(world.state)[0]
+    task = open_tasks(world.state)[0]
     world.append([New(world.answer(task), f"{RUN}/{task.key}")])
 
 
@@ -274,7 +275,8 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
     decided = {
         "submitted", "forked", "diversity_measured", "generation_completed", "champion_changed",
         "reseeded", "converged", "completed", "failed", "task_failed", "divergence_detected",
-        "paused", "resumed", "cancelled", "retried", "priority_changed",
+        "task_died", "task_quarantined", "paused", "resumed", "cancelled", "retried",
+        "priority_changed",
     }  # fmt: skip
     answered = {cls.type for cls in audit.ANSWERS}
     assert decided | answered == set(facts.REGISTRY.types())

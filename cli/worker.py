@@ -1,0 +1,176 @@
+"""`forge worker`, `workers`, `limits`: who works, and how it is shared."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option, number, table
+
+log = logging.getLogger("worker.command")
+
+#: Seconds after which a device that still starts is none.
+STARTING = 300
+
+
+@click.command("worker")
+@click.option("--device", default="auto", show_default=True,
+              help="cpu, cuda:N, several with commas; auto: every GPU, else the CPU.")  # fmt: skip
+@click.option("--queues", default="", metavar="A,B", help="Labels that this worker offers to runs.")
+@click.option("--only", is_flag=True, help="Take only runs that ask for one of these labels.")
+@click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True,
+              help="Processes on the CPU; they share its cores.")  # fmt: skip
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
+@click.option("--metrics-address", default="127.0.0.1", show_default=True)
+@click.option("--log", "form", type=click.Choice(["json", "text"]),
+              help="Default: text on a terminal, else json.")  # fmt: skip
+def worker_command(
+    device: str, queues: str, only: bool, concurrency: int, metrics_port: int | None,
+    metrics_address: str, form: str | None,
+) -> None:  # fmt: skip
+    """Work on everybody's runs, on this machine's devices. Ctrl-C finishes the tasks under way and
+    stops; a second one gives them back.
+
+    FORGE_DATABASE_URL says where the log is, FORGE_BROKER_URL where Redis is.
+
+    \b
+    Example:
+      forge worker --device cuda:0,cuda:1 --queues big-gpu
+      forge worker --concurrency 2
+    """
+    from cli.options import split
+    from worker import logs
+    from worker.advance import check_queued
+    from worker.capability import placements
+    from worker.crew import Crew
+    from worker.doorbell import broker_url
+    from worker.home import Home, threads
+    from worker.vault import open_vault
+
+    labels = tuple(split(queues))
+    check_queued(labels=labels)
+    if queues and not labels:
+        raise click.UsageError("--queues names no label.")
+    if only and not labels:
+        raise click.UsageError("--only goes with --queues.")
+    threads()
+    home, broker = Home.default(), broker_url()
+    found = placements(device, concurrency)
+    if home.store is not None:
+        open_vault(home)  # raises what is wrong before anything is started
+    os.environ["FORGE_LOG"] = form = form or ("text" if sys.stderr.isatty() else "json")
+    logs.set_up("json" if form == "json" else "text")
+    crew = Crew(home, found, broker, frozenset(labels), only)
+    try:
+        if metrics_port is not None:
+            port = crew.metrics.serve(metrics_port, metrics_address)
+            log.info("metrics at http://%s:%d/metrics", metrics_address, port)
+    except BaseException:
+        crew.close()
+        raise
+    crew.start()
+    log.info("working on %s; Ctrl-C stops", ", ".join(slot.name for slot in crew.slots))
+    crew.wait(log.info)
+
+
+@click.command("workers")
+@click.option("--check", is_flag=True, help="Exit code 3 unless a device of this host lives.")
+@json_option
+def workers_command(check: bool, as_json: bool) -> None:
+    """List the devices and what they are at.
+
+    \b
+    Example:
+      forge workers
+    """
+    from worker.home import Home
+    from worker.leases import here
+    from worker.roster import Roster
+
+    store = Home.default().open_store()
+    try:
+        devices = Roster(store.database).devices()
+    finally:
+        store.close()
+    if check:
+        host = here().partition(":")[0]
+        here_now = [d for d in devices if d.living and d.name.startswith(f"{host}/")]
+        if all(d.status == "starting" and d.seconds > STARTING for d in here_now):
+            click.echo(f"error: no device of {host} is at work.", err=True)
+            sys.exit(3)
+    rows = [_row(device) for device in devices]
+    if as_json:
+        emit(rows)
+        return
+    if not rows:
+        click.echo("no workers: start one with `forge worker`", err=True)
+    keys = ("device", "status", "for", "task", "done", "labels", "refuses")
+    table([*keys], [[str(row[key] or "-") for key in keys] for row in rows])
+
+
+def _row(device: Any) -> dict[str, Any]:
+    """One device, for people and as JSON."""
+    refuses = {run: why for run, (until, why) in device.refused.items() if until > device.now}
+    return {
+        "device": device.name,
+        "status": device.status if device.living else "gone",
+        "for": f"{number(device.seconds, '.0f')} s",
+        "task": f"{device.run}/{device.task}" if device.task else None,
+        "done": device.done,
+        "labels": " ".join(sorted(device.offer.labels)),
+        "memory": device.offer.memory,
+        "profile": device.offer.profile,
+        "refuses": "; ".join(f"{run}: {why}" for run, why in sorted(refuses.items())),
+    }
+
+
+@click.command("limits")
+@click.argument("user", required=False)
+@click.option("--weight", type=float, help="The user's share: twice the weight is twice as much.")
+@click.option("--tasks", type=int, help="Tasks of a user at once; 0 is no limit.")
+@click.option("--run-tasks", type=int, help="Tasks of a run at once, for everybody; 0 is no limit.")
+@json_option
+def limits_command(
+    user: str | None, weight: float | None, tasks: int | None, run_tasks: int | None, as_json: bool
+) -> None:
+    """Show or change how users share the workers. Without USER, the limits of everybody.
+
+    \b
+    Example:
+      forge limits
+      forge limits ada --weight 2 --tasks 8
+      forge limits --run-tasks 4
+    """
+    from worker import limits
+    from worker.home import Home
+
+    store = Home.default().open_store()
+    try:
+        if (weight, tasks, run_tasks) == (None, None, None):
+            rules = limits.read(store)
+        else:
+            rules = limits.change(store, user, weight, tasks, run_tasks)
+    finally:
+        store.close()
+    own = {
+        name: {"weight": rules.weights.get(name, 1.0), "tasks": rules.tasks.get(name)}
+        for name in sorted({*rules.weights, *rules.tasks} | ({user} if user else set()))
+    }
+    everybody = {"tasks": rules.everybody.per_user, "run_tasks": rules.everybody.per_run}
+    if as_json:
+        emit({"everybody": everybody, "users": own})
+        return
+    head = "everybody else" if own else "everybody"
+    rows = [[head, "1", _limit(rules.everybody.per_user)]]
+    for name, r in own.items():
+        rows.append([name, f"{r['weight']:g}", str(r["tasks"] or "as everybody")])
+    table(["user", "weight", "tasks at once"], rows)
+    click.echo(f"tasks of one run at once: {_limit(rules.everybody.per_run)}")
+
+
+def _limit(most: int | None) -> str:
+    return "no limit" if most is None else str(most)

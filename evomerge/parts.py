@@ -1,0 +1,67 @@
+"""What events of a run are made of, where it has a name of its own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evomerge.fitness.compare import Comparison
+
+
+class Part(BaseModel):
+    """Frozen, and nothing that is not known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelReference(Part):
+    """A model as it was given: a local folder, and for Hub models id and revision."""
+
+    name: str
+    path: str
+    hub_id: str | None = None
+    revision: str | None = None
+
+
+class SourceRecord(Part):
+    """A model as it was found at `started`."""
+
+    name: str
+    recipe_id: str
+    #: BLAKE3 of its weights.
+    digest: str
+    sketch: str
+    parameters: int
+
+
+class Profile(Part):
+    """What can change the last bit of a number (SPEC §7)."""
+
+    device: str
+    dtype: str
+    threads: int
+    batch_tokens: int
+    attention: str
+    machine: str
+    torch: str
+    transformers: str
+    numpy: str
+
+    @property
+    def of_machine(self) -> str:
+        """What belongs to the machine and not to the model, in one string."""
+        kind = self.device.partition(":")[0]
+        rest = (self.threads, self.batch_tokens, self.machine, self.torch, self.transformers)
+        return "|".join([kind, *map(str, rest), self.numpy])
+
+
+class Rival(Part):
+    """One source or baseline, and the champion's lead over it on the test slice."""
+
+    name: str
+    kind: Literal["base", "source", "baseline"]
+    recipe_id: str
+    scalar: float | None
+    #: None where the rival has no fitness.
+    lead: Comparison | None

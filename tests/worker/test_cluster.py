@@ -1,0 +1,424 @@
+"""Workers as real processes on a real Redis: whatever is done to them, the result is that of one quiet
+process, no event is lost, no task is recorded twice, and nobody has to help.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evomerge import audit
+from evomerge.log import history
+from evomerge.state import RunState
+from tests import runs
+from tests.cluster import LEASE, Cluster, children, kill
+from tests.conftest import Toys
+from tests.servers import Postgres
+from worker.doorbell import make_app, queue_of
+from worker.home import Home
+
+SETTINGS = {"generations": 0}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> RunState:
+    """The run as one quiet process carries it, with the threads that the workers have."""
+    home = Home(tmp_path_factory.mktemp("undisturbed"))
+    runs.submit(home, toys, **SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORGE_THREADS", "1")
+        return runs.finish(home)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """On SQLite, without workers yet."""
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def same(cluster: Cluster, undisturbed: RunState, run: str = "r") -> None:
+    """The run ended as the undisturbed one, its history is sound, no task stands in it twice."""
+    state = cluster.finish(run)
+    assert state.completed is not None, (state.failed, cluster.logs())
+    assert state.champion == undisturbed.champion
+    assert state.lineage_digest() == undisturbed.lineage_digest()
+    store = cluster.home.open_store()
+    rows = list(history(store, run))
+    store.close()
+    assert [f for f in audit.audit(rows) if f.level == "error"] == []
+    done = Counter(row.key for row in rows)
+    assert max(done.values()) == 1
+    assert not state.divergences
+
+
+def busy_with(cluster: Cluster, kind: str) -> str:
+    """Wait until a device is at such a task; the device."""
+
+    def found() -> str | None:
+        at = [d.name for d in cluster.devices() if d.task and d.task.startswith(kind)]
+        return at[0] if at else None
+
+    return cluster.wait(found)
+
+
+def worker_of(cluster: Cluster, device: str) -> int:
+    """The pid of a device's worker."""
+    owner = next(d.owner for d in cluster.devices() if d.name == device)
+    return int(owner.split("/")[1])
+
+
+def test_two_workers_do_what_one_process_does(
+    cluster: Cluster, toys: Toys, undisturbed: RunState
+) -> None:
+    cluster.worker()
+    cluster.worker()
+    cluster.wait(lambda: len([d for d in cluster.devices() if d.status == "idle"]) == 2)
+    runs.submit(cluster.home, toys, **SETTINGS)
+    same(cluster, undisturbed)
+    actors = {row.actor for row in cluster.events() if row.type == "evaluated"}
+    assert len(actors) == 2, "both have worked"
+
+
+@pytest.mark.parametrize("kind", ["start", "build", "evaluate"])
+def test_a_worker_that_is_killed_loses_nothing(
+    cluster: Cluster, toys: Toys, undisturbed: RunState, kind: str
+) -> None:
+    """Its lease is known to be a dead process's; the next one goes on at once."""
+    first = cluster.worker()
+    runs.submit(cluster.home, toys, **SETTINGS)
+    busy_with(cluster, kind)
+    kill(first)
+    cluster.worker()
+    same(cluster, undisturbed)
+    assert "task_died" not in {row.type for row in cluster.events()}
+
+
+@pytest.mark.parametrize(
+    ("place", "deaths"),
+    [("build-computed", 1), ("evaluate-scored", 1), ("task-done", 1), ("task-appended", 0)],
+)
+def test_a_process_that_dies_at_its_task_is_replaced_and_counted(
+    cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path, place: str, deaths: int
+) -> None:
+    """As the out-of-memory killer does it; after the append there is nothing left to count."""
+    cluster.worker(FORGE_FAILPOINTS=f"once:{tmp_path / 'mark'}:{place}:1")
+    runs.submit(cluster.home, toys, **SETTINGS)
+    same(cluster, undisturbed)
+    assert (tmp_path / "mark").exists()
+    died = [row for row in cluster.events() if row.type == "task_died"]
+    assert len(died) == deaths
+    assert all("SIGKILL" in row.data for row in died)
+
+
+def test_a_poison_task_is_quarantined_and_fails_the_run_with_its_reason(
+    cluster: Cluster, toys: Toys
+) -> None:
+    cluster.worker(FORGE_FAILPOINTS="kill:build-stored:1")
+    runs.submit(cluster.home, toys, **SETTINGS)
+    state = cluster.finish()
+    assert state.failed is not None
+    assert "quarantined" in state.failed.reason
+    assert "SIGKILL" in state.failed.reason
+    assert Counter(row.type for row in cluster.events())["task_died"] == 3
+
+
+def stop(cluster: Cluster, everybody: list[int]) -> None:
+    """SIGSTOP, at a moment when none of them is in the middle of a write.
+
+    Whoever is holds the file until it goes on: that is how locks of files are.
+    """
+    while True:
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+        if is_free(cluster.home.database):
+            return
+        for pid in everybody:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.01)
+
+
+def is_free(path: Path) -> bool:
+    """Whether anybody could write to a log now."""
+    for end in ("-gate", "-room"):
+        with Path(f"{path}{end}").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
+    cluster: Cluster, toys: Toys, undisturbed: RunState
+) -> None:
+    """SIGSTOP to all of it; another takes its task; then SIGCONT."""
+    first = cluster.worker()
+    runs.submit(cluster.home, toys, **SETTINGS)
+    busy_with(cluster, "build")
+    everybody = [first.pid, *children(first)]
+    stop(cluster, everybody)
+    at = next((d.run, d.task) for d in cluster.devices())
+    cluster.worker()
+    if at[0]:
+        cluster.wait(lambda: any(r.key == "/".join(map(str, at)) for r in cluster.events()))
+    for pid in everybody:
+        os.kill(pid, signal.SIGCONT)
+    same(cluster, undisturbed)
+    assert "task_died" not in {row.type for row in cluster.events()}
+    cluster.wait(lambda: len([d for d in cluster.devices() if d.living]) == 2)
+
+
+def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
+    cluster: Cluster, toys: Toys, undisturbed: RunState
+) -> None:
+    cluster.worker()
+    runs.submit(cluster.home, toys, **SETTINGS)
+    busy_with(cluster, "evaluate")
+    cluster.redis.kill()
+    before = len(cluster.events())
+    cluster.wait(lambda: len(cluster.events()) >= before + 3)  # without any broker
+    cluster.redis.start()
+    rng = random.Random(0)
+    while not cluster.state().ended:
+        with cluster.redis.client() as client:
+            client.flushall()
+        time.sleep(rng.uniform(0, 0.2))
+    same(cluster, undisturbed)
+
+
+def test_messages_may_be_doubled_dropped_and_invented(
+    cluster: Cluster, toys: Toys, undisturbed: RunState
+) -> None:
+    cluster.worker()
+    cluster.worker()
+    cluster.wait(lambda: len(cluster.devices()) == 2)
+    runs.submit(cluster.home, toys, **SETTINGS)
+    app = make_app(cluster.redis.url)
+    queues = [queue_of(device.name) for device in cluster.devices()]
+    rng = random.Random(1)
+    tasks = ["start", "build/0/1", "evaluate/search/0/nonsense", "completed"]
+    while not cluster.state().ended:
+        what = rng.choice(["invent", "drop"])
+        with cluster.redis.client() as client:
+            if what == "drop":
+                client.lpop(rng.choice(queues))
+        if what == "invent":
+            words = [rng.choice(queues).removeprefix("forge."), "r", rng.choice(tasks)]
+            for _ in range(rng.randint(1, 3)):
+                app.send_task("forge.hint", words, queue=rng.choice(queues))
+        time.sleep(0.02)
+    app.close()
+    same(cluster, undisturbed)
+
+
+def test_two_dispatchers_at_once_are_harmless(
+    cluster: Cluster, toys: Toys, undisturbed: RunState
+) -> None:
+    """The lease is taken away from whoever has it, who goes on believing for a while."""
+    from sqlalchemy import delete
+
+    from worker.leases import LEASES
+
+    cluster.worker()
+    cluster.worker()
+    runs.submit(cluster.home, toys, **SETTINGS)
+    busy_with(cluster, "start")
+    store = cluster.home.open_store()
+    while not cluster.state().ended:
+        with store.database.writing() as connection:
+            connection.execute(delete(LEASES).where(LEASES.c.task == "@dispatcher"))
+        time.sleep(0.1)
+    store.close()
+    same(cluster, undisturbed)
+
+
+def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
+    cluster: Cluster, toys: Toys, undisturbed: RunState
+) -> None:
+    """A full artifact disk: what is not kept is built again."""
+    cluster.home.folder.mkdir(parents=True)
+    cluster.home.artifacts.write_text("not a folder")
+    cluster.worker()
+    runs.submit(cluster.home, toys, **SETTINGS)
+    same(cluster, undisturbed)
+
+
+def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
+    cluster: Cluster, toys: Toys, undisturbed: RunState
+) -> None:
+    first = cluster.worker()
+    runs.submit(cluster.home, toys, **SETTINGS)
+    device = busy_with(cluster, "build")
+    assert worker_of(cluster, device) == first.pid
+    first.send_signal(signal.SIGINT)
+    assert first.wait(60) == 0
+    assert cluster.devices() == []
+    assert "task_died" not in {row.type for row in cluster.events()}
+    second = cluster.worker()
+    busy_with(cluster, "evaluate")
+    second.send_signal(signal.SIGTERM)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(60) == 0
+    cluster.worker()
+    same(cluster, undisturbed)
+    assert "task_died" not in {row.type for row in cluster.events()}
+
+
+def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> None:
+    """Within seconds, not when the task would have ended."""
+    cluster.worker()
+    runs.submit(cluster.home, toys, generations=30)
+    runs.submit(cluster.home, toys, "paused", **SETTINGS)
+    cluster.forge("pause", "paused")
+    busy_with(cluster, "build")
+    cluster.forge("cancel", "r")
+    cluster.wait(lambda: all(d.status == "idle" for d in cluster.devices()), 30)
+    assert cluster.state().status == "cancelled"
+    before = len(cluster.events("paused"))
+    time.sleep(1)
+    assert len(cluster.events("paused")) == before
+    cluster.forge("resume", "paused")
+    assert cluster.finish("paused").completed
+
+
+@pytest.mark.parametrize("skew", [0, 3600, -3600])
+def test_on_postgresql_with_clocks_that_disagree_and_a_server_that_restarts(
+    tmp_path: Path, toys: Toys, undisturbed: RunState, skew: int
+) -> None:
+    """Leases are by the server's clock: an hour more or less on a worker makes no difference."""
+    server = Postgres(tmp_path / "postgres")
+    cluster = Cluster(tmp_path, server.new_database())
+    (tmp_path / "skewed").mkdir()
+    (tmp_path / "skewed" / "sitecustomize.py").write_text(
+        f"import time\n_real = time.time\ntime.time = lambda: _real() + {skew}\n"
+    )
+    try:
+        cluster.worker(PYTHONPATH=str(tmp_path / "skewed"))
+        cluster.worker()
+        runs.submit(cluster.home, toys, **SETTINGS)
+        busy_with(cluster, "evaluate")
+        if not skew:
+            for _ in range(2):
+                server.kill()
+                time.sleep(0.5)
+                server.start()
+                before = len(cluster.events())
+                cluster.wait(lambda before=before: len(cluster.events()) > before + 2)
+        same(cluster, undisturbed)
+    finally:
+        cluster.close()
+        server.stop()
+
+
+def test_users_share_by_weight_and_what_no_device_offers_waits(
+    cluster: Cluster, toys: Toys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.forge("limits", "ada", "--weight", "3")
+    for owner in ("ada", "bob"):
+        monkeypatch.setenv("FORGE_USER", owner)
+        for number in range(2):
+            runs.submit(cluster.home, toys, f"{owner}-{number}", generations=0)
+    cluster.worker()
+    told = cluster.wait(lambda: cluster.state("ada-0").completed)
+    assert told
+    seconds = {"ada": 0.0, "bob": 0.0}
+    store = cluster.home.open_store()
+    rows = store.read_all(limit=10_000)
+    store.close()
+    import json
+
+    for row in rows:
+        owner = row.stream.partition("/")[2].partition("-")[0]
+        if owner in seconds and row.actor.startswith("worker/"):
+            seconds[owner] += json.loads(row.data).get("seconds", 0.0)
+    assert seconds["ada"] > 1.5 * seconds["bob"], seconds
+
+
+def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toys) -> None:
+    from contextlib import closing
+
+    from evomerge.config import parse
+    from evomerge.sources import resolve
+    from worker import advance
+
+    cluster.worker()
+    with closing(cluster.home.open_store()) as store:
+        sources = tuple(resolve(str(s)) for s in toys.sources)
+        config = parse({**runs.SETTINGS, "generations": 0})
+        advance.submit(
+            store, config, sources, resolve(str(toys.base)), (str(toys.data),), "picky",
+            labels=("big",),
+        )  # fmt: skip
+    cluster.wait(lambda: any(d.status == "idle" for d in cluster.devices()))
+    time.sleep(LEASE)
+    assert len(cluster.events("picky")) == 1
+    cluster.worker("--queues", "big", "--only")
+    assert cluster.finish("picky").completed
+    done = {row.actor for row in cluster.events("picky") if row.type in ("started", "evaluated")}
+    assert all(actor.endswith("cpu0.1") for actor in done)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_machine_without_models_and_data_gets_them_from_the_store(
+    cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path, sealed: bool
+) -> None:
+    """Two homes, one log, one store: the second has nothing but what the first put there."""
+    away = tmp_path / "away"
+    shutil.copytree(toys.base.parent, away / "models")
+    shutil.copytree(toys.data, away / "data")
+    sources = tuple(away / "models" / s.name for s in toys.sources)
+    runs.submit(cluster.home, Toys(away / "models" / "base", sources, away / "data"), **SETTINGS)
+    cluster.env["FORGE_ARTIFACT_STORE"] = f"file://{tmp_path / 'store'}"
+    cluster.env["FORGE_DATABASE_URL"] = f"sqlite:///{cluster.home.database}"
+    if sealed:
+        cluster.env["FORGE_ARTIFACT_KEY"] = base64.b64encode(bytes(range(32))).decode()
+    first = cluster.worker()
+    busy_with(cluster, "evaluate")
+    kill(first)
+    shutil.rmtree(away)
+    cluster.worker(FORGE_HOME=str(tmp_path / "another"))
+    same(cluster, undisturbed)
+    files = list((tmp_path / "store").rglob("model.safetensors"))
+    assert len(files) >= 4
+    readable = [f.read_bytes()[8:9] == b"{" for f in files]  # a header of JSON behind its length
+    assert readable == [not sealed] * len(files)
+
+
+def test_a_worker_that_lacks_the_models_says_so_and_leaves_the_run_to_others(
+    cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path
+) -> None:
+    away = tmp_path / "away"
+    shutil.copytree(toys.base.parent, away)
+    moved = Toys(away / "base", tuple(away / s.name for s in toys.sources), toys.data)
+    runs.submit(cluster.home, moved, **SETTINGS)
+    first = cluster.worker()
+    busy_with(cluster, "evaluate")
+    kill(first)
+    away.rename(tmp_path / "elsewhere")
+    cluster.worker()
+    cluster.wait(lambda: "r" in {run for d in cluster.devices() for run in d.refused})
+    assert "task_failed" not in {row.type for row in cluster.events()}
+    assert "cannot" in cluster.forge("workers") or "r:" in cluster.forge("workers")
+    (tmp_path / "elsewhere").rename(away)
+    same(cluster, undisturbed)

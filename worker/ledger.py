@@ -1,0 +1,97 @@
+"""What the dispatcher notes: runs, tasks under way, measures, and what users have received."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from sqlalchemy import delete, insert, select
+from sqlmodel import Field, SQLModel
+
+from events.database import Database
+
+
+class ReceivedRow(SQLModel, table=True):
+    """What users have received, for the next dispatcher."""
+
+    __tablename__ = "received"  # pyright: ignore[reportAssignmentType]
+
+    owner: str = Field(primary_key=True)
+    tag: float
+
+
+RECEIVED = ReceivedRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@dataclass
+class Known:
+    """A run that has not ended."""
+
+    owner: str
+    order: int
+    priority: int
+    labels: tuple[str, ...]
+    device: str
+    paused: bool = False
+    #: Tasks that nobody has; of a run that was not folded yet, a guess.
+    pending: int = 1
+    #: Since when something of it waits, or was last begun.
+    since: float = field(default_factory=time.monotonic)
+
+
+@dataclass
+class Flight:
+    """A task that a device has."""
+
+    run: str
+    task: str
+    owner: str
+    began: float
+    #: Whether the scheduler counts it as under way.
+    counts: bool = True
+
+    def unclaimed(self, held: dict[str, str], seconds: float) -> bool:
+        """Whether nobody has claimed it for so long."""
+        late = time.monotonic() - self.began > seconds
+        return late and f"{self.run}/{self.task}" not in held
+
+
+@dataclass
+class Measures:
+    """What there is to be watched."""
+
+    waiting: int = 0
+    oldest: float = 0.0
+    expired: int = 0
+    decisions: int = 0
+    leads: bool = False
+
+
+@dataclass
+class Backoff:
+    """How often a task came back undone, and until when it is not granted."""
+
+    count: int = 0
+    until: float = 0.0
+
+
+class Received:
+    """What users have received, in a table that may be dropped: shares then begin anew."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.explained(), database.migrating() as connection:
+            RECEIVED.create(connection, checkfirst=True)
+
+    def read(self) -> dict[str, float]:
+        """Owner → tag."""
+        rows = self._database.rows(select(RECEIVED))
+        return {row.owner: row.tag for row in rows}
+
+    def write(self, tags: dict[str, float]) -> None:
+        """Replace what was noted."""
+        with self._database.explained(), self._database.writing() as connection:
+            connection.execute(delete(RECEIVED))
+            if tags:
+                rows = [{"owner": owner, "tag": tag} for owner, tag in tags.items()]
+                connection.execute(insert(RECEIVED), rows)
