@@ -140,14 +140,27 @@ def stop(cluster: Cluster, everybody: list[int]) -> None:
 
     Whoever is holds the file until it goes on: that is how locks of files are.
     """
-    while True:
+
+    def stopped_between_writes() -> bool:
         for pid in everybody:
             os.kill(pid, signal.SIGSTOP)
+        cluster.wait(lambda: all(map(stands_still, everybody)))
         if is_free(cluster.home.database):
-            return
+            return True
         for pid in everybody:
             os.kill(pid, signal.SIGCONT)
-        time.sleep(0.01)
+        return False
+
+    cluster.wait(stopped_between_writes)
+
+
+def stands_still(pid: int) -> bool:
+    """Whether every thread of a process has stopped; a signal takes a moment to arrive."""
+    states = [
+        f.read_text().rpartition(")")[2].split()[0]
+        for f in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
 
 
 def is_free(path: Path) -> bool:
@@ -160,7 +173,7 @@ def is_free(path: Path) -> bool:
                 return False
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN EXCLUSIVE")  # a reader that was stopped is in the way of a commit
         connection.execute("ROLLBACK")
     except sqlite3.OperationalError:
         return False
