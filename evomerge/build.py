@@ -1,27 +1,23 @@
-"""Recipe → weights, fused in float32, tensor by tensor.
+"""Recipe → weights, tensor by tensor, in memory.
 
 All mathematics is on task vectors θ − θ₀ in float32; the result is rounded once, to the output
-dtype (the base's). Nothing depends on the number of threads: elementwise operations do not, and
-reductions are in `methods.reduce`.
+dtype (the base's). Nothing depends on the number of threads (`stretches.py`).
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import torch
 
-from evomerge import randomness
-from evomerge.methods import dare, dfs, frankenmerge, linear, slerp, task_arithmetic, ties
-from evomerge.methods.reduce import gram, square_norm
+from evomerge import pipeline, randomness, techniques
+from evomerge.methods import frankenmerge
 from evomerge.recipe import Merge, Mutate, Noise, Pipeline, Recipe, Source, genome
+from evomerge.stretches import SMALL, Pool, Stretches, as_rows, finite
+from evomerge.stretches import Merge as Merging
 
 Weights = Mapping[str, torch.Tensor]
-
-#: Elements worked on at a time: few enough for the cache, many enough for Python.
-CHUNK = 1 << 18
 
 
 class Builder:
@@ -56,24 +52,40 @@ class Builder:
     def _pipeline(self, recipe: Pipeline) -> Weights:
         base = self.weights(recipe.base)
         inputs = [self.weights(i) for i in recipe.inputs]
-        count = frankenmerge.blocks(list(base))
-        if recipe.selection == "frankenmerge":
-            frankenmerge.check(recipe.genes.layers or (), count, len(inputs), whole=False)
-        return _each(base, lambda name: pipeline_tensor(recipe, name, base[name], inputs))
+        check_layers(recipe, base)
+        return _each(base, lambda name, pool: _of_pipeline(recipe, name, base, inputs, pool))
+
+    def several(self, recipes: Sequence[Pipeline]) -> list[Weights]:
+        """The weights of pipelines over the same inputs and base, which are read once for all."""
+        base = self.weights(recipes[0].base)
+        inputs = [self.weights(i) for i in recipes[0].inputs]
+        if {(r.base, r.inputs) for r in recipes} != {(recipes[0].base, recipes[0].inputs)}:
+            raise ValueError("pipelines that are built together have the same base and inputs")
+        for recipe in recipes:
+            check_layers(recipe, base)
+        made: list[dict[str, torch.Tensor]] = [{} for _ in recipes]
+        with Pool() as pool:
+            for name, origin in base.items():
+                outs = [torch.empty_like(origin) for _ in recipes]
+                _all_of(recipes, name, base, inputs, outs, pool)
+                for weights, out in zip(made, outs, strict=True):
+                    weights[name] = out
+        return list(made)
 
     def _merged(self, recipe: Merge) -> Weights:
         inputs = [self.weights(i) for i in recipe.inputs]
         base = self.weights(recipe.base) if recipe.base else None
-        count = frankenmerge.blocks(list(inputs[0]))
-        if recipe.method == "frankenmerge":
-            choice = frankenmerge.Params(**recipe.params).layers
-            frankenmerge.check(choice, count, len(inputs), whole=True)
         origin = inputs[0] if base is None else base
+        if recipe.method == "frankenmerge":
+            return _taken(recipe, origin, inputs)
+        params = techniques.parameters(recipe.method, recipe.params)
 
-        def one(name: str) -> torch.Tensor:
-            return _rounded(origin[name], lambda o: _merge_tensor(recipe, name, o, inputs, count))
+        def plan(name: str, pool: Pool) -> tuple[Stretches, Merging]:
+            zero = None if base is None else as_rows(base[name])
+            work = Stretches(name, zero, [as_rows(i[name]) for i in inputs], pool)
+            return work, techniques.prepare(recipe.method, work, params, recipe.seed)
 
-        return _each(origin, one)
+        return _each(origin, plan)
 
     def _mutated(self, recipe: Mutate) -> Weights:
         base = self.weights(recipe.base)
@@ -88,194 +100,148 @@ class Builder:
         return result
 
 
-def _each(base: Weights, build: Callable[[str], torch.Tensor]) -> Weights:
-    """Every tensor by name, built side by side, the largest first.
+def check_layers(recipe: Pipeline, base: Weights) -> None:
+    """Raise ConfigError where the recipe's layers do not fit the model."""
+    if recipe.selection == "frankenmerge":
+        count, layers = frankenmerge.blocks(list(base)), recipe.genes.layers or ()
+        frankenmerge.check(layers, count, len(recipe.inputs), whole=False)
 
-    Threads change nothing but time: a tensor is the work of one of them, which does not let torch
-    split it further.
+
+def _of_pipeline(
+    recipe: Pipeline, name: str, base: Weights, inputs: Sequence[Weights], pool: Pool
+) -> tuple[Stretches, Merging]:
+    """A tensor of a pipeline; of a block that is taken whole, only that input is read."""
+    chosen = pipeline.taken(recipe, name)
+    read = [inputs[chosen - 1]] if chosen else inputs
+    work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in read], pool)
+    if chosen:
+        return work, pipeline.copying(1, recipe.genes.scale)
+    return work, pipeline.prepare(work, recipe)
+
+
+def _all_of(
+    recipes: Sequence[Pipeline],
+    name: str,
+    base: Weights,
+    inputs: Sequence[Weights],
+    outs: Sequence[torch.Tensor],
+    pool: Pool,
+) -> None:
+    """One tensor of several pipelines: task vectors, norms and thresholds are shared."""
+    if not base[name].is_floating_point():
+        for out in outs:
+            out.copy_(base[name])
+        return
+    work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in inputs], pool)
+    merges = [pipeline.prepare(work, recipe) for recipe in recipes]
+    rows = [as_rows(out) for out in outs]
+
+    def stretch(cut: slice, x: torch.Tensor) -> None:
+        for merge, out in zip(merges, rows, strict=True):
+            work.put(merge(cut, x), cut, out)
+
+    for _ in work.each(stretch):
+        pass
+
+
+def _taken(recipe: Merge, origin: Weights, inputs: Sequence[Weights]) -> Weights:
+    """Frankenmerge alone: each tensor from one of the inputs, in the origin's dtype."""
+    count = frankenmerge.blocks(list(origin))
+    choice = frankenmerge.Params(**recipe.params).layers
+    frankenmerge.check(choice, count, len(inputs), whole=True)
+    return {
+        name: inputs[choice[frankenmerge.group(name, count)]][name].to(tensor.dtype, copy=True)
+        for name, tensor in origin.items()
+    }
+
+
+def _each(
+    base: Weights, plan: Callable[[str, Pool], tuple[Stretches, Merging]]
+) -> dict[str, torch.Tensor]:
+    """Every tensor by name, in the base's dtype; one of integers is copied.
+
+    Small ones are built side by side, of large ones the stretches are: that changes nothing but time.
     """
-    order = sorted(base, key=lambda name: (-base[name].numel(), name))
-    threads = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
-            built = dict(zip(order, pool.map(build, order), strict=True))
-    finally:
-        torch.set_num_threads(threads)  # MKL's number is one for all threads
-    return {name: built[name] for name in base}
+    result: dict[str, torch.Tensor] = {}
 
+    def build(name: str, pool: Pool) -> None:
+        work, merge = plan(name, pool)
+        out = as_rows(result[name])
+        for _ in work.each(lambda cut, x: work.put(merge(cut, x), cut, out)):
+            pass
 
-def _add_noise(noise: Noise, base: Weights, parent: Weights) -> Weights:
-    def one(name: str) -> torch.Tensor:
-        return _rounded(base[name], lambda origin: noisy(noise, name, origin, parent[name]))
-
-    return _each(base, one)
-
-
-def _rounded(origin: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """compute(origin in float32), rounded to origin's dtype; a tensor of integers is copied."""
-    if not origin.is_floating_point():
-        return origin.clone()
-    return compute(origin.to(torch.float32)).to(origin.dtype)
-
-
-class _Scratch(threading.local):
-    """A thread's reused float32 memory: fresh pages cost more than the arithmetic on them."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[int, torch.Tensor] = {}
-
-    def take(self, place: int, shape: torch.Size) -> torch.Tensor:
-        """The buffer of a place, in this shape, whatever is in it."""
-        count = shape.numel()
-        if place not in self._buffers or self._buffers[place].numel() < count:
-            self._buffers[place] = torch.empty(count, dtype=torch.float32)
-        return self._buffers[place][:count].view(shape)
-
-
-_scratch = _Scratch()
-
-
-def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    """[rows, columns] view: an output feature a row; a vector is a column."""
-    return tensor.reshape(tensor.shape[0], -1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
-
-
-def _cuts(rows: int, columns: int) -> list[slice]:
-    """Stretches of whole rows of about CHUNK elements."""
-    step = max(1, CHUNK // max(1, columns))
-    return [slice(start, start + step) for start in range(0, rows, step)]
+    with Pool() as pool:
+        alone = Pool(1)
+        for name, origin in base.items():
+            floats = origin.is_floating_point()
+            result[name] = torch.empty_like(origin) if floats else origin.clone()
+        floating = [name for name, origin in base.items() if origin.is_floating_point()]
+        small = [name for name in floating if base[name].numel() <= SMALL]
+        for _ in pool.run([lambda name=name: build(name, alone) for name in small]):
+            pass
+        for name in floating:
+            if base[name].numel() > SMALL:
+                build(name, pool)
+    return result
 
 
 def pipeline_tensor(
     recipe: Pipeline, name: str, origin: torch.Tensor, inputs: Sequence[Weights]
 ) -> torch.Tensor:
-    """One tensor of a pipeline (SPEC §4), in `origin`'s dtype. `origin` is the base's tensor.
+    """One tensor of a pipeline (SPEC §4), in `origin`'s dtype. `origin` is the base's tensor."""
+    work, merge = _of_pipeline(recipe, name, {name: origin}, inputs, Pool(1))
+    out = torch.empty_like(origin)
+    for cut in work.cuts:
+        work.put(merge(cut, work.at(cut)), cut, as_rows(out))
+    return out
 
-    What needs the whole tensor (dot products, thresholds) comes first; the rest goes stretch by
-    stretch through the processor's cache.
-    """
+
+def _add_noise(noise: Noise, base: Weights, parent: Weights) -> Weights:
+    with Pool() as pool:
+        jobs = [
+            lambda name=name, origin=origin: _noisy_or_copied(noise, name, origin, parent[name])
+            for name, origin in base.items()
+        ]
+        return dict(zip(base, pool.run(jobs), strict=True))
+
+
+def _noisy_or_copied(
+    noise: Noise, name: str, origin: torch.Tensor, parent: torch.Tensor
+) -> torch.Tensor:
     if not origin.is_floating_point():
         return origin.clone()
-    genes, layer = recipe.genes, frankenmerge.block(name)
-    base = _rows(origin)
-    cuts = _cuts(*base.shape)
-    result = torch.empty_like(base)
-    chosen = genes.layers[layer] if genes.layers and layer is not None else 0
-    if recipe.selection == "frankenmerge" and chosen:
-        taken = _deltas(base, [_rows(inputs[chosen - 1][name])], cuts)[0]
-        for cut in cuts:
-            result[cut] = taken[cut].mul_(genes.scale).add_(base[cut])
-        return result.view(origin.shape)
-    deltas = _deltas(base, [_rows(weights[name]) for weights in inputs], cuts)
-    arithmetic = _arithmetic(recipe, name, deltas, cuts)
-    for cut in cuts:
-        merged = arithmetic(cut)
-        if recipe.selection == "dfs":
-            merged = dfs.merge([merged, *(d[cut] for d in deltas)], genes.epsilon)
-        result[cut] = merged.mul_(genes.scale).add_(base[cut])
-    return result.view(origin.shape)
-
-
-def _deltas(
-    base: torch.Tensor, inputs: Sequence[torch.Tensor], cuts: Sequence[slice]
-) -> list[torch.Tensor]:
-    """Task vectors in float32, in the thread's scratch: good until it builds another tensor."""
-    deltas = [_scratch.take(place, base.shape) for place in range(len(inputs))]
-    for cut in cuts:
-        origin = base[cut].to(torch.float32)
-        for tensor, delta in zip(inputs, deltas, strict=True):
-            torch.sub(tensor[cut].to(torch.float32), origin, out=delta[cut])
-    return deltas
-
-
-def _arithmetic(
-    recipe: Pipeline, name: str, deltas: list[torch.Tensor], cuts: Sequence[slice]
-) -> Callable[[slice], torch.Tensor]:
-    """Stages 1 and 2 of one tensor, as a function of the stretch."""
-    genes = recipe.genes
-    if recipe.interpolation == "linear":
-        factors = linear.normalised(genes.weights, len(deltas))
-    else:
-        factors = slerp.fold(gram(deltas), genes.ts)
-    if recipe.arithmetic == "dare":
-        kept, factor = dare.mask(deltas[0].numel(), genes.drop, recipe.seed, name, 0)
-        shaped = None if kept is None else kept.view(deltas[0].shape)
-
-        def sparse(cut: slice) -> torch.Tensor:
-            consensus = linear.combine([d[cut] for d in deltas], factors)
-            return consensus if shaped is None else consensus.mul_(shaped[cut]).mul_(factor)
-
-        return sparse
-    consensus = _scratch.take(len(deltas), deltas[0].shape)
-    for cut in cuts:
-        consensus[cut] = linear.combine([d[cut] for d in deltas], factors)
-    voters = [consensus, *deltas]
-    smallest = [ties.threshold(voter, genes.density) for voter in voters]
-    ones = [1.0] * len(voters)
-
-    def voted(cut: slice) -> torch.Tensor:
-        trimmed = [ties.cut(v[cut], s) for v, s in zip(voters, smallest, strict=True)]
-        return ties.elect(trimmed, ones)
-
-    return voted
-
-
-def _merge_tensor(
-    recipe: Merge, name: str, origin: torch.Tensor, inputs: Sequence[Weights], blocks: int
-) -> torch.Tensor:
-    """One tensor of a single technique, float32. Without a base, weights stand for task vectors."""
-    if recipe.method == "frankenmerge":
-        choice = frankenmerge.Params(**recipe.params).layers
-        return inputs[choice[frankenmerge.group(name, blocks)]][name].to(torch.float32)
-    zero = origin if recipe.base else torch.zeros_like(origin)
-    deltas = [weights[name].to(torch.float32) - zero for weights in inputs]
-    return _technique(recipe, name, deltas).add_(zero)
-
-
-def _technique(recipe: Merge, name: str, deltas: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The merged task vector of one tensor."""
-    if recipe.method == "linear":
-        return linear.merge(deltas, linear.Params(**recipe.params).weights)
-    if recipe.method == "slerp":
-        return slerp.merge(deltas, slerp.Params(**recipe.params).ts)
-    if recipe.method == "task_arithmetic":
-        return task_arithmetic.merge(deltas, task_arithmetic.Params(**recipe.params))
-    if recipe.method == "ties":
-        given = ties.Params(**recipe.params)
-        return ties.merge(deltas, given.density, given.weights).mul_(given.scale)
-    if recipe.method == "dare":
-        drop = dare.Params(**recipe.params)
-        sparse = [dare.merge(d, drop.drop, recipe.seed, name, i) for i, d in enumerate(deltas)]
-        shares = linear.normalised(drop.weights, len(deltas))
-        return linear.merge(sparse, shares).mul_(drop.scale)
-    return dfs.merge(deltas, dfs.Params(**recipe.params).epsilon)
+    return noisy(noise, name, origin, parent).to(origin.dtype)
 
 
 def noisy(noise: Noise, name: str, origin: torch.Tensor, parent: torch.Tensor) -> torch.Tensor:
-    """The parent's tensor with noise on a share of its elements, float32.
+    """The parent's tensor with noise on a share of its elements, in the parent's dtype.
 
     The touched elements are those whose lane is below the rate; the k-th of them takes the k-th
     Gaussian value of the tensor's own stream.
     """
-    result = parent.to(torch.float32).clone()
-    touched = randomness.lanes(result.numel(), noise.seed, name, "mask")
-    places = torch.from_numpy((touched < round(noise.rate * randomness.LANES)).nonzero()[0])
+    result = parent.clone()
+    work = Stretches(name, as_rows(origin), [as_rows(parent)], Pool(1))
+    places = torch.cat([_touched(noise, work, cut) for cut in work.cuts])
     if not len(places):
         return result
     values = torch.from_numpy(randomness.gaussian(len(places), noise.seed, name, "noise"))
     if noise.relative_to == "absolute":
         values *= noise.sigma
     else:
-        norm = square_norm(result - origin) ** 0.5
-        values *= noise.sigma * norm / square_norm(values) ** 0.5
+        norm = float(work.gram()[0, 0]) ** 0.5
+        values *= noise.sigma * norm / float(np.square(values.numpy()).sum()) ** 0.5
     flat = result.view(-1)
-    flat[places] += values.to(torch.float32)
+    flat[places] = (flat[places].to(torch.float32) + values.to(torch.float32)).to(result.dtype)
     return result
+
+
+def _touched(noise: Noise, work: Stretches, cut: slice) -> torch.Tensor:
+    """Where in the whole tensor noise falls, of one stretch."""
+    start, count = cut.start * work.columns, (cut.stop - cut.start) * work.columns
+    lanes = randomness.lanes(count, noise.seed, work.name, "mask", start=start)
+    return torch.from_numpy((lanes < round(noise.rate * randomness.LANES)).nonzero()[0] + start)
 
 
 def not_finite(weights: Weights) -> str | None:
     """The first tensor that holds NaN or Inf, or None."""
-    for name, tensor in weights.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            return name
-    return None
+    return next((name for name, tensor in weights.items() if not finite(tensor)), None)

@@ -14,6 +14,8 @@ from evomerge import keys
 
 #: Values of one lane: probabilities are multiples of 1 / LANES.
 LANES = 1 << 16
+#: Lanes that the generator makes at a time: four words of 64 bits.
+BLOCK = 16
 
 
 def words(count: int, *parts: str | int) -> NDArray[np.uint64]:
@@ -21,9 +23,14 @@ def words(count: int, *parts: str | int) -> NDArray[np.uint64]:
     return np.random.Philox(key=keys.key(*parts)).random_raw(count)
 
 
-def lanes(count: int, *parts: str | int) -> NDArray[np.uint16]:
-    """[count] 16-bit lanes for these parts, one per element."""
-    return words(-(-count // 4), *parts).astype("<u8", copy=False).view("<u2")[:count]
+def lanes(count: int, *parts: str | int, start: int = 0) -> NDArray[np.uint16]:
+    """[count] 16-bit lanes for these parts, those of the elements from `start` on."""
+    generator = np.random.Philox(key=keys.key(*parts))
+    block, skipped = divmod(start, BLOCK)
+    if block:
+        generator.advance(block)
+    raw = generator.random_raw(-(-(skipped + count) // 4))
+    return raw.astype("<u8", copy=False).view("<u2")[skipped : skipped + count]
 
 
 def uniform(count: int, *parts: str | int) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Linear: Σ wᵢ xᵢ / Σ wᵢ (model soups, Wortsman et al. 2022).
+"""Linear: Σ wᵢ xᵢ / Σ wᵢ (model soups, Wortsman et al. 2022, arXiv 2203.05482).
 
 On task vectors and on whole weights this is the same up to rounding. Weights are 1/n where none
 are given; weights that add up to zero have no mean and are refused.
@@ -12,41 +12,63 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from evomerge.errors import ConfigError
+from evomerge.stretches import Merge, Stretches, whole
 
 #: Below this the sum of weights counts as zero.
 SMALLEST_SUM = 1e-8
 
 
 class Params(BaseModel):
-    """Parameters of `linear`."""
+    """Parameters of `linear`. Without `normalise` the weights are taken as they are."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: tuple[float, ...] | None = None
+    normalise: bool = True
+
+
+def one_each(weights: Sequence[float] | None, count: int) -> list[float]:
+    """`count` weights, 1 where none are given. Raises ConfigError for a wrong number."""
+    if weights is None:
+        return [1.0] * count
+    if len(weights) != count:
+        raise ConfigError(f"{len(weights)} weights for {count} models: give one weight a model")
+    return list(weights)
 
 
 def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
     """`count` weights that add up to 1. Raises ConfigError for a wrong number or a zero sum."""
     if weights is None:
         return [1.0 / count] * count
-    if len(weights) != count:
-        raise ConfigError(f"{len(weights)} weights for {count} models: give one weight a model")
+    weights = one_each(weights, count)
     total = sum(weights)
     if abs(total) < SMALLEST_SUM:
         raise ConfigError(
-            f"the weights {list(weights)} add up to {total:g}: a weighted mean needs another sum"
+            f"the weights {weights} add up to {total:g}: a weighted mean needs another sum"
         )
     return [w / total for w in weights]
 
 
-def combine(inputs: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
-    """Σ factor · x of float32 tensors of one shape, in order; a new tensor."""
-    result = inputs[0] * factors[0]
-    for tensor, factor in zip(inputs[1:], factors[1:], strict=True):
-        result.add_(tensor, alpha=factor)
-    return result
+def combine(x: torch.Tensor, factors: Sequence[float]) -> torch.Tensor:
+    """Σ factor · x[i + 1], in order, put into x[0]."""
+    torch.mul(x[1], factors[0], out=x[0])
+    for layer, factor in zip(x[2:], factors[1:], strict=True):
+        x[0].add_(layer, alpha=factor)
+    return x[0]
+
+
+def combining(factors: Sequence[float]) -> Merge:
+    """A merge that is Σ factor · x."""
+    return lambda _, x: combine(x, factors)
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The weighted mean, or sum."""
+    share = normalised if params.normalise else one_each
+    return combining(share(params.weights, work.count))
 
 
 def merge(inputs: Sequence[torch.Tensor], weights: Sequence[float] | None = None) -> torch.Tensor:
     """The weighted mean of float32 tensors of one shape; a new tensor."""
-    return combine(inputs, normalised(weights, len(inputs)))
+    given = Params(weights=None if weights is None else tuple(weights))
+    return whole(inputs, lambda work: prepare(work, given))

@@ -1,84 +1,106 @@
-"""The k-th largest magnitude without sorting.
+"""The k-th largest magnitude without sorting, in passes over stretches.
 
 A sample of every `STRIDE`-th element says between which two magnitudes the k-th lies almost surely
 (Floyd and Rivest 1975, "Expected time bounds for selection"). One pass counts what is above them and
-collects the few between. Where the sample misled, all elements are selected from: the answer is
-exact whatever the values.
+collects the few between. Where the sample misled, another pass looks on the right side of them: the
+answer is exact whatever the values. NaN counts as larger than everything.
 """
 
 from __future__ import annotations
 
 import math
-import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evomerge.kernels import split
+from evomerge.stretches import Stretches
+
 #: One element of so many is in the sample: a prime, which no row length follows.
-STRIDE = 61
+STRIDE = 31
 #: Standard deviations of the sample's rank on either side of the k-th.
-MARGIN = 5.0
-#: Elements looked at at a time: few enough for the processor's cache.
-CHUNK = 1 << 18
-#: Fewer elements than this are selected from directly.
-SMALL = 1 << 13
+MARGIN = 3.0
+
+#: Of fewer elements the k-th is looked for among all.
+SMALL = 1 << 12
+
+#: (cut, x) → float32 [voters, …]: what magnitudes are taken of.
+View = Callable[[slice, torch.Tensor], Sequence[torch.Tensor]]
+_Bracket = tuple[float, float]
 
 
-class _Scratch(threading.local):
-    """Reused memory: fresh pages cost more than the selection itself."""
-
-    def __init__(self) -> None:
-        self.magnitudes = np.empty(CHUNK, np.float32)
-        self.above = np.empty(CHUNK, np.bool_)
-        self.between = np.empty(CHUNK, np.bool_)
-
-
-_scratch = _Scratch()
+def kth_magnitudes(work: Stretches, ks: Sequence[int], view: View) -> list[float]:
+    """The k-th largest |element| (k from 1) of each voter; two passes for all of them."""
+    if work.size < SMALL:
+        (voters,) = work.each(
+            lambda cut, x: [v.reshape(-1).abs().cpu().numpy() for v in view(cut, x)]
+        )
+        return [_largest(values, k) for values, k in zip(voters, ks, strict=True)]
+    sample = _sampled(work, view)
+    brackets = [_bracket(values, k, work.size) for values, k in zip(sample, ks, strict=True)]
+    return _between(work, list(ks), view, brackets)
 
 
 def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
-    """The k-th largest |element| (k from 1) of a contiguous float32 tensor."""
-    values = tensor.reshape(-1).numpy()
-    if values.size >= SMALL:
-        low, high = _bracket(values, k)
-        above, between = _split(values, low, high)
-        if above < k <= above + len(between):
-            return _largest(between, k - above)
-    return _largest(np.abs(values), k)
+    """The k-th largest |element| (k from 1) of a float32 tensor in memory."""
+    from evomerge.stretches import Pool, as_rows
+
+    work = Stretches("", None, [as_rows(tensor)], Pool(1))
+    return kth_magnitudes(work, [k], lambda _, x: x[1:])[0]
 
 
-def _bracket(values: NDArray[np.float32], k: int) -> tuple[np.float32, np.float32]:
-    """Two magnitudes that have the k-th largest between them, almost surely."""
-    sample = np.sort(np.abs(values[::STRIDE]))
-    share = k / values.size
+def _sampled(work: Stretches, view: View) -> list[NDArray[np.float32]]:
+    """Magnitudes of every STRIDE-th element of each stretch of each voter."""
+
+    def sample(cut: slice, x: torch.Tensor) -> list[NDArray[np.float32]]:
+        return [v.reshape(-1)[::STRIDE].abs().cpu().numpy() for v in view(cut, x)]
+
+    return [np.concatenate(parts) for parts in zip(*work.each(sample), strict=True)]
+
+
+def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
+    """Two magnitudes that have the k-th largest of `size` between them, almost surely."""
+    share = k / size
     rank = (1.0 - share) * len(sample)
     margin = MARGIN * math.sqrt(share * (1.0 - share) * len(sample)) + 1.0
     low, high = math.floor(rank - margin), math.ceil(rank + margin)
+    sample.partition([place for place in (low, high) if 0 <= place < len(sample)])
     return (
-        sample[low] if low >= 0 else np.float32(0.0),
-        sample[high] if high < len(sample) else np.float32(np.inf),
+        float(sample[low]) if low >= 0 else 0.0,
+        float(sample[high]) if high < len(sample) else math.inf,
     )
 
 
-def _split(
-    values: NDArray[np.float32], low: np.float32, high: np.float32
-) -> tuple[int, NDArray[np.float32]]:
-    """How many magnitudes are above `high`, and those in [low, high]."""
-    above, between = 0, []
-    for start in range(0, values.size, CHUNK):
-        part = values[start : start + CHUNK]
-        magnitudes = np.abs(part, out=_scratch.magnitudes[: part.size])
-        over = np.greater(magnitudes, high, out=_scratch.above[: part.size])
-        above += int(np.count_nonzero(over))
-        inside = np.greater_equal(magnitudes, low, out=_scratch.between[: part.size])
-        np.not_equal(inside, over, out=inside)
-        between.append(magnitudes[np.flatnonzero(inside)])
-    return above, np.concatenate(between)
+def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket]) -> list[float]:
+    """Exact: passes until the k-th of every voter is among what was collected."""
+    found: list[float | None] = [None] * len(ks)
+    while None in found:
+        open_ = [i for i, value in enumerate(found) if value is None]
+
+        def look(
+            cut: slice, x: torch.Tensor, open_: list[int] = open_
+        ) -> list[tuple[int, NDArray[np.float32]]]:
+            voters = view(cut, x)
+            return [split(voters[i], *brackets[i]) for i in open_]
+
+        for i, parts in zip(open_, zip(*work.each(look), strict=True), strict=True):
+            above = sum(part[0] for part in parts)
+            between = np.concatenate([part[1] for part in parts])
+            low, high = brackets[i]
+            if above < ks[i] <= above + len(between):
+                found[i] = _largest(between, ks[i] - above)
+            elif ks[i] <= above and high == math.inf:
+                found[i] = math.inf  # only NaN is above
+            else:
+                brackets[i] = (high, math.inf) if ks[i] <= above else (0.0, low)
+    return [value for value in found if value is not None]
 
 
 def _largest(magnitudes: NDArray[np.float32], k: int) -> float:
-    """The k-th largest of them, which are reordered."""
+    """The k-th largest of them, which are reordered; infinity where that is NaN."""
     place = magnitudes.size - k
     magnitudes.partition(place)
-    return float(magnitudes[place])
+    value = float(magnitudes[place])
+    return math.inf if math.isnan(value) else value

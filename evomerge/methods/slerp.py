@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evomerge.errors import ConfigError
 from evomerge.methods import linear
-from evomerge.methods.reduce import gram
+from evomerge.stretches import Merge, Stretches, whole
 
 COLINEAR = 0.9995
 
@@ -65,6 +65,12 @@ def fold(products: NDArray[np.float64], ts: Sequence[float] | None = None) -> li
     return [float(f) for f in factors]
 
 
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The fold of the inputs in their order."""
+    return linear.combining(fold(work.gram(), params.ts))
+
+
 def merge(inputs: Sequence[torch.Tensor], ts: Sequence[float] | None = None) -> torch.Tensor:
     """Fold float32 tensors of one shape; a new tensor."""
-    return linear.combine(inputs, fold(gram(inputs), ts))
+    given = Params(ts=None if ts is None else tuple(ts))
+    return whole(inputs, lambda work: prepare(work, given))

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.errors import ConfigError
 from evomerge.methods import linear
+from evomerge.stretches import Merge, Stretches, whole
 
 
 class Params(BaseModel):
@@ -25,11 +25,12 @@ class Params(BaseModel):
     normalise: bool = False
 
 
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The scaled sum of task vectors."""
+    share = linear.normalised if params.normalise else linear.one_each
+    return linear.combining([w * params.scale for w in share(params.weights, work.count)])
+
+
 def merge(deltas: Sequence[torch.Tensor], params: Params) -> torch.Tensor:
     """The merged task vector of float32 task vectors of one shape."""
-    weights = [1.0] * len(deltas) if params.weights is None else list(params.weights)
-    if len(weights) != len(deltas):
-        raise ConfigError(f"{len(weights)} weights for {len(deltas)} models: give one a model")
-    if params.normalise:
-        weights = linear.normalised(weights, len(deltas))
-    return linear.combine(deltas, [weight * params.scale for weight in weights])
+    return whole(deltas, lambda work: prepare(work, params))

@@ -1,12 +1,15 @@
 """TIES: trim, elect sign, disjoint merge (Yadav et al. 2023, arXiv 2306.01708, algorithm 1).
 
-Per tensor, for task vectors τᵢ with weights wᵢ:
+For task vectors τᵢ with weights wᵢ:
 
     TRIM   keep the k = round(density · n) largest |τ|, and every other |τ| equal to the k-th
     ELECT  s = sign(Σ wᵢ τᵢ), zero counts as +
-    MERGE  mean, weighted, of those wᵢτᵢ whose sign is s; zero where none is
+    MERGE  Σ wᵢτᵢ / Σ |wᵢ| over those whose wᵢτᵢ has the sign s; zero where there are none
 
-Thresholds are per tensor; the paper's own code takes one threshold per flattened model.
+The divisor has |wᵢ|, so that a negative weight is the weight |wᵢ| of the opposite task vector and the
+mean stays between its voters (a divisor of signed weights may come near zero: factors of 189 have been
+seen). Thresholds are per tensor; with `thresholds` per model, as in the paper's own code, they are
+given.
 """
 
 from __future__ import annotations
@@ -14,74 +17,77 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from torch.nn import functional as F
 
+from evomerge import kernels
 from evomerge.errors import ConfigError
 from evomerge.methods import linear
-from evomerge.methods.select import kth_magnitude
-
-_ONE = torch.ones(())
+from evomerge.methods.select import kth_magnitudes
+from evomerge.stretches import Merge, Stretches, whole
 
 
 class Params(BaseModel):
-    """Parameters of `ties`."""
+    """Parameters of `ties`. A density may be given for each model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    density: float = Field(default=0.2, ge=0, le=1)
+    density: float | tuple[float, ...] = Field(default=0.2)
     weights: tuple[float, ...] | None = None
     scale: float = 1.0
+    normalise: bool = True
+    #: The smallest |τ| kept of each model, where it is known (one threshold for a whole model).
+    thresholds: tuple[float, ...] | None = None
 
 
-def threshold(delta: torch.Tensor, density: float) -> float:
-    """The smallest |τ| that TRIM keeps: the k-th largest; 0 keeps all, infinity nothing."""
-    count = delta.numel()
-    kept = round(density * count)
-    if kept >= count:
-        return 0.0
-    if kept == 0:
-        return math.inf
-    return kth_magnitude(delta, kept)
+def densities(given: float | Sequence[float], count: int) -> list[float]:
+    """A density for each of `count` models. Raises ConfigError outside of 0 to 1."""
+    found = [given] * count if isinstance(given, int | float) else list(given)
+    if len(found) != count:
+        raise ConfigError(f"{len(found)} densities for {count} models: give one, or one a model")
+    if any(not 0 <= density <= 1 for density in found):
+        raise ConfigError(f"a density is a share from 0 to 1, not {found}")
+    return found
 
 
-def cut(delta: torch.Tensor, smallest: float) -> torch.Tensor:
-    """The delta with every |element| below `smallest` set to zero; the input itself at 0."""
-    if smallest == 0.0:
-        return delta
-    below = np.nextafter(np.float32(smallest), np.float32(0.0))  # hardshrink keeps what is above
-    return F.hardshrink(delta, float(below))
+def kept(density: float, count: int) -> int:
+    """How many of `count` elements TRIM keeps."""
+    return min(round(density * count), count)
 
 
-def elect(trimmed: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
-    """ELECT and MERGE on trimmed task vectors of one shape; a new tensor."""
-    votes = linear.combine(trimmed, weights)
-    sign = torch.copysign(_ONE, votes.add_(0.0))
-    total, share = torch.zeros_like(votes), torch.zeros_like(votes)
-    agreeing = votes
-    for delta, weight in zip(trimmed, weights, strict=True):
-        if weight == 0.0:
-            continue
-        torch.mul(delta, sign, out=agreeing).clamp_(min=0.0)
-        total.add_(agreeing, alpha=weight)
-        share.add_(agreeing.sign_(), alpha=weight)
-    # Nobody agrees: total is zero and any divisor will do.
-    least = min((weight for weight in weights if weight), default=1.0)
-    return total.div_(share.clamp_(min=least)).mul_(sign)
+def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
+    """The k-th largest |τ| of each input; 0 for all of them, infinity for none."""
+    keys = [("threshold", i, k) for i, k in enumerate(ks)]
+    for key in keys:
+        if key[2] in (0, work.size):
+            work.once(key, lambda k=key[2]: 0.0 if k else math.inf)
+    unknown = [key for key in keys if not work.has(key)]
+    if unknown:
+        places = [1 + i for _, i, _ in unknown]
+        found = kth_magnitudes(work, [k for *_, k in unknown], lambda _, x: [x[p] for p in places])
+        for key, value in zip(unknown, found, strict=True):
+            work.once(key, lambda value=value: value)
+    return [work.once(key, lambda: math.nan) for key in keys]
 
 
-def trim(delta: torch.Tensor, density: float) -> torch.Tensor:
-    """The delta with all but its largest |elements| set to zero; the input itself at density 1."""
-    return cut(delta, threshold(delta, density))
+def prepare(work: Stretches, params: Params) -> Merge:
+    """Trim, elect, merge; times λ."""
+    weights = linear.one_each(params.weights, work.count)
+    smallest = params.thresholds
+    if smallest is None:
+        shares = densities(params.density, work.count)
+        smallest = thresholds(work, [kept(d, work.size) for d in shares])
+
+    def voted(_: slice, x: torch.Tensor) -> torch.Tensor:
+        elected = kernels.vote(x[1:], weights, smallest, normalise=params.normalise)
+        return elected if params.scale == 1.0 else elected.mul_(params.scale)
+
+    return voted
 
 
 def merge(
     deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
 ) -> torch.Tensor:
     """The merged task vector of float32 task vectors of one shape; a new tensor."""
-    weights = [1.0] * len(deltas) if weights is None else list(weights)
-    if len(weights) != len(deltas) or min(weights) < 0:
-        raise ConfigError(f"ties takes one weight of 0 or more a model, not {weights}")
-    return elect([trim(delta, density) for delta in deltas], weights)
+    given = Params(density=density, weights=None if weights is None else tuple(weights))
+    return whole(deltas, lambda work: prepare(work, given))

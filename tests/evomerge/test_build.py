@@ -12,12 +12,15 @@ import torch
 from evomerge import build, checkpoints
 from evomerge.build import Builder, Weights
 from evomerge.errors import ConfigError
-from evomerge.methods.reduce import square_norm
 from evomerge.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
 from tests import models
 from tests.evomerge.toys import Toys, distance, same
 
 LAYERS = (0, 2, 0)
+
+
+def square_norm(x: torch.Tensor) -> float:
+    return float(x.double().square().sum())
 
 
 def pipeline(toys: Toys, number: int, seed: int = 5, **genes: object) -> Pipeline:

@@ -7,8 +7,10 @@ import math
 import pytest
 import torch
 
+from evomerge import kernels
 from evomerge.errors import ConfigError
-from evomerge.methods import dare, linear, reduce, slerp, task_arithmetic, ties
+from evomerge.methods import dare, linear, slerp, task_arithmetic, ties
+from evomerge.stretches import CHUNK
 from tests.evomerge.toys import close, t
 
 # ---- linear --------------------------------------------------------------------------------
@@ -171,12 +173,19 @@ def test_slerp_depends_on_the_order_of_its_inputs():
     assert not torch.allclose(slerp.merge([a, b, c]), slerp.merge([c, b, a]), atol=1e-3)
 
 
-def test_dot_products_are_whole_beyond_one_chunk():
-    """Sums go chunk by chunk: Σ 1·2 over n is 2n, at, below and above the chunk size."""
-    for n in (1, reduce.CHUNK - 1, reduce.CHUNK, reduce.CHUNK + 1, 3 * reduce.CHUNK + 5):
-        found = reduce.gram([torch.ones(n), torch.full((n,), 2.0)])
+def test_dot_products_are_whole_beyond_one_lane():
+    """Sums go in lanes of 32 with a rest: Σ 1·2 over n is 2n, at, below and above."""
+    for n in (1, 31, 32, 33, 1000):
+        found = kernels.gram(torch.stack([torch.ones(n), torch.full((n,), 2.0)]))
         assert found.tolist() == [[n, 2 * n], [2 * n, 4 * n]]
-        assert reduce.square_norm(torch.ones(n)) == n
+
+
+def test_slerp_of_more_than_one_stretch_sees_the_whole_tensor():
+    """Two vectors at a right angle in the whole, each constant in a half: 45° gives √½ of both."""
+    half = torch.ones(CHUNK)
+    a, b = torch.cat([half, 0 * half]), torch.cat([0 * half, half])
+    merged = slerp.merge([a, b], (0.5,))
+    assert torch.allclose(merged, torch.full((2 * CHUNK,), 0.5**0.5))
 
 
 # ---- ties ----------------------------------------------------------------------------------
@@ -213,15 +222,15 @@ def test_ties_with_a_weight_of_zero_ignores_that_model():
 
 def test_ties_keeps_every_element_equal_to_the_kth():
     """K = ½·4 = 2, the second largest is 1 and three elements are 1: all stay."""
-    assert close(ties.trim(t(3, 1, -1, 1), 0.5), 3, 1, -1, 1)
-    assert close(ties.trim(t(3, 1, -1, 1), 0.25), 3, 0, 0, 0)
+    assert close(ties.merge([t(3, 1, -1, 1)], 0.5), 3, 1, -1, 1)
+    assert close(ties.merge([t(3, 1, -1, 1)], 0.25), 3, 0, 0, 0)
 
 
 def test_ties_at_density_one_keeps_all_and_at_zero_nothing():
     """Zero kept means the base, not an assertion."""
     delta = t(3, -1, 0.1)
-    assert torch.equal(ties.trim(delta, 1.0), delta)
-    assert close(ties.trim(delta, 0.0), 0, 0, 0)
+    assert torch.equal(ties.merge([delta], 1.0), delta)
+    assert close(ties.merge([delta], 0.0), 0, 0, 0)
     assert close(ties.merge([delta, delta], 0.0), 0, 0, 0)
 
 
@@ -239,14 +248,21 @@ def test_ties_of_zero_task_vectors_is_zero():
 def test_ties_of_identical_inputs_is_the_trimmed_input():
     """Their mean is themselves."""
     delta = t(4, -3, 0.5, 1, 0)
-    assert torch.equal(ties.merge([delta, delta, delta], 0.4), ties.trim(delta, 0.4))
+    assert close(ties.merge([delta, delta, delta], 0.4), 4, -3, 0, 0, 0)
 
 
-def test_ties_refuses_negative_and_missing_weights():
-    """A negative weight with a mean once blew a tensor up 189 times."""
-    for weights in ((1.0, -0.5), (1.0,)):
-        with pytest.raises(ConfigError, match="one weight of 0 or more"):
-            ties.merge([t(1), t(2)], 1.0, weights)
+def test_ties_takes_a_negative_weight_as_that_of_the_opposite_task_vector():
+    """Votes 1·4 − 2·3 = −2 elect −; −2·3 alone agrees; over |−2| it is −3. Never a small divisor."""
+    assert close(ties.merge([t(4), t(3)], 1.0, (1.0, -2.0)), -3.0)
+    assert close(ties.merge([t(5), t(1)], 1.0, (1.0, -0.999999)), 5.0)
+
+
+def test_ties_refuses_missing_weights_and_impossible_densities():
+    """One weight a model; a density is a share."""
+    with pytest.raises(ConfigError, match="1 weights for 2 models"):
+        ties.merge([t(1), t(2)], 1.0, (1.0,))
+    with pytest.raises(ConfigError, match="share from 0 to 1"):
+        ties.merge([t(1), t(2)], 1.5)
 
 
 # ---- dare ----------------------------------------------------------------------------------

@@ -1,0 +1,260 @@
+"""One tensor of several models, worked on a stretch at a time.
+
+A merge of tensors larger than the cache, or than the memory that we want to take, is some passes
+over stretches of whole rows: passes that measure (norms, thresholds), then one that merges. Each pass
+reads the inputs anew, memory-mapped and as float32 task vectors; that is cheaper than keeping them.
+
+    work = Stretches("model.norm.weight", base, inputs, pool)
+    merge = ties.prepare(work, ...)            # measures, where it must
+    for cut, rows in work.merged(merge): ...   # float32, in order
+
+Stretches do not depend on the number of threads, and what is measured is put together in their order.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evomerge.errors import NotFiniteError
+
+T = TypeVar("T")
+
+#: Elements of a stretch: few enough for the cache, many enough for Python. On a GPU there is no cache
+#: to think of.
+CHUNK, DEVICE_CHUNK = 1 << 17, 1 << 24
+#: A tensor of fewer elements is one thread's work.
+SMALL = 1 << 19
+#: Stretches that are worked on or wait to be taken, for each thread.
+AHEAD = 4
+
+#: (cut, x): x is float32 [1 + inputs, rows, columns], its first layer free to work in, the others task
+#: vectors not to be written to. The merged rows: x[0], or a new tensor.
+Merge = Callable[[slice, torch.Tensor], torch.Tensor]
+
+
+class Rows(Protocol):
+    """A tensor as [rows, columns] that gives stretches of its rows."""
+
+    @property
+    def shape(self) -> torch.Size: ...  # noqa: D102
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor: ...
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """[rows, columns] view: an output feature a row; a vector is a column."""
+    return tensor.reshape(tensor.shape[0], -1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
+
+
+class Pool:
+    """Threads that work on stretches. Torch is told not to split what is a stretch already."""
+
+    def __init__(self, threads: int | None = None, device: str = "cpu") -> None:
+        self.device = torch.device(device)
+        self._before = torch.get_num_threads()
+        self.threads = 1 if self.device.type != "cpu" else threads or self._before
+        self._executor: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Pool:
+        if self.threads > 1:
+            self._executor = ThreadPoolExecutor(
+                self.threads, "stretch", initializer=torch.set_num_threads, initargs=(1,)
+            )
+        torch.set_num_threads(1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+        torch.set_num_threads(self._before)  # MKL's number is one for all threads
+
+    def map(self, work: Callable[[slice], T], cuts: Sequence[slice]) -> Iterator[T]:
+        """What `work` gives for each, in order; a few are worked on before they are taken."""
+        if self._executor is None or len(cuts) < 2:
+            yield from map(work, cuts)
+            return
+        under_way: deque[Future[T]] = deque()
+        for cut in cuts:
+            under_way.append(self._executor.submit(work, cut))
+            if len(under_way) >= self.threads * AHEAD:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+    def run(self, jobs: Sequence[Callable[[], T]]) -> Iterator[T]:
+        """What each of them gives, in order."""
+        if self._executor is None:
+            yield from (job() for job in jobs)
+        else:
+            yield from self._executor.map(lambda job: job(), jobs)
+
+
+class _Scratch(threading.local):
+    """A thread's reused float32 memory: fresh pages cost more than the arithmetic on them."""
+
+    def __init__(self) -> None:
+        self._memory: dict[tuple[int | str, torch.device], torch.Tensor] = {}
+
+    def take(self, place: int | str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        """Memory in this shape, whatever is in it, until the next call for the place."""
+        count = math.prod(shape)
+        kept = self._memory.get((place, device))
+        if kept is None or kept.numel() < count:
+            kept = self._memory[place, device] = torch.empty(
+                count, dtype=torch.float32, device=device
+            )
+        return kept[:count].view(shape)
+
+
+_scratch = _Scratch()
+
+
+class Stretches:
+    """The inputs of one output tensor, [rows, columns] each, and their base (None: they have none).
+
+    With a base the inputs are seen as task vectors, without one as they are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base: Rows | None,
+        inputs: Sequence[Rows],
+        pool: Pool,
+        names: Sequence[str] = (),
+    ) -> None:
+        self.name, self.base, self.inputs = name, base, inputs
+        self.pool = pool
+        #: What the inputs are called in errors.
+        self._names = names or [f"input {i}" for i in range(len(inputs))]
+        rows, columns = (inputs[0] if base is None else base).shape
+        self.rows, self.columns = int(rows), int(columns)
+        chunk = CHUNK if pool.device.type == "cpu" else DEVICE_CHUNK
+        step = max(1, chunk // max(1, self.columns))
+        self.cuts = [slice(s, min(s + step, self.rows)) for s in range(0, self.rows, step)]
+        self._kept: dict[object, object] = {}
+        #: Of a tensor that one thread works on, task vectors stay in the cache from pass to pass.
+        self._stay = pool.threads == 1 and self.size <= SMALL and pool.device.type == "cpu"
+        self._there: dict[int, torch.Tensor] = {}
+
+    @property
+    def count(self) -> int:
+        """How many inputs there are."""
+        return len(self.inputs)
+
+    @property
+    def size(self) -> int:
+        """Elements of the tensor."""
+        return self.rows * self.columns
+
+    def floats(self, rows: Rows, cut: slice) -> torch.Tensor:
+        """A stretch as float32, for reading."""
+        part = rows[cut].to(self.pool.device)
+        if part.dtype == torch.float32:
+            return part
+        return _scratch.take("floats", tuple(part.shape), self.pool.device).copy_(part)
+
+    def at(self, cut: slice) -> torch.Tensor:
+        """[1 + inputs, rows, columns] float32 of a stretch; this thread's next call reuses it."""
+        there = self._there.get(cut.start)
+        if there is not None:
+            return there
+        shape = (1 + self.count, cut.stop - cut.start, self.columns)
+        place = cut.start if self._stay else -1
+        x = _scratch.take(place, shape, self.pool.device)
+        base = None if self.base is None else self.floats(self.base, cut)
+        for layer, rows in zip(x[1:], self.inputs, strict=True):
+            part = rows[cut].to(self.pool.device)
+            if base is None:
+                layer.copy_(part)
+            else:
+                torch.sub(part, base, out=layer)
+        if self._stay:
+            self._there[cut.start] = x
+        return x
+
+    def each(self, measure: Callable[[slice, torch.Tensor], T]) -> Iterator[T]:
+        """What `measure(cut, x)` gives for each stretch, in order."""
+        return self.pool.map(lambda cut: measure(cut, self.at(cut)), self.cuts)
+
+    def once(self, key: object, compute: Callable[[], T]) -> T:
+        """A thing that was computed for this tensor before: several merges may need the same."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return self._kept[key]  # pyright: ignore[reportReturnType]
+
+    def has(self, key: object) -> bool:
+        """Whether it was computed."""
+        return key in self._kept
+
+    def gram(self) -> NDArray[np.float64]:
+        """[inputs, inputs] dot products of the task vectors, float64."""
+
+        def compute() -> NDArray[np.float64]:
+            from evomerge.kernels import gram
+
+            return sum(self.each(lambda _, x: gram(x[1:])), np.zeros((self.count, self.count)))
+
+        return self.once("gram", compute)
+
+    def result(self, merge: Merge, cut: slice, dtype: torch.dtype) -> torch.Tensor:
+        """A stretch merged, with the base added, rounded to `dtype`; a new tensor."""
+        return self.rounded(merge(cut, self.at(cut)), cut, dtype)
+
+    def put(self, merged: torch.Tensor, cut: slice, out: torch.Tensor) -> None:
+        """A merged stretch with the base added, rounded into its place in `out` [rows, columns]."""
+        if self.base is not None:
+            merged = merged.add_(self.floats(self.base, cut))
+        out[cut].copy_(merged)
+
+    def rounded(self, merged: torch.Tensor, cut: slice, dtype: torch.dtype) -> torch.Tensor:
+        """A merged stretch with the base added, in `dtype`; a new tensor in the processor's memory."""
+        if self.base is not None:
+            merged = merged.add_(self.floats(self.base, cut))
+        return merged.to("cpu", dtype, copy=True)
+
+    def merged(self, merge: Merge, dtype: torch.dtype) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Every stretch of the result, in order."""
+        results = self.pool.map(lambda cut: self.result(merge, cut, dtype), self.cuts)
+        yield from zip(self.cuts, results, strict=True)
+
+    def check_finite(self) -> None:
+        """Raise NotFiniteError naming the input that holds NaN or Inf."""
+        everything = [*self.inputs] if self.base is None else [*self.inputs, self.base]
+        names = [*self._names, "the base model"]
+        for name, rows in zip(names, everything, strict=False):
+            bad = self.pool.map(lambda cut, rows=rows: not finite(rows[cut]), self.cuts)
+            if any(bad):
+                raise NotFiniteError(f"tensor {self.name} of {name} holds NaN or Inf.")
+
+
+def finite(tensor: torch.Tensor) -> bool:
+    """Whether nothing in it is NaN or Inf. One pass without a mask."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    low, high = torch.aminmax(tensor)
+    return bool(torch.isfinite(low)) and bool(torch.isfinite(high))
+
+
+def whole(inputs: Sequence[torch.Tensor], prepare: Callable[[Stretches], Merge]) -> torch.Tensor:
+    """A merge of float32 tensors of one shape, here and now; a new float32 tensor."""
+    with Pool(1) as pool:
+        work = Stretches("", None, [as_rows(x) for x in inputs], pool)
+        merge = prepare(work)
+        parts = [rows for _, rows in work.merged(merge, torch.float32)]
+    return torch.cat(parts).view(inputs[0].shape)

@@ -1,0 +1,44 @@
+"""Every merge technique by its name: its parameters, and how a tensor is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from evomerge.errors import ConfigError
+from evomerge.stretches import Merge, Stretches
+
+#: Techniques that work on each tensor alone, by the module of evomerge.methods that they are in.
+TECHNIQUES = (
+    "linear", "slerp", "task_arithmetic", "ties", "dare", "dfs", "della", "breadcrumbs", "sce",
+    "model_stock", "karcher", "nearswap", "passthrough",
+)  # fmt: skip
+#: Those that draw masks.
+SEEDED = ("dare", "della")
+
+
+def module(name: str) -> Any:
+    """The module of a technique. Raises ConfigError."""
+    if name not in TECHNIQUES:
+        raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
+    return import_module(f"evomerge.methods.{name}")
+
+
+def parameters(name: str, given: Mapping[str, Any]) -> BaseModel:
+    """A technique's parameters, checked. Raises ConfigError naming the one that is wrong."""
+    try:
+        return module(name).Params.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{name}: parameter {where}: {first['msg']}") from error
+
+
+def prepare(name: str, work: Stretches, params: BaseModel, seed: int) -> Merge:
+    """How one tensor is merged; what must be measured of it first is."""
+    if name in SEEDED:
+        return module(name).prepare(work, params, seed)
+    return module(name).prepare(work, params)
