@@ -25,7 +25,7 @@ Rescale = Literal["inverse_density", "l1", "none"]
 
 
 class Params(BaseModel):
-    """Parameters of `dare`; p = 0.9 is the paper's, for small task vectors. One a model may be given."""
+    """Parameters of `dare`; p = 0.9 is the paper's, for small task vectors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

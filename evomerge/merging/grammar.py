@@ -1,0 +1,377 @@
+"""mergekit's YAML, read as its documentation describes it, with the line of every key.
+
+One document is one merge; a file of several documents is several, which may use each other by `name`.
+Exactly one of `models`, `slices` and `modules` says what is merged. A model is
+`path[@revision][+adapter[@revision]]`. What is not known here, or has no effect, is a warning that
+names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evomerge.errors import ConfigError
+
+#: Keys of a document.
+KEYS = {
+    "merge_method", "models", "slices", "modules", "base_model", "parameters", "dtype", "out_dtype",
+    "tokenizer_source", "tokenizer", "chat_template", "name",
+}  # fmt: skip
+#: Parameters that have no effect on a result here, and why.
+WITHOUT_EFFECT = {
+    "int8_mask": "masks take no memory here",
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`path[@revision][+adapter[@revision]]`."""
+
+    model: str
+    adapter: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """From what a user wrote."""
+        model, _, adapter = text.partition("+")
+        return cls(model.strip(), adapter.strip() or None)
+
+    def __str__(self) -> str:
+        return self.model if self.adapter is None else f"{self.model}+{self.adapter}"
+
+
+class Map(dict[str, Any]):
+    """A YAML mapping that knows the lines of its keys."""
+
+    line: int
+    lines: dict[str, int]
+
+
+class _Loader(yaml.SafeLoader):
+    """Mappings with lines; a key twice is an error."""
+
+
+def _construct_map(loader: _Loader, node: yaml.MappingNode) -> Iterator[Map]:
+    result = Map()
+    result.line, result.lines = node.start_mark.line + 1, {}
+    yield result
+    loader.flatten_mapping(node)
+    for key_node, value_node in node.value:
+        key, line = str(loader.construct_object(key_node)), key_node.start_mark.line + 1
+        if key in result:
+            first = result.lines[key]
+            raise ConfigError(f"line {line}: the key {key} stands twice (first in line {first}).")
+        result[key] = loader.construct_object(value_node, deep=True)
+        result.lines[key] = line
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_map)
+# YAML 1.1 takes 1e-5 for text.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model that takes part, and its own parameters; of a slice also its layers [first, end)."""
+
+    reference: Reference
+    parameters: Map
+    layers: tuple[int, int] | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some layers of the result, from the same number of layers of each part."""
+
+    parts: tuple[Part, ...]
+    parameters: Map
+    base: Reference | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TokenRule:
+    """Where a token's embedding comes from: a model, another token of a model, or zero."""
+
+    source: Reference | None = None
+    token: str | int | None = None
+    zero: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the file says about the tokenizer."""
+
+    #: "union", "base", or a model; None leaves the first model's as it is.
+    source: str | None = None
+    tokens: dict[str, TokenRule] = field(default_factory=dict)
+    pad_to_multiple_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One merge."""
+
+    file: str
+    method: str
+    #: With `models`: one slice of whole models.
+    slices: tuple[Slice, ...]
+    whole: bool
+    parameters: Map
+    base: Reference | None
+    dtype: str | None
+    vocabulary: Vocabulary
+    chat_template: str | None
+    name: str | None
+    warnings: tuple[str, ...]
+    text: str
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def references(self) -> list[Reference]:
+        """Every model, once, the base first, then in the file's order."""
+        found = [] if self.base is None else [self.base]
+        for part in (part for s in self.slices for part in s.parts):
+            found.append(part.reference)
+        found += [s.base for s in self.slices if s.base is not None]
+        return list(dict.fromkeys(found))
+
+
+def read(file: Path) -> list[Document]:
+    """The merges of a file. Raises ConfigError with file, line and key."""
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
+    return parse(text, str(file))
+
+
+def parse(text: str, file: str = "config") -> list[Document]:
+    """The merges of a text. Raises ConfigError with file, line and key."""
+    try:
+        found = [d for d in yaml.load_all(text, _Loader) if d is not None]  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise ConfigError(f"{file}, line {line}: this is not YAML: {error.problem}.") from error
+    except ConfigError as error:
+        raise ConfigError(f"{file}, {error}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{file}: this is not YAML: {error}.") from error
+    if not found:
+        raise ConfigError(f"{file} is empty: a merge needs at least merge_method and models.")
+    if len(found) > 1:
+        unnamed = [d for d in found if isinstance(d, Map) and not d.get("name")]
+        for document in unnamed[:1]:
+            raise ConfigError(
+                f"{file}, line {document.line}: of several merges in a file each needs a name."
+            )
+    return [_Reader(file, text).document(d) for d in found]
+
+
+class _Reader:
+    """Checks a document key by key."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self._file, self._text = file, text
+        self._warnings: list[str] = []
+
+    def error(self, line: int, what: str) -> ConfigError:
+        return ConfigError(f"{self._file}, line {line}: {what}")
+
+    def document(self, given: Any) -> Document:
+        if not isinstance(given, Map):
+            raise self.error(1, "a merge is a mapping of keys, beginning with merge_method.")
+        self._unknown(given, KEYS, "")
+        method = self._text_of(given, "merge_method")
+        if method is None:
+            raise self.error(given.line, "the key merge_method is missing.")
+        return Document(
+            file=self._file,
+            method=method,
+            slices=self._slices(given),
+            whole="models" in self._content(given),
+            parameters=self._parameters(given),
+            base=self._reference(given, "base_model"),
+            dtype=self._text_of(given, "out_dtype") or self._text_of(given, "dtype"),
+            vocabulary=self._vocabulary(given),
+            chat_template=self._text_of(given, "chat_template"),
+            name=self._text_of(given, "name"),
+            warnings=tuple(self._warnings),
+            text=self._text,
+            lines=given.lines,
+        )
+
+    def _unknown(self, given: Map, known: set[str], where: str) -> None:
+        for key in given:
+            if key not in known:
+                self._warnings.append(
+                    f"{self._file}, line {given.lines[key]}: the key {where}{key} is not known here "
+                    "and is ignored."
+                )
+
+    def _text_of(self, given: Map, key: str) -> str | None:
+        value = given.get(key)
+        if value is not None and not isinstance(value, str | int | float):
+            raise self.error(given.lines[key], f"{key} is a word, not {type(value).__name__}.")
+        return None if value is None else str(value)
+
+    def _map(self, given: Map, key: str) -> Map:
+        value = given.get(key)
+        if value is None:
+            empty = Map()
+            empty.line, empty.lines = given.line, {}
+            return empty
+        if not isinstance(value, Map):
+            raise self.error(given.lines[key], f"{key} is a mapping of keys.")
+        return value
+
+    def _parameters(self, given: Map) -> Map:
+        found = self._map(given, "parameters")
+        for key in found:
+            if key in WITHOUT_EFFECT:
+                self._warnings.append(
+                    f"{self._file}, line {found.lines[key]}: the parameter {key} has no effect: "
+                    f"{WITHOUT_EFFECT[key]}."
+                )
+        return found
+
+    def _reference(self, given: Map, key: str) -> Reference | None:
+        value = given.get(key)
+        if isinstance(value, Map):  # the long form: {model: {path, revision}, lora: …}
+            inner = value.get("model", value)
+            path = inner.get("path") if isinstance(inner, Map) else inner
+            revision = inner.get("revision") if isinstance(inner, Map) else None
+            lora = value.get("lora")
+            lora = lora.get("path") if isinstance(lora, Map) else lora
+            text = f"{path}@{revision}" if revision else str(path)
+            value = f"{text}+{lora}" if lora else text
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(given.lines[key], f"{key} names a model: path[@revision][+adapter].")
+        return Reference.parse(value)
+
+    def _content(self, given: Map) -> Map:
+        """The mapping that has `models` or `slices`: the document, or its only module."""
+        have = [key for key in ("models", "slices", "modules") if given.get(key)]
+        if len(have) != 1:
+            named = f"this has {' and '.join(have)}" if have else "this has none"
+            raise self.error(given.line, f"exactly one of models, slices and modules: {named}.")
+        if have[0] != "modules":
+            return given
+        modules = self._map(given, "modules")
+        if len(modules) != 1:
+            raise self.error(
+                given.lines["modules"],
+                "only models of one module (the decoder) can be merged here.",
+            )
+        (name,) = modules
+        inner = self._map(modules, name)
+        both = [key for key in ("models", "slices") if inner.get(key)]
+        if len(both) != 1:
+            raise self.error(modules.lines[name], f"module {name} has either models or slices.")
+        return inner
+
+    def _items(self, given: Map, key: str) -> list[Map]:
+        items = given[key]
+        if not isinstance(items, list) or not all(isinstance(item, Map) for item in items):
+            raise self.error(given.lines[key], f"{key} is a list, each of its items a mapping.")
+        return items
+
+    def _slices(self, document: Map) -> tuple[Slice, ...]:
+        given = self._content(document)
+        own = self._parameters(given) if given is not document else self._map({}, "")  # type: ignore
+        if given.get("models"):
+            parts = tuple(self._part(item, False) for item in self._items(given, "models"))
+            return (Slice(parts, own, line=given.lines["models"]),)
+        found = []
+        for item in self._items(given, "slices"):
+            self._unknown(
+                item, {"sources", "parameters", "base_model", "residual_weight"}, "slices."
+            )
+            if "sources" not in item:
+                raise self.error(item.line, "a slice has sources.")
+            parts = tuple(self._part(source, True) for source in self._items(item, "sources"))
+            if item.get("residual_weight") is not None:
+                self._warnings.append(
+                    f"{self._file}, line {item.lines['residual_weight']}: the key "
+                    "slices.residual_weight has no effect."
+                )
+            lengths = {end - first for part in parts for first, end in [part.layers or (0, 0)]}
+            if len(lengths) != 1:
+                raise self.error(
+                    item.line,
+                    f"the sources of a slice have the same number of layers, not {sorted(lengths)}.",
+                )
+            merged = Map({**own, **self._parameters(item)})
+            merged.line, merged.lines = item.line, {}
+            found.append(Slice(parts, merged, self._reference(item, "base_model"), item.line))
+        return tuple(found)
+
+    def _part(self, item: Map, sliced: bool) -> Part:
+        known = {"model", "parameters", "layer_range"} if sliced else {"model", "parameters"}
+        self._unknown(item, known, "sources." if sliced else "models.")
+        reference = self._reference(item, "model")
+        if reference is None:
+            raise self.error(item.line, "the key model is missing.")
+        layers = None
+        if sliced:
+            layers = item.get("layer_range")
+            whole = isinstance(layers, list) and len(layers) == 2
+            if not whole or not _is_range(layers):
+                line = item.lines.get("layer_range", item.line)
+                raise self.error(line, "layer_range is [first, end], first below end, both from 0.")
+            layers = (layers[0], layers[1])
+        return Part(reference, self._parameters(item), layers, item.line)
+
+    def _vocabulary(self, given: Map) -> Vocabulary:
+        source = self._text_of(given, "tokenizer_source")
+        if given.get("tokenizer") is None:
+            return Vocabulary(source)
+        if source is not None:
+            line = given.lines["tokenizer"]
+            raise self.error(line, "tokenizer and tokenizer_source exclude each other.")
+        said = self._map(given, "tokenizer")
+        self._unknown(said, {"source", "tokens", "pad_to_multiple_of"}, "tokenizer.")
+        multiple = said.get("pad_to_multiple_of")
+        if multiple is not None and (not isinstance(multiple, int) or multiple < 1):
+            line = said.lines["pad_to_multiple_of"]
+            raise self.error(line, "pad_to_multiple_of is a whole number from 1.")
+        tokens = self._map(said, "tokens")
+        rules = {token: self._rule(tokens, token) for token in tokens}
+        return Vocabulary(self._text_of(said, "source") or "union", rules, multiple)
+
+    def _rule(self, tokens: Map, token: str) -> TokenRule:
+        said, line = self._map(tokens, token), tokens.lines[token]
+        self._unknown(said, {"source", "force"}, f"tokenizer.tokens.{token}.")
+        source, force = said.get("source"), bool(said.get("force", False))
+        if source is None or isinstance(source, str):
+            return TokenRule(Reference.parse(source) if source else None, force=force)
+        if not isinstance(source, Map) or source.get("kind") not in ("zero", "model_token"):
+            raise self.error(
+                line, f"the source of token {token} is a model, zero or a model_token."
+            )
+        if source["kind"] == "zero":
+            return TokenRule(zero=True, force=force)
+        other = source.get("token", source.get("token_id"))
+        model = self._reference(source, "model")
+        if model is None or other is None or ("token" in source and "token_id" in source):
+            raise self.error(
+                line, f"the source of token {token} names a model and a token or token_id."
+            )
+        return TokenRule(model, other, force=force)
+
+
+def _is_range(layers: list[Any]) -> bool:
+    return all(isinstance(n, int) for n in layers) and 0 <= layers[0] < layers[1]

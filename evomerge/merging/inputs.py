@@ -1,0 +1,235 @@
+"""Models as merges read them: stretches of rows of their tensors, as they are or seen through
+something.
+
+A model is a folder, perhaps with a LoRA adapter, which is added on the fly: nothing merged is written
+anywhere. Tensors are memory-mapped and read when a stretch of them is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from evomerge.checkpoints import Checkpoint
+from evomerge.errors import SourceError
+from evomerge.stretches import Rows, as_rows
+from evomerge.tensors import HEADS
+
+#: What peft puts before a module's name.
+_PREFIX = "base_model.model."
+
+
+@dataclass(frozen=True)
+class LoraRows:
+    """W + scale · B A (Hu et al. 2021, arXiv 2106.09685), a stretch at a time; float32."""
+
+    rows: Rows
+    a: torch.Tensor
+    b: torch.Tensor
+    scale: float
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.rows.shape
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        change = self.b[cut].to(torch.float32) @ self.a.to(torch.float32)
+        return self.rows[cut].to(torch.float32).add(change, alpha=self.scale)
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """Rows moved to other tokens: row i is `index[i]` of the model's own.
+
+    Where the model lacks a token (−1) the row is the first of `others` that has it, or with `mean`, the
+    mean of all that have; zero where nobody has. float32.
+    """
+
+    rows: Rows
+    index: torch.Tensor
+    base: tuple[Rows, torch.Tensor] | None
+    others: tuple[tuple[Rows, torch.Tensor], ...]
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((len(self.index), self.rows.shape[1]))
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        index = self.index[cut]
+        out = _picked(self.rows, index)
+        lacking = index < 0
+        if not bool(lacking.any()):
+            return out
+        total = torch.zeros_like(out)
+        count = torch.zeros(len(out), 1)
+        for rows, own in self.others:
+            has = (own[cut] >= 0).float().unsqueeze(1)
+            total += _picked(rows, own[cut]) * has
+            count += has
+        filled = total / count.clamp(min=1.0)
+        if self.base is not None:
+            has = (self.base[1][cut] >= 0).unsqueeze(1)
+            filled = torch.where(has, _picked(self.base[0], self.base[1][cut]), filled)
+        return torch.where(lacking.unsqueeze(1), filled, out)
+
+
+def _picked(rows: Rows, index: torch.Tensor) -> torch.Tensor:
+    """float32 rows by index; any row where it is −1."""
+    whole = rows[slice(0, rows.shape[0])]
+    return whole[index.clamp(min=0)].to(torch.float32)
+
+
+class Adapter:
+    """A LoRA adapter's folder. Raises SourceError for what cannot be added to weights exactly."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self.config = json.loads((folder / "adapter_config.json").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            what = f"adapter_config.json: {error}"
+            raise SourceError(f"{folder} is not a LoRA adapter: {what}") from error
+        kind = str(self.config.get("peft_type", "LORA"))
+        for key in ("use_dora", "fan_in_fan_out", "lora_bias"):
+            if self.config.get(key):
+                raise SourceError(f"adapter {folder}: {key} is not supported.")
+        if kind != "LORA":
+            raise SourceError(f"adapter {folder} is {kind}: only LoRA adapters can be merged.")
+        self.tensors = self._read()
+        self.used: set[str] = set()
+
+    def _read(self) -> dict[str, torch.Tensor]:
+        file = self.folder / "adapter_model.safetensors"
+        try:
+            with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+                return {n.removeprefix(_PREFIX): opened.get_tensor(n) for n in opened.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise SourceError(f"{file} cannot be read: {error}") from error
+
+    def on(self, name: str, rows: Rows) -> Rows:
+        """The rows of a tensor with the adapter's change, where it has one."""
+        module = name.removesuffix(".weight")
+        a = self._find(module, "lora_A") if name.endswith(".weight") else None
+        b = self._find(module, "lora_B") if a is not None else None
+        if a is None or b is None:
+            saved = f"{module}.modules_to_save.weight"
+            for key in (saved, f"{module}.weight"):
+                if key in self.tensors:
+                    self.used.add(key)
+                    return as_rows(self.tensors[key])
+            return rows
+        if (b.shape[0], a.shape[1]) != tuple(rows.shape):
+            raise SourceError(
+                f"adapter {self.folder}: its change of {name} is {[b.shape[0], a.shape[1]]}, the "
+                f"tensor is {list(rows.shape)}: it belongs to another model."
+            )
+        return LoraRows(rows, a, b, self._scale(module, a.shape[0]))
+
+    def _find(self, module: str, which: str) -> torch.Tensor | None:
+        for key in (f"{module}.{which}.weight", f"{module}.{which}.default.weight"):
+            if key in self.tensors:
+                self.used.add(key)
+                return self.tensors[key]
+        return None
+
+    def _scale(self, module: str, rank: int) -> float:
+        """α / r, or α / √r for rank-stabilised adapters (Kalajdzievski 2023, arXiv 2312.03732)."""
+        alpha = self.config.get("lora_alpha", rank)
+        for pattern, value in (self.config.get("alpha_pattern") or {}).items():
+            if module.endswith(pattern):
+                alpha = value
+        return alpha / (rank**0.5 if self.config.get("use_rslora") else rank)
+
+    def check_used(self) -> None:
+        """Raise SourceError where a tensor of the adapter changed nothing."""
+        left = sorted(set(self.tensors) - self.used)
+        if left:
+            raise SourceError(f"adapter {self.folder}: {left[0]} fits no tensor of the model.")
+
+
+class Model:
+    """An opened model: rows by tensor name."""
+
+    def __init__(self, name: str, checkpoint: Checkpoint, adapter: Adapter | None = None) -> None:
+        self.name, self.checkpoint, self.adapter = name, checkpoint, adapter
+        self._tensors = checkpoint.tensors()
+        self._head = next((HEADS[n] for n in HEADS if n in self._tensors), None)
+        self._embedding = next((n for n in HEADS if n in self._tensors), None)
+        if adapter is not None:
+            for tensor in self._tensors:
+                self.rows(tensor)
+            adapter.check_used()
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its config.json."""
+        return self.checkpoint.config
+
+    @property
+    def tied(self) -> bool:
+        """Whether its head is its embedding."""
+        said = self.config.get("tie_word_embeddings")
+        return self._head not in self._tensors or said is True
+
+    def names(self, tied: bool) -> list[str]:
+        """Its tensors; with a head of its own unless all models' are tied."""
+        names = set(self._tensors)
+        if self._head is not None:
+            names = names - {self._head} if tied else names | {self._head}
+        return sorted(n for n in names if not n.endswith("rotary_emb.inv_freq"))
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """A tensor as stored; the embedding for a head that is not."""
+        if name not in self._tensors and name == self._head and self._embedding:
+            name = self._embedding
+        return self._tensors[name]
+
+    def rows(self, name: str) -> Rows:
+        """A tensor's rows, with the adapter's change."""
+        rows = as_rows(self.tensor(name))
+        if self.adapter is None:
+            return rows
+        if name not in self._tensors and self._embedding:
+            name = self._embedding
+        return self.adapter.on(name, rows)
+
+    def read_ahead(self, names: Sequence[str]) -> None:
+        """Tell the kernel that these tensors are needed soon."""
+        for name in names:
+            place = self._ranges().get(name)
+            if place is not None:
+                os.posix_fadvise(place[0], place[1], place[2], os.POSIX_FADV_WILLNEED)
+
+    def _ranges(self) -> dict[str, tuple[int, int, int]]:
+        """Tensor name → (descriptor, first byte, bytes)."""
+        if not hasattr(self, "_places"):
+            self._places: dict[str, tuple[int, int, int]] = {}
+            for file in sorted(set(self.checkpoint.files.values())):
+                descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+                size = int.from_bytes(os.pread(descriptor, 8, 0), "little")
+                header = json.loads(os.pread(descriptor, size, 8))
+                for name, said in header.items():
+                    if name != "__metadata__":
+                        first, end = said["data_offsets"]
+                        self._places[name] = (descriptor, 8 + size + first, end - first)
+        return self._places
+
+    def close(self) -> None:
+        """Give descriptors back."""
+        for descriptor in {place[0] for place in getattr(self, "_places", {}).values()}:
+            os.close(descriptor)
+        self._places = {}
+
+    def stamp(self) -> list[list[Any]]:
+        """What changes when somebody writes to its files: sizes and times."""
+        files = sorted(set(self.checkpoint.files.values()))
+        if self.adapter is not None:
+            files += [self.adapter.folder / "adapter_model.safetensors"]
+        return [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files]
