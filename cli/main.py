@@ -41,6 +41,7 @@ COMMANDS = {
     "artifacts": ("cli.artifacts", "List or re-encrypt the store that machines share."),
     "db": ("cli.db", "Upgrade, check or rebuild the database's tables."),
     "export": ("cli.export", "Write a run's champion as a Hugging Face folder, with a report."),
+    "merge": ("cli.merge", "Merge models as a mergekit config says, out of core."),
     "check": ("cli.evo", "Check config, models and data in seconds; start nothing."),
     "cognate": ("cli.cognate", "Train a small base and three specialists here."),
     "doctor": ("cli.doctor", "Check this machine."),

@@ -28,6 +28,20 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 #: Largest shard written, bytes.
 SHARD_BYTES = 2_000_000_000
+#: Files that belong to the tokenizer and to generation; taken from the base as they are.
+COMPANIONS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+)
 
 
 @dataclass(frozen=True)
@@ -201,11 +215,11 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
         failpoints.hit("publish-begun")
         fill(hidden)
         failpoints.hit("publish-filled")
-        _settle(hidden)
+        settle(hidden)
         failpoints.hit("publish-synced")
-        _replace(hidden, folder)
+        replace(hidden, folder)
         failpoints.hit("publish-renamed")
-        _sync(folder.parent)
+        sync(folder.parent)
     except (OSError, SafetensorError) as error:
         raise UnavailableError(
             f"{folder} cannot be written: {error}. Free space or choose another folder; "
@@ -215,7 +229,7 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _replace(hidden: Path, folder: Path) -> None:
+def replace(hidden: Path, folder: Path) -> None:
     """Rename `hidden` to `folder`, in the place of what is there, also beside others who do so."""
     for _ in range(10):
         shutil.rmtree(folder, ignore_errors=True)
@@ -228,18 +242,19 @@ def _replace(hidden: Path, folder: Path) -> None:
     raise FileExistsError(errno.EEXIST, "others keep writing there", str(folder))
 
 
-def _settle(folder: Path) -> None:
+def settle(folder: Path) -> None:
     """Modes by the umask (safetensors writes 0600), and everything on disk."""
     umask = os.umask(0)
     os.umask(umask)
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(0o666 & ~umask)
-        _sync(path)
-    _sync(folder)
+        sync(path)
+    sync(folder)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """A file or a folder's entries on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -111,7 +111,7 @@ def open_family(
         warnings.append("some models tie their head to the embedding, others do not: all untied.")
     for other in everyone[1:]:
         _compare_shapes(origin, other, tied)
-        warnings += _compare_settings(origin, other)
+        warnings += compare_settings(origin, other)
     if strict and len(warnings) > (base is None):
         raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(warnings))
     return Family(origin, tuple(opened), tied, tuple(dict.fromkeys(warnings)))
@@ -162,7 +162,8 @@ def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
                 raise SourceError(f"tensor {name} of {checkpoint.folder} is {dtype}: not readable.")
 
 
-def _compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
+def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
+    """A warning for each setting that bears on the function and differs."""
     warnings = []
     for key, meaning in FUNCTIONAL.items():
         left, right = _setting(a.config, key), _setting(b.config, key)

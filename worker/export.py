@@ -15,7 +15,7 @@ import torch
 
 from evomerge import report
 from evomerge.build import Weights
-from evomerge.checkpoints import SHARD_BYTES, publish, write_weights
+from evomerge.checkpoints import COMPANIONS, SHARD_BYTES, publish, write_weights
 from evomerge.errors import ForgeError
 from evomerge.log import describe
 from evomerge.recipe import closure, label
@@ -23,21 +23,6 @@ from evomerge.state import RunState
 from worker.artifacts import Artifacts
 from worker.bench import Bench, set_threads
 from worker.target import MARK, check_target
-
-#: Files that belong to the tokenizer and to generation; taken from the base as they are.
-COMPANIONS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    "chat_template.json",
-    "generation_config.json",
-)
 
 
 def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:

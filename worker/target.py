@@ -7,15 +7,15 @@ from pathlib import Path
 
 from evomerge.errors import ConfigError, ConflictError, UnavailableError
 
-#: What marks a folder as a champion's, which may be replaced.
-MARK = "evomerge_recipe.json"
+#: What marks a folder as a champion's, which may be replaced; and one as written by `forge merge`.
+MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 
 
 def check_target(folder: Path) -> Path:
-    """The folder, made absolute, where a champion may be written; nothing is changed.
+    """The folder, made absolute, where a model may be written; nothing is changed.
 
-    It must be missing, empty, or a champion's folder of before. Raises ConfigError, ConflictError,
-    UnavailableError.
+    It must be missing, empty, or the folder of a champion or a merge of before. Raises ConfigError,
+    ConflictError, UnavailableError.
     """
     place = folder.resolve()
     if place.exists() and not place.is_dir():
@@ -24,7 +24,7 @@ def check_target(folder: Path) -> Path:
         raise ConfigError(
             f"the output folder {str(folder)!r} is where you are, or above it. Give a new one's name."
         )
-    if place.is_dir() and any(place.iterdir()) and not (place / MARK).is_file():
+    if place.is_dir() and any(place.iterdir()) and not _ours(place):
         raise ConflictError(
             f"the output folder {folder} holds other things, and would be replaced. Choose another, "
             "or empty it."
@@ -37,3 +37,7 @@ def check_target(folder: Path) -> Path:
             f"the output folder cannot be made: {parent} is not writable. Choose another."
         )
     return place
+
+
+def _ours(place: Path) -> bool:
+    return any((place / mark).is_file() for mark in (MARK, MERGED))

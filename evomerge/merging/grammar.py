@@ -52,6 +52,13 @@ class Map(dict[str, Any]):
     line: int
     lines: dict[str, int]
 
+    @classmethod
+    def empty(cls, line: int) -> Map:
+        """Without keys."""
+        made = cls()
+        made.line, made.lines = line, {}
+        return made
+
 
 class _Loader(yaml.SafeLoader):
     """Mappings with lines; a key twice is an error."""
@@ -160,7 +167,7 @@ def read(file: Path) -> list[Document]:
 def parse(text: str, file: str = "config") -> list[Document]:
     """The merges of a text. Raises ConfigError with file, line and key."""
     try:
-        found = [d for d in yaml.load_all(text, _Loader) if d is not None]  # noqa: S506
+        found = [d for d in yaml.load_all(text, _Loader) if d is not None]
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{file}, line {line}: this is not YAML: {error.problem}.") from error
@@ -229,9 +236,7 @@ class _Reader:
     def _map(self, given: Map, key: str) -> Map:
         value = given.get(key)
         if value is None:
-            empty = Map()
-            empty.line, empty.lines = given.line, {}
-            return empty
+            return Map.empty(given.line)
         if not isinstance(value, Map):
             raise self.error(given.lines[key], f"{key} is a mapping of keys.")
         return value
@@ -291,7 +296,7 @@ class _Reader:
 
     def _slices(self, document: Map) -> tuple[Slice, ...]:
         given = self._content(document)
-        own = self._parameters(given) if given is not document else self._map({}, "")  # type: ignore
+        own = self._parameters(given) if given is not document else Map.empty(given.line)
         if given.get("models"):
             parts = tuple(self._part(item, False) for item in self._items(given, "models"))
             return (Slice(parts, own, line=given.lines["models"]),)
@@ -328,8 +333,7 @@ class _Reader:
         layers = None
         if sliced:
             layers = item.get("layer_range")
-            whole = isinstance(layers, list) and len(layers) == 2
-            if not whole or not _is_range(layers):
+            if not isinstance(layers, list) or len(layers) != 2 or not _is_range(layers):
                 line = item.lines.get("layer_range", item.line)
                 raise self.error(line, "layer_range is [first, end], first below end, both from 0.")
             layers = (layers[0], layers[1])

@@ -36,7 +36,7 @@ class LoraRows:
     scale: float
 
     @property
-    def shape(self) -> torch.Size:
+    def shape(self) -> torch.Size:  # noqa: D102
         return self.rows.shape
 
     def __getitem__(self, cut: slice, /) -> torch.Tensor:
@@ -58,7 +58,7 @@ class TokenRows:
     others: tuple[tuple[Rows, torch.Tensor], ...]
 
     @property
-    def shape(self) -> torch.Size:
+    def shape(self) -> torch.Size:  # noqa: D102
         return torch.Size((len(self.index), self.rows.shape[1]))
 
     def __getitem__(self, cut: slice, /) -> torch.Tensor:

@@ -27,7 +27,7 @@ MARGIN = 3.0
 SMALL = 1 << 12
 
 #: (cut, x) → float32 [voters, …]: what magnitudes are taken of.
-View = Callable[[slice, torch.Tensor], Sequence[torch.Tensor]]
+View = Callable[[slice, torch.Tensor], Sequence[torch.Tensor] | torch.Tensor]
 _Bracket = tuple[float, float]
 
 

@@ -42,7 +42,7 @@ class Params(BaseModel):
 
 def densities(given: float | Sequence[float], count: int) -> list[float]:
     """A density for each of `count` models. Raises ConfigError outside of 0 to 1."""
-    found = [given] * count if isinstance(given, int | float) else list(given)
+    found = [float(given)] * count if isinstance(given, int | float) else [*map(float, given)]
     if len(found) != count:
         raise ConfigError(f"{len(found)} densities for {count} models: give one, or one a model")
     if any(not 0 <= density <= 1 for density in found):

@@ -1,0 +1,151 @@
+"""`forge merge`: a config, models in, a model out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option
+
+
+@click.command("merge")
+@click.argument("config", type=click.Path())
+@click.argument("out", type=click.Path())
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
+@click.option("--threads", type=click.IntRange(1), help="Threads; every core by default.")
+@click.option("--seed", default=0, show_default=True, help="The seed of random masks.")
+@click.option(
+    "--shard-size", default="2GB", show_default=True, help="The largest file, as 500MB or 2GB."
+)
+@click.option(
+    "--check", is_flag=True, help="Load the result with transformers and generate a token."
+)
+@click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
+@click.option("--strict", is_flag=True, help="Refuse what would be a warning.")
+@json_option
+def merge_command(
+    config: str,
+    out: str,
+    device: str,
+    threads: int | None,
+    seed: int,
+    shard_size: str,
+    check: bool,
+    dry_run: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Merge models as a config says: mergekit's YAML, or the recipe file of a champion.
+
+    \b
+    Example:
+      forge merge ties.yml merged
+      forge merge ties.yml merged --dry-run
+    A merge that was interrupted goes on where it was when the same command is given again. Of a file
+    with several documents each is written to OUT/<its name>, and may use earlier ones by name.
+    """
+    from evomerge.errors import ConfigError
+    from worker import merging
+
+    size = shard_bytes(shard_size)
+    check_device(device)
+    if config.endswith(".json"):
+        raise ConfigError(f"{config}: a recipe file is built with `forge recipe`.")
+    documents = merging.read(Path(config))
+    places = merging.outputs(documents, Path(out))
+    made: dict[str, Path] = {}
+    told = []
+    show = _Progress()
+    for document, place in zip(documents, places, strict=True):
+        prepared = merging.prepare(document, place, made)
+        _warn(prepared.warnings, strict)
+        entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
+        if dry_run:
+            tensors = len(prepared.layout.outputs)
+            told.append({**entry, "tensors": tensors})
+            if not as_json:
+                click.echo(f"{place}: {tensors} tensors from {len(prepared.models)} models; fine")
+            if len(documents) > 1:
+                break  # later ones may read what was not written
+            continue
+        digest = merging.run(
+            prepared, seed=seed, device=device, threads=threads, shard_bytes=size,
+            progress=show,
+        )  # fmt: skip
+        show.end()
+        if check:
+            from worker.export import check_loads
+
+            check_loads(prepared.out)
+        if document.name:
+            made[document.name] = prepared.out
+        told.append({**entry, "digest": digest})
+        if not as_json:
+            click.echo(f"{place}: weights digest {digest}")
+    if as_json:
+        emit({"merges": told})
+
+
+def shard_bytes(text: str) -> int:
+    """The bytes of a size like 500MB. Raises ConfigError."""
+    from evomerge.errors import ConfigError
+
+    units = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
+    word = text.strip().lower()
+    number, unit = word[:-2], word[-2:]
+    try:
+        size = int(float(number) * units[unit])
+    except (KeyError, ValueError, OverflowError):
+        size = 0
+    if size < 1_000:
+        raise ConfigError(
+            f"--shard-size {text!r} is none: give a number with KB, MB or GB, as 2GB."
+        )
+    return size
+
+
+def check_device(device: str) -> None:
+    """Raise UnavailableError for a device that is not here, ConfigError for no device."""
+    from evomerge.errors import ConfigError, UnavailableError
+
+    kind, _, number = device.partition(":")
+    if (
+        kind not in ("cpu", "cuda")
+        or (number and not number.isdigit())
+        or (kind == "cpu" and number)
+    ):
+        raise ConfigError(f"--device {device!r} is none: give cpu, cuda or cuda:N.")
+    if kind == "cuda":
+        import torch
+
+        if int(number or 0) >= torch.cuda.device_count():
+            raise UnavailableError(
+                f"--device {device}: this machine has {torch.cuda.device_count()} GPUs."
+            )
+
+
+def _warn(warnings: list[str], strict: bool) -> None:
+    from evomerge.errors import ConfigError
+
+    if strict and warnings:
+        raise ConfigError("--strict refuses what would be warnings:\n" + "\n".join(warnings))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+class _Progress:
+    """One line on stderr, on a terminal."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+
+    def __call__(self, document: Any, done: int, all_: int, name: str) -> None:
+        if self._terminal:
+            print(f"\r\x1b[K{done}/{all_} {name}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

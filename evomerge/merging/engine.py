@@ -1,0 +1,165 @@
+"""A layout → a model folder: out of core, in a stream, resumable, whole or not at all.
+
+Memory is a few stretches, whatever the size of the models. The folder is made hidden beside its place
+and renamed when everything in it is on disk. A crash leaves the hidden one; the same merge of the same
+files goes on from the tensors that are whole there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from events import failpoints
+from evomerge import techniques
+from evomerge.checkpoints import SHARD_BYTES, replace, settle, sync
+from evomerge.errors import NotFiniteError, SourceChangedError
+from evomerge.merging.grammar import Reference
+from evomerge.merging.inputs import Model
+from evomerge.merging.layout import Layout, Output
+from evomerge.merging.writer import JOURNAL, Writer, full, places
+from evomerge.stretches import Merge, Pool, Stretches, finite
+
+#: Tensors that the kernel is told of before they are needed.
+AHEAD = 3
+PLAN = ".plan"
+
+Progress = Callable[[int, int, str], None]
+
+
+def merge(
+    layout: Layout,
+    models: Mapping[Reference, Model],
+    out: Path,
+    fill: Callable[[Path, str], None],
+    *,
+    seed: int = 0,
+    pool: Pool,
+    shard_bytes: int = SHARD_BYTES,
+    progress: Progress = lambda done, all_, name: None,
+) -> str:
+    """Write the merged model to `out`; `fill(folder, digest)` adds everything but weights. The digest.
+
+    Raises UnavailableError (disk), SourceChangedError and NotFiniteError; nothing is at `out` then.
+    """
+    hidden = out.parent / f".{out.name}.merging"
+    stamps = {str(reference): model.stamp() for reference, model in models.items()}
+    try:
+        _begin(hidden, _identity(layout, stamps, seed, shard_bytes))
+        found, headers = places([(o.name, o.dtype, o.shape) for o in layout.outputs], shard_bytes)
+        with Writer(hidden, found, headers) as writer:
+            _write(writer, layout, models, seed, pool, progress)
+            _check_unchanged(models, stamps)
+            digest = writer.finish()
+        failpoints.hit("merge-weights-written")
+        (hidden / PLAN).unlink()
+        fill(hidden, digest)
+        settle(hidden)
+        failpoints.hit("merge-settled")
+        replace(hidden, out)
+        sync(out.parent)
+    except OSError as error:
+        raise full(out, error) from error
+    except NotFiniteError:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
+    finally:
+        for model in models.values():
+            model.close()
+    return digest
+
+
+def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes: int) -> str:
+    """What a hidden folder must have been begun with to be gone on with."""
+    told = [
+        [o.name, str(o.dtype), o.shape, o.technique, o.params.model_dump(mode="json"), o.names]
+        for o in layout.outputs
+    ]
+    text = json.dumps([told, stamps, seed, shard_bytes, str(torch.__version__)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _begin(hidden: Path, identity: str) -> None:
+    """The hidden folder, empty unless it was begun by the same merge."""
+    hidden.parent.mkdir(parents=True, exist_ok=True)
+    plan = hidden / PLAN
+    if not plan.is_file() or plan.read_text("utf-8") != identity:
+        shutil.rmtree(hidden, ignore_errors=True)
+        hidden.mkdir()
+        plan.write_text(identity, "utf-8")
+
+
+def _write(
+    writer: Writer,
+    layout: Layout,
+    models: Mapping[Reference, Model],
+    seed: int,
+    pool: Pool,
+    progress: Progress,
+) -> None:
+    outputs = layout.outputs
+    for number, output in enumerate(outputs):
+        for later in (
+            outputs[number : number + AHEAD] if number == 0 else outputs[number + AHEAD - 1 :][:1]
+        ):
+            for reference, name in later.reads:
+                models[reference].read_ahead([name])
+        if not writer.kept(output.name):
+            writer.write(output.name, stretches(output, seed, pool))
+        progress(number + 1, len(outputs), output.name)
+
+
+def stretches(output: Output, seed: int, pool: Pool) -> Iterator[torch.Tensor]:
+    """The stretches of one output tensor, in its dtype. Raises NotFiniteError."""
+    if not output.dtype.is_floating_point:
+        yield output.inputs[0][slice(0, output.inputs[0].shape[0])].clone()
+        return
+    work = Stretches(output.name, output.base, output.inputs, pool, output.names)
+    made = techniques.prepare(output.technique, work, output.params, seed)
+    results = pool.map(_checked(work, made, output), work.cuts)
+    yield from results
+
+
+def _checked(work: Stretches, made: Merge, output: Output) -> Callable[[slice], torch.Tensor]:
+    """A stretch of the result; what went in and what came out is looked at."""
+
+    def stretch(cut: slice) -> torch.Tensor:
+        x = work.at(cut)
+        if not finite(x[1:]):
+            work.check_finite()
+        result = work.rounded(made(cut, x), cut, output.dtype)
+        if not finite(result):
+            raise NotFiniteError(
+                f"tensor {output.name} of the result holds NaN or Inf: a value left the range of "
+                f"{str(output.dtype).removeprefix('torch.')}. Choose another dtype or smaller weights."
+            )
+        return result
+
+    return stretch
+
+
+def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, Any]) -> None:
+    """Raise SourceChangedError where somebody wrote to a source while it was read."""
+    for reference, model in models.items():
+        try:
+            now = model.stamp()
+        except OSError:
+            now = None
+        if now != stamps[str(reference)]:
+            raise SourceChangedError(
+                f"model {reference} has changed while it was read. Run the merge again when nobody "
+                "writes to it."
+            )
+
+
+def leftovers(out: Path) -> list[str]:
+    """Names in a hidden folder that a crash left: for tests."""
+    hidden = out.parent / f".{out.name}.merging"
+    return sorted(os.listdir(hidden)) if (hidden / JOURNAL).exists() else []
