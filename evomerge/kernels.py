@@ -1,43 +1,27 @@
-"""Inner loops, compiled (numba), for tensors in the processor's memory; the same in torch for others.
+"""Inner loops of merges: compiled for tensors in the processor's memory, in torch for others.
 
-A merge is a few dozen operations on every element. One at a time they are bound by memory and, with
-two threads, by the interpreter's lock; in one loop they are bound by neither (docs/decisions/0008).
-Nothing is reordered or contracted by the compiler: a loop gives the same bits on any number of threads
-and on any processor. Where a sum's order matters it is added up in float64, in lanes of a fixed number.
-
-The compiled code is kept beside this file or, where that cannot be written, in the user's cache.
+What is compiled is in `loops.py`, which is imported when it is needed: half a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-_ZERO, _ONE = np.float32(0), np.float32(1)
-#: Elements of a block of `vote`: its workspace stays in the first cache.
-_BLOCK = 1024
-#: Elements that `split` looks at before it takes any of them.
-_LOOK = 2048
-#: Numbers that a sum in float64 is added up in, side by side.
-_LANES = 32
-#: Below this a sum of weights counts as zero.
-_LEAST = np.float32(1e-8)
+#: Below this a sum of weights counts as zero; as in `loops.py`.
+_LEAST = 1e-8
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """The function, compiled at its first call, without the interpreter's lock."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder for the cache can be written
-        return njit(**options)(function)
+def _loops() -> Any:
+    from evomerge import loops
+
+    return loops
 
 
 def _on_cpu(x: torch.Tensor) -> bool:
@@ -45,60 +29,6 @@ def _on_cpu(x: torch.Tensor) -> bool:
 
 
 # ---- sign election and disjoint merge ------------------------------------------------------
-
-
-@compiled
-def _within(v, low, high):
-    a = abs(v)
-    return v if (a >= low) & (a <= high) else _ZERO
-
-
-@compiled
-def _add(v, low, high, weight, votes):
-    for i in range(v.size):
-        votes[i] += _within(v[i], low, high) * weight
-
-
-@compiled
-def _signs(votes):
-    for i in range(votes.size):
-        votes[i] = _ONE if votes[i] >= _ZERO else -_ONE
-
-
-@compiled
-def _agree(v, low, high, weight, signs, total, share):
-    for i in range(v.size):
-        q = _within(v[i], low, high) * weight * signs[i]
-        total[i] += q if q > _ZERO else _ZERO
-        share[i] += abs(weight) if q > _ZERO else _ZERO
-
-
-@compiled
-def _elected(total, share, signs, normalise, out):
-    for i in range(total.size):
-        if normalise:
-            out[i] = (total[i] / share[i] if share[i] > _LEAST else total[i]) * signs[i]
-        else:
-            out[i] = total[i] * signs[i]
-
-
-@compiled
-def _vote(x, low, high, weights, normalise, out):
-    count, size = x.shape
-    signs, total = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
-    share = np.empty(_BLOCK, np.float32)
-    for start in range(0, size, _BLOCK):
-        end = min(start + _BLOCK, size)
-        n = end - start
-        signs[:] = _ZERO
-        total[:] = _ZERO
-        share[:] = _ZERO
-        for j in range(count):
-            _add(x[j, start:end], low[j], high[j], weights[j], signs[:n])
-        _signs(signs[:n])
-        for j in range(count):
-            _agree(x[j, start:end], low[j], high[j], weights[j], signs[:n], total[:n], share[:n])
-        _elected(total[:n], share[:n], signs[:n], normalise, out[start:end])
 
 
 def vote(
@@ -121,7 +51,7 @@ def vote(
         return vote_torch(x, factors, lows, highs, normalise)
     if out is None:
         out = torch.empty(x.shape[1:], dtype=torch.float32)
-    _vote(_flat(x), lows, highs, factors, normalise, out.view(-1).numpy())
+    _loops().vote(_flat(x), lows, highs, factors, normalise, out.view(-1).numpy())
     return out
 
 
@@ -148,81 +78,30 @@ def vote_torch(
         total.add_(agreeing)
         share.add_(torch.where(agreeing > 0, abs(float(weight)), 0.0))
     if normalise:
-        total = torch.where(share > float(_LEAST), total / share, total)
+        total = torch.where(share > float(np.float32(_LEAST)), total / share, total)
     return total.mul_(signs)
 
 
 # ---- selection -----------------------------------------------------------------------------
 
 
-@compiled
-def _above(v, high):
-    count = np.int32(0)
-    for i in range(v.size):
-        count += np.int32(not (abs(v[i]) <= high))
-    return count
+def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int64], Floats]:
+    """Where the |values| (float32) lie, and those strictly between `low` and `high`, in their order.
 
-
-@compiled
-def _flag(v, low, high, flags):
-    for i in range(v.size):
-        a = abs(v[i])
-        flags[i] = np.uint8((a >= low) & (a <= high))
-
-
-@compiled
-def _split(values, low, high, between):
-    above, count = 0, 0
-    flags = np.empty(_LOOK, np.uint8)
-    eight = flags.view(np.uint64)
-    for start in range(0, values.size, _LOOK):
-        part = values[start : start + _LOOK]
-        above += _above(part, high)
-        flags[part.size :] = 0
-        _flag(part, low, high, flags)
-        for group in range(_LOOK // 8):
-            if eight[group]:
-                for i in range(group * 8, min(group * 8 + 8, part.size)):
-                    between[count] = abs(part[i])  # no branch: nobody could foresee it
-                    count += flags[i]
-    return above, count
-
-
-def split(values: torch.Tensor, low: float, high: float) -> tuple[int, Floats]:
-    """How many |values| (float32) are above `high` (NaN is), and those in [low, high]."""
+    [4] how many are above `high`, at least `high`, above `low`, at least `low`; NaN is above all.
+    """
     if not _on_cpu(values):
         size = values.reshape(-1).abs()
-        inside = (size >= low) & (size <= high)
-        return int((~(size <= high)).sum()), size[inside].cpu().numpy()
+        told = [~(size <= high), ~(size < high), ~(size <= low), ~(size < low)]
+        inside = size[(size > low) & (size < high)]
+        return np.array([int(mask.sum()) for mask in told]), inside.cpu().numpy()
     flat = values.reshape(-1).numpy()
-    between = np.empty(flat.size + 1, np.float32)
-    above, count = _split(flat, np.float32(low), np.float32(high), between)
-    return above, between[:count].copy()
+    counts, between = np.zeros(4, np.int64), np.empty(flat.size + 1, np.float32)
+    found = _loops().split(flat, np.float32(low), np.float32(high), counts, between)
+    return counts, between[:found].copy()
 
 
 # ---- dot products --------------------------------------------------------------------------
-
-
-@compiled
-def _dot(a, b):
-    lanes = np.zeros(_LANES, np.float64)
-    whole = a.size - a.size % _LANES
-    for i in range(0, whole, _LANES):
-        for lane in range(_LANES):
-            lanes[lane] += np.float64(a[i + lane]) * np.float64(b[i + lane])
-    total = 0.0
-    for lane in range(_LANES):
-        total += lanes[lane]
-    for i in range(whole, a.size):
-        total += np.float64(a[i]) * np.float64(b[i])
-    return total
-
-
-@compiled
-def _gram(x, out):
-    for i in range(len(x)):
-        for j in range(i, len(x)):
-            out[i, j] = out[j, i] = _dot(x[i], x[j])
 
 
 def gram(x: torch.Tensor) -> NDArray[np.float64]:
@@ -231,17 +110,11 @@ def gram(x: torch.Tensor) -> NDArray[np.float64]:
         wide = x.reshape(len(x), -1).to(torch.float64)
         return (wide @ wide.T).cpu().numpy()
     out = np.empty((len(x), len(x)))
-    _gram(_flat(x), out)
+    _loops().gram(_flat(x), out)
     return out
 
 
 # ---- drop and rescale ----------------------------------------------------------------------
-
-
-@compiled
-def _drop(v, lanes, dropped, factor, out):
-    for i in range(v.size):
-        out[i] = v[i] * factor if lanes[i] >= dropped else _ZERO
 
 
 def drop(
@@ -249,7 +122,7 @@ def drop(
 ) -> torch.Tensor:
     """Out = x · factor where the lane is at least `dropped`, else 0; both contiguous float32."""
     if _on_cpu(x):
-        _drop(x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy())
+        _loops().drop(x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy())
         return out
     kept = torch.from_numpy(lanes >= dropped).to(x.device).view(x.shape)
     return torch.mul(x, float(np.float32(factor)), out=out).mul_(kept)
@@ -258,79 +131,13 @@ def drop(
 # ---- deep feature selection ----------------------------------------------------------------
 
 
-@compiled
-def _add_to(total, v):
-    for i in range(v.size):
-        total[i] += v[i]
-
-
-@compiled
-def _scale(v, factor):
-    for i in range(v.size):
-        v[i] *= factor
-
-
-@compiled
-def _deviation(v, mean):
-    lanes = np.zeros(_LANES, np.float64)
-    whole = v.size - v.size % _LANES
-    for i in range(0, whole, _LANES):
-        for lane in range(_LANES):
-            d = np.float64(v[i + lane]) - np.float64(mean[i + lane])
-            lanes[lane] += d * d
-    total = 0.0
-    for lane in range(_LANES):
-        total += lanes[lane]
-    for i in range(whole, v.size):
-        d = np.float64(v[i]) - np.float64(mean[i])
-        total += d * d
-    return total
-
-
-@compiled
-def _pull(out, v, first, share):
-    for i in range(v.size):
-        out[i] += (v[i] - first[i]) * share
-
-
-@compiled
-def _select_rows(x, epsilon, out):
-    count, rows, columns = x.shape
-    mean, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
-    distance = np.empty(count, np.float64)
-    for row in range(rows):
-        mean[:] = _ZERO
-        for j in range(count):
-            _add_to(mean, x[j, row])
-        _scale(mean, np.float32(1.0 / count))
-        deviations = 0.0
-        for j in range(count):
-            distance[j] = _deviation(x[j, row], mean)
-            deviations += distance[j]
-        total = 0.0
-        for j in range(count):
-            distance[j] = (distance[j] * count + deviations) / ((count - 1) * columns)
-            total += distance[j]
-        first[:] = x[0, row]
-        out[row] = first
-        if total == 0.0:
-            continue
-        typical = total / count
-        importances = 0.0
-        for j in range(count):
-            distance[j] = 1.0 / (distance[j] / typical + epsilon)
-            importances += distance[j]
-        for j in range(1, count):
-            _pull(out[row], x[j, row], first, np.float32(distance[j] / importances))
-
-
 def select_rows(x: torch.Tensor, epsilon: float, out: torch.Tensor | None = None) -> torch.Tensor:
     """Dfs of float32 x [inputs, rows, columns]; into `out` [rows, columns], which may be x[0]."""
     if not _on_cpu(x):
         return select_rows_torch(x, epsilon)
     if out is None:
         out = torch.empty(x.shape[1:], dtype=torch.float32)
-    _select_rows(x.numpy(), epsilon, out.numpy())
+    _loops().select_rows(x.numpy(), epsilon, out.numpy())
     return out
 
 

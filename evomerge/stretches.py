@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 #: Elements of a stretch: few enough for the cache, many enough for Python. On a GPU there is no cache
 #: to think of.
-CHUNK, DEVICE_CHUNK = 1 << 17, 1 << 24
+CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 24
 #: A tensor of fewer elements is one thread's work.
 SMALL = 1 << 19
 #: Stretches that are worked on or wait to be taken, for each thread.
@@ -182,10 +182,26 @@ class Stretches:
             part = rows[cut].to(self.pool.device)
             if base is None:
                 layer.copy_(part)
-            else:
+            elif part.dtype == torch.float32:
                 torch.sub(part, base, out=layer)
+            else:  # mixed types in one call are slower
+                layer.copy_(part).sub_(base)
         if self._stay:
             self._there[cut.start] = x
+        return x
+
+    def some(self, cut: slice, stride: int) -> torch.Tensor:
+        """As `at`, of every stride-th element, and no other is computed: [1 + inputs, 1, elements]."""
+        there = self._there.get(cut.start)
+        if there is not None:
+            return there.reshape(len(there), 1, -1)[:, :, ::stride].clone()
+        picked = [rows[cut].reshape(-1)[::stride].to(self.pool.device) for rows in self.inputs]
+        shape = (1 + self.count, 1, len(picked[0]))
+        x = _scratch.take("some", shape, self.pool.device)
+        for layer, part in zip(x[1:], picked, strict=True):
+            layer.copy_(part)
+        if self.base is not None:
+            x[1:].sub_(self.base[cut].reshape(-1)[::stride].to(self.pool.device, torch.float32))
         return x
 
     def each(self, measure: Callable[[slice, torch.Tensor], T]) -> Iterator[T]:
@@ -244,8 +260,10 @@ class Stretches:
 
 
 def finite(tensor: torch.Tensor) -> bool:
-    """Whether nothing in it is NaN or Inf. One pass without a mask."""
+    """Whether nothing in it is NaN or Inf. A sum, and where that leaves the range, a second pass."""
     if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    if tensor.dtype == torch.float32 and bool(torch.isfinite(tensor.sum())):
         return True
     low, high = torch.aminmax(tensor)
     return bool(torch.isfinite(low)) and bool(torch.isfinite(high))

@@ -14,10 +14,10 @@ from evomerge.stretches import Merge, Stretches
 #: Techniques that work on each tensor alone, by the module of evomerge.methods that they are in.
 TECHNIQUES = (
     "linear", "slerp", "task_arithmetic", "ties", "dare", "dfs", "della", "breadcrumbs", "sce",
-    "model_stock", "karcher", "nearswap", "passthrough",
+    "model_stock", "karcher", "nearswap", "passthrough", "stages",
 )  # fmt: skip
 #: Those that draw masks.
-SEEDED = ("dare", "della")
+SEEDED = ("dare", "della", "stages")
 
 
 def module(name: str) -> Any:

@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from evomerge import techniques
+from evomerge import pipeline, techniques
 from evomerge.errors import ConfigError
 from evomerge.merging.grammar import Document, Part, Reference
 from evomerge.merging.parameters import Settings
+from evomerge.methods import stages
+from evomerge.recipe import Genes
 
 #: Tensors whose output goes into the residual stream of a pre-norm block.
 _INTO_STREAM = (".o_proj.", ".down_proj.")
@@ -88,6 +90,8 @@ class Method:
         else:
             inputs, origin = list(range(len(parts))), None
         given = self.params([settings[i] for i in inputs], whole)
+        if self.technique == "stages":
+            return self._staged(inputs, origin, given, whole, name)
         if self.name == "dataflow":
             folded = any(part in name for part in _INTO_STREAM)
             given = {"scale": 1.0 / scale if folded else 1.0}
@@ -96,6 +100,28 @@ class Method:
         except ConfigError as error:
             raise ConfigError(f"{whole.file}: tensor {name}: {error}") from error
         return Chosen(self.technique, params, tuple(inputs), origin)
+
+    def _staged(
+        self,
+        inputs: Sequence[int],
+        origin: int | None,
+        given: dict[str, Any],
+        whole: Settings,
+        name: str,
+    ) -> Chosen:
+        """A pipeline; of a block that it takes whole, only that input is read."""
+        params = techniques.parameters(self.technique, {"name": self.name, "genes": given})
+        genes = Genes.model_validate(given)
+        taken = pipeline.taken(stages.recipe(self.name, genes, len(inputs), 0), name)
+        if taken > len(inputs):
+            raise ConfigError(f"{whole.file}: layers name input {taken} of {len(inputs)}.")
+        if not taken:
+            return Chosen(self.technique, params, tuple(inputs), origin)
+        one = {"weights": (1.0,), "scale": genes.scale}
+        technique = "task_arithmetic"
+        return Chosen(
+            technique, techniques.parameters(technique, one), (inputs[taken - 1],), origin
+        )
 
 
 def _each(
@@ -171,6 +197,21 @@ def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     return given
 
 
+def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    """A pipeline's genes: those that are said."""
+    given: dict[str, Any] = {}
+    if any(s.get("weight") is not None for s in own):
+        given["weights"] = _each(own, "weight")
+    for key in ("drop", "density", "epsilon", "lambda"):
+        if (value := whole.get(key)) is not None:
+            given["scale" if key == "lambda" else key] = value
+    for key in ("layers", "ts"):
+        if (said := whole.raw(key)) is not None:
+            given[key] = said
+    return given
+
+
+_GENES = ("weight", "drop", "density", "epsilon", "lambda", "layers", "ts")
 _TASK = ("weight", "lambda", "normalize")
 _SPARSE = (*_TASK, "density", "rescale")
 
@@ -202,6 +243,7 @@ METHODS: Mapping[str, Method] = {
         Method("dataflow", "passthrough", lambda *_: {}, "none", 1, 1, ("input_scale",)),
         Method("dfs", "dfs", lambda _, w: {"epsilon": w.number("epsilon", 0.1)}, "task", 3,
                known=("epsilon",)),
+        *(Method(name, "stages", _genes, "task", 2, known=_GENES) for name in stages.NAMES),
     )
 }  # fmt: skip
 

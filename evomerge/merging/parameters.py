@@ -91,6 +91,10 @@ class Settings:
                 return value
         return default
 
+    def raw(self, key: str) -> Any:
+        """A parameter as it stands there: a list that is no gradient."""
+        return next((given[key] for given in self.maps if given.get(key) is not None), None)
+
     def number(self, key: str, default: float | None = None) -> float:
         """A parameter that must be there unless it has a default. Raises ConfigError."""
         value = self.get(key, default)

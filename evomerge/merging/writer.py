@@ -13,7 +13,7 @@ import json
 import os
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,8 @@ from evomerge.errors import UnavailableError
 from evomerge.tensors import Shape, elements
 
 JOURNAL = ".journal"
-#: Bytes between two syncs.
-SYNC_BYTES = 64 << 20
+#: Bytes between two syncs; of one call that writes, and how many calls may wait.
+SYNC_BYTES, BATCH_BYTES, BATCHES = 64 << 20, 4 << 20, 4
 
 _NAMES = {
     torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64",
@@ -94,29 +94,36 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
 
 
 class Writer:
-    """Writes the tensors of `places` into a folder. Errors leave the journal for the next one."""
+    """Writes the tensors of `places` into a folder. Errors leave the journal for the next one.
+
+    Whoever calls hashes; one thread writes, one syncs and notes, while more is computed.
+    """
 
     def __init__(self, folder: Path, found: Sequence[Place], headers: Mapping[str, bytes]) -> None:
         self._folder, self._places = folder, {place.name: place for place in found}
-        self._order = [place.name for place in found]
         self._headers = headers
         self._digest = blake3.blake3()
         self._files: dict[str, int] = {}
+        #: Tensor → digest of everything up to and with it, as noted before.
         self._done: dict[str, str] = {}
-        self._unsynced, self._written = 0, []
+        self._writes: queue.Queue[_Batch | None] = queue.Queue(BATCHES)
         self._syncs: queue.SimpleQueue[list[tuple[str, str]] | None] = queue.SimpleQueue()
         self._failed: BaseException | None = None
-        self._syncer = threading.Thread(target=self._sync, name="sync", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(work,), name=work.__name__, daemon=True)
+            for work in (self._write, self._sync)
+        ]
 
     def __enter__(self) -> Writer:
         journal = self._folder / JOURNAL
         if journal.is_file():
-            lines = [line.split() for line in journal.read_text("utf-8").split("\n")[:-1]]
-            self._done = {json.loads(f'"{line[1]}"'): line[0] for line in lines if len(line) == 2}
+            lines = [line.split(" ", 1) for line in journal.read_text("utf-8").split("\n")[:-1]]
+            self._done = {name: digest for digest, name in lines}
         for file, header in self._headers.items():
             size = max(p.offset + p.size for p in self._places.values() if p.file == file)
             self._files[file] = self._open(self._folder / file, header, size)
-        self._syncer.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def _open(self, path: Path, header: bytes, size: int) -> int:
@@ -133,82 +140,135 @@ class Writer:
         return descriptor
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._syncs.put(None)
-        self._syncer.join()
+        self._end()
         for descriptor in self._files.values():
             os.close(descriptor)
+
+    def _end(self) -> None:
+        """Let the threads come to their end."""
+        if any(thread.is_alive() for thread in self._threads):
+            self._writes.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def kept(self, name: str) -> bool:
         """Whether a tensor is there from before, to the last bit; it counts as written then."""
         said = self._done.get(name)
         if said is None:
             return False
-        place = self._places[name]
-        raw = os.pread(self._files[place.file], place.size, place.offset)
-        if len(raw) != place.size or blake3.blake3(raw).hexdigest() != said:
-            return False
+        place, before = self._places[name], self._digest.copy()
         self._begin(place)
-        self._digest.update(raw)
-        return True
+        for offset in range(0, place.size, BATCH_BYTES):
+            size = min(BATCH_BYTES, place.size - offset)
+            self._digest.update(os.pread(self._files[place.file], size, place.offset + offset))
+        if self._digest.hexdigest() == said:
+            return True
+        self._digest, self._done = before, {}
+        return False
 
     def _begin(self, place: Place) -> None:
         self._digest.update(f"{place.name}\0{place.dtype}\0{tuple(place.shape)}\0".encode())
 
-    def write(self, name: str, stretches: object) -> None:
-        """A tensor from its stretches (an iterable of tensors in its dtype, in order)."""
-        self._raise()
+    def write(self, name: str, stretches: Iterable[torch.Tensor]) -> None:
+        """A tensor from its stretches, in its dtype and in order."""
         place = self._places[name]
         self._begin(place)
-        own, offset = blake3.blake3(), place.offset
-        for stretch in stretches:  # pyright: ignore[reportGeneralTypeIssues]
+        batch = _Batch(self._files[place.file], place.offset)
+        for stretch in stretches:
             raw = stretch.contiguous().view(-1).view(torch.uint8).numpy().data
             self._digest.update(raw)
-            own.update(raw)
-            offset += _write_all(self._files[place.file], raw, offset)
-        if offset != place.offset + place.size:
-            raise AssertionError(f"{name}: {offset - place.offset} bytes instead of {place.size}")
-        failpoints.hit("merge-tensor-written")
-        self._written.append((name, own.hexdigest()))
-        self._unsynced += place.size
-        if self._unsynced >= SYNC_BYTES:
-            self._hand_over()
+            batch.add(raw)
+            if batch.size >= BATCH_BYTES:
+                self._put(batch)
+                batch = _Batch(batch.file, batch.offset + batch.size)
+        if batch.offset + batch.size != place.offset + place.size:
+            raise AssertionError(f"{name}: not {place.size} bytes")
+        batch.ends = (name, self._digest.hexdigest())
+        self._put(batch)
 
-    def _hand_over(self) -> None:
-        self._syncs.put(self._written)
-        self._written, self._unsynced = [], 0
+    def _put(self, batch: _Batch) -> None:
+        while True:
+            if self._failed is not None:
+                raise self._failed
+            try:
+                return self._writes.put(batch, timeout=1.0)
+            except queue.Full:
+                continue
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Keep what a thread fails with for whoever calls."""
+        try:
+            work()
+        except BaseException as error:
+            self._failed = self._failed or error
+            while work == self._write and self._writes.get() is not None:
+                pass  # nobody shall wait for room
+        finally:
+            if work == self._write:
+                self._syncs.put(None)
+
+    def _write(self) -> None:
+        """Write batches; hand what is complete to be synced."""
+        written: list[tuple[str, str]] = []
+        unsynced = 0
+        while (batch := self._writes.get()) is not None:
+            batch.write()
+            unsynced += batch.size
+            if batch.ends is not None:
+                failpoints.hit("merge-tensor-written")
+                written.append(batch.ends)
+                if unsynced >= SYNC_BYTES:
+                    self._syncs.put(written)
+                    written, unsynced = [], 0
+        self._syncs.put(written)
 
     def _sync(self) -> None:
-        """Sync and note, in a thread of its own, while more is computed."""
+        """Sync and note."""
         journal = os.open(self._folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             while (written := self._syncs.get()) is not None:
                 for descriptor in self._files.values():
                     os.fdatasync(descriptor)
-                lines = [f"{digest} {json.dumps(name)[1:-1]}\n" for name, digest in written]
-                os.write(journal, "".join(lines).encode())
+                os.write(
+                    journal, "".join(f"{digest} {name}\n" for name, digest in written).encode()
+                )
                 failpoints.hit("merge-journal-noted")
-        except OSError as error:
-            self._failed = error
         finally:
             os.close(journal)
 
-    def _raise(self) -> None:
-        if self._failed is not None:
-            raise self._failed
-
     def finish(self) -> str:
         """Everything on disk, the index written, the journal gone. The digest of all tensors."""
-        self._hand_over()
-        self._syncs.put(None)
-        self._syncer.join()
-        self._raise()
+        self._end()
+        if self._failed is not None:
+            raise self._failed
         if len(self._headers) > 1:
             total = sum(place.size for place in self._places.values())
-            where = {name: self._places[name].file for name in self._order}
+            where = {name: place.file for name, place in self._places.items()}
             index = {"metadata": {"total_size": total}, "weight_map": where}
             (self._folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
         (self._folder / JOURNAL).unlink()
         return self._digest.hexdigest()
+
+
+class _Batch:
+    """Stretches that are written with one call."""
+
+    def __init__(self, file: int, offset: int) -> None:
+        self.file, self.offset, self.size = file, offset, 0
+        self._parts: list[memoryview] = []
+        #: (tensor, digest up to and with it) where the batch is the tensor's last.
+        self.ends: tuple[str, str] | None = None
+
+    def add(self, raw: memoryview) -> None:
+        """One more stretch."""
+        self._parts.append(raw)
+        self.size += len(raw)
+
+    def write(self) -> None:
+        """To its place in the file."""
+        done = os.pwritev(self.file, self._parts, self.offset) if self._parts else 0
+        if done < self.size:  # a signal, a quota: write the rest plainly
+            _write_all(self.file, memoryview(b"".join(self._parts))[done:], self.offset + done)
 
 
 def _write_all(descriptor: int, raw: memoryview, offset: int) -> int:

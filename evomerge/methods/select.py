@@ -2,7 +2,8 @@
 
 A sample of every `STRIDE`-th element says between which two magnitudes the k-th lies almost surely
 (Floyd and Rivest 1975, "Expected time bounds for selection"). One pass counts what is above them and
-collects the few between. Where the sample misled, another pass looks on the right side of them: the
+collects the few between; of the many that may equal one of them (differences of 16-bit numbers take few
+values) only the number. Where the sample misled, another pass looks on the right side of them: the
 answer is exact whatever the values. NaN counts as larger than everything.
 """
 
@@ -26,7 +27,7 @@ MARGIN = 3.0
 #: Of fewer elements the k-th is looked for among all.
 SMALL = 1 << 12
 
-#: (cut, x) → float32 [voters, …]: what magnitudes are taken of.
+#: (cut, x) → float32 [voters, …]: what magnitudes are taken of, element by element.
 View = Callable[[slice, torch.Tensor], Sequence[torch.Tensor] | torch.Tensor]
 _Bracket = tuple[float, float]
 
@@ -54,10 +55,11 @@ def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
 def _sampled(work: Stretches, view: View) -> list[NDArray[np.float32]]:
     """Magnitudes of every STRIDE-th element of each stretch of each voter."""
 
-    def sample(cut: slice, x: torch.Tensor) -> list[NDArray[np.float32]]:
-        return [v.reshape(-1)[::STRIDE].abs().cpu().numpy() for v in view(cut, x)]
+    def sample(cut: slice) -> list[NDArray[np.float32]]:
+        return [v.reshape(-1).abs().cpu().numpy() for v in view(cut, work.some(cut, STRIDE))]
 
-    return [np.concatenate(parts) for parts in zip(*work.each(sample), strict=True)]
+    parts = zip(*work.pool.map(sample, work.cuts), strict=True)
+    return [np.concatenate(part) for part in parts]
 
 
 def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
@@ -81,21 +83,32 @@ def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket
 
         def look(
             cut: slice, x: torch.Tensor, open_: list[int] = open_
-        ) -> list[tuple[int, NDArray[np.float32]]]:
+        ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
             voters = view(cut, x)
             return [split(voters[i], *brackets[i]) for i in open_]
 
         for i, parts in zip(open_, zip(*work.each(look), strict=True), strict=True):
-            above = sum(part[0] for part in parts)
+            counts = sum((part[0] for part in parts), np.zeros(4, np.int64))
             between = np.concatenate([part[1] for part in parts])
-            low, high = brackets[i]
-            if above < ks[i] <= above + len(between):
-                found[i] = _largest(between, ks[i] - above)
-            elif ks[i] <= above and high == math.inf:
-                found[i] = math.inf  # only NaN is above
-            else:
-                brackets[i] = (high, math.inf) if ks[i] <= above else (0.0, low)
+            found[i], brackets[i] = _placed(ks[i], counts, between, brackets[i])
     return [value for value in found if value is not None]
+
+
+def _placed(
+    k: int, counts: NDArray[np.int64], between: NDArray[np.float32], bracket: _Bracket
+) -> tuple[float | None, _Bracket]:
+    """The k-th, or where to look next. Many elements may equal an end of the bracket."""
+    low, high = bracket
+    above, from_high, above_low, from_low = map(int, counts)
+    if k <= above:
+        return (math.inf if high == math.inf else None), (high, math.inf)  # only NaN is above it
+    if k <= from_high:
+        return high, bracket
+    if k <= above_low:
+        return _largest(between, k - from_high), bracket
+    if k <= from_low:
+        return low, bracket
+    return None, (0.0, low)
 
 
 def _largest(magnitudes: NDArray[np.float32], k: int) -> float:
