@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ValidationError
 
 from evomerge.errors import ConfigError
-from evomerge.stretches import Merge, Stretches
+from evomerge.stretches import Merge, Pool, Stretches
 
 #: Techniques that work on each tensor alone, by the module of evomerge.methods that they are in.
 TECHNIQUES = (
@@ -35,6 +36,13 @@ def parameters(name: str, given: Mapping[str, Any]) -> BaseModel:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{name}: parameter {where}: {first['msg']}") from error
+
+
+def check(name: str, params: BaseModel, count: int) -> None:
+    """Raise ConfigError where the parameters do not suit so many inputs: a try on nothing."""
+    nothing = torch.zeros(1, 1)
+    work = Stretches("", nothing, [nothing] * count, Pool(1))
+    prepare(name, work, params, 0)
 
 
 def prepare(name: str, work: Stretches, params: BaseModel, seed: int) -> Merge:

@@ -80,6 +80,10 @@ class _Layout:
 
     def made(self) -> Layout:
         self._check_kinds()
+        if self._document.dtype not in (None, *DTYPES):
+            line = self._document.lines.get("out_dtype", self._document.lines.get("dtype", 1))
+            known = ", ".join(DTYPES)
+            raise self._error(line, f"the dtype {self._document.dtype} is none of {known}.")
         outputs = [*self._edges(), *self._blocks()]
         outputs.sort(key=lambda output: output.name)
         return Layout(
@@ -151,14 +155,19 @@ class _Layout:
             first, end = slice_.parts[0].layers or (0, 0)
             for offset in range(end - first):
                 t = offset / (end - first - 1) if end - first > 1 else 1.0
-                if self._method.name == "dataflow":
-                    scale *= self._input_scale(slice_, t)
+                if self._method.name == "dataflow" and offset == 0:
+                    scale *= self._input_scale(slice_)
                 found += self._block(slice_, offset, at, t, scale)
                 at += 1
         return found
 
-    def _input_scale(self, slice_: Slice, t: float) -> float:
-        value = self._settings(slice_, slice_.parts[0], "", t).number("input_scale", 1.0)
+    def _input_scale(self, slice_: Slice) -> float:
+        """What the input of a slice's first layer is multiplied by (Akiba et al. 2024, section 3.2).
+
+        A pre-norm block does not see the length of its input, so all that blocks add to the stream from
+        there on is divided by it instead.
+        """
+        value = self._settings(slice_, slice_.parts[0], "", 0.0).number("input_scale", 1.0)
         if value <= 0:
             raise self._error(slice_.line, f"input_scale is above zero, not {value:g}.")
         return value

@@ -97,6 +97,7 @@ class Method:
             given = {"scale": 1.0 / scale if folded else 1.0}
         try:
             params = techniques.parameters(self.technique, given)
+            techniques.check(self.technique, params, len(inputs))
         except ConfigError as error:
             raise ConfigError(f"{whole.file}: tensor {name}: {error}") from error
         return Chosen(self.technique, params, tuple(inputs), origin)

@@ -27,7 +27,8 @@ from evomerge.tensors import Shape, elements
 
 JOURNAL = ".journal"
 #: Bytes between two syncs; of one call that writes, and how many calls may wait.
-SYNC_BYTES, BATCH_BYTES, BATCHES = 64 << 20, 4 << 20, 4
+SYNC_BYTES = int(os.environ.get("FORGE_MERGE_SYNC_BYTES", 64 << 20))
+BATCH_BYTES, BATCHES = 4 << 20, 4
 
 _NAMES = {
     torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64",

@@ -197,7 +197,7 @@ def test_model_stock_by_row_has_a_ratio_for_each() -> None:
 
 
 def test_model_stock_at_its_pole_and_beyond_is_the_base() -> None:
-    """cos = −1 of two is the pole; three at 120° are, too; zero vectors have no angle."""
+    """Cos = −1 of two is the pole; three at 120° are, too; zero vectors have no angle."""
     assert close(merged("model_stock", t(1, 0), t(-1, 0)), 0, 0)
     assert model_stock.ratio(-0.5, 3) == 0.0
     assert close(merged("model_stock", t(0, 0), t(1, 0)), 0, 0)
