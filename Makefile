@@ -4,11 +4,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test oracle lint format clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
 	@echo "make test   run the tests"
+	@echo "make oracle compare merges with mergekit's, which it installs apart"
 	@echo "make lint   ruff and pyright"
 
 $(READY): pyproject.toml constraints.txt
@@ -23,6 +24,11 @@ demo: $(READY)
 
 test: $(READY)
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest $(ARGS)
+
+# mergekit in an environment of its own, and our merges beside its: minutes.
+oracle: $(READY)
+	test -x .venv-oracle/bin/mergekit-yaml || { $(PYTHON) -m venv .venv-oracle && .venv-oracle/bin/python -m pip install --quiet -c constraints.txt mergekit==0.1.5; }
+	FORGE_MERGEKIT=$(CURDIR)/.venv-oracle/bin/mergekit-yaml $(BIN)/python -m pytest tests/oracle $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

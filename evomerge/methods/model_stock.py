@@ -3,10 +3,10 @@
 
     t = N cos θ / (1 + (N − 1) cos θ),   result = base + t · mean of the task vectors
 
-cos θ is the mean cosine between pairs of task vectors of the tensor (or, with `by_row`, of each row).
-The formula has a pole at cos θ = −1/(N − 1), and leaves [0, 1] for negative cosines, where the task
-vectors say nothing in common: t is clamped to [0, 1], and is 0 there. A zero task vector has the
-cosine 0.
+cos θ is the mean cosine between pairs of task vectors of the tensor (or, with `by_row`, of each row
+of a matrix). The formula has a pole at cos θ = −1/(N − 1), and leaves [0, 1] for negative cosines,
+where the task vectors say nothing in common: t is clamped to [0, 1], and is 0 there. A zero task
+vector has the cosine 0.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def prepare(work: Stretches, params: Params) -> Merge:
     if work.count < 2:
         raise ConfigError("model_stock takes two or more fine-tunes of the base")
     count = work.count
-    if not params.by_row:
+    if not params.by_row or work.columns == 1:
         t = ratio(mean_cosine(work.gram()), count)
         return linear.combining([t / count] * count)
 

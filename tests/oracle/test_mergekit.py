@@ -1,0 +1,174 @@
+"""Our merges beside mergekit's, method by method, and the differences that are meant, one by one.
+
+Slow, and only where mergekit is: FORGE_MERGEKIT names its `mergekit-yaml` (`make oracle` installs one into
+an environment of its own). It is run as a program; nothing of it is imported.
+"""
+
+# ruff: noqa: E501  a config a line
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from evomerge.checkpoints import open_checkpoint
+from evomerge.merging import grammar
+from tests.conftest import Toys
+from worker import merging
+
+TOOL = os.environ.get("FORGE_MERGEKIT", "")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path(TOOL).is_file(), reason="FORGE_MERGEKIT names no mergekit-yaml"),
+]
+
+THREE = (
+    "models: [{{model: {a}}}, {{model: {b}}}, {{model: {c}}}]\nbase_model: {base}\ndtype: float32\n"
+)
+TWO = "models: [{{model: {a}}}, {{model: {b}}}]\ndtype: float32\n"
+
+#: Configs that both read, and the largest difference allowed, in units of the largest task vector element.
+SAME = {
+    "linear": (TWO + "merge_method: linear\nparameters: {{weight: [0.2, 0.7]}}\n", 1e-5),
+    "slerp": (TWO + "merge_method: slerp\nbase_model: {a}\nparameters: {{t: [{{filter: mlp, value: [0.1, 0.9]}}, {{value: 0.4}}]}}\n", 1e-4),
+    "task_arithmetic": (THREE + "merge_method: task_arithmetic\nparameters: {{weight: 0.4, lambda: 0.9}}\n", 1e-5),
+    "task_arithmetic normalised": (THREE + "merge_method: task_arithmetic\nparameters: {{weight: 0.4, normalize: true}}\n", 1e-5),
+    "ties": (THREE + "merge_method: ties\nparameters: {{weight: 0.5, density: 0.5}}\n", 1e-5),
+    "ties by depth": (THREE + "merge_method: ties\nparameters: {{weight: [0.1, 0.8], density: [{{filter: self_attn, value: 0.25}}, {{value: 0.5}}], normalize: false}}\n", 1e-5),
+    "dare_ties": (THREE + "merge_method: dare_ties\nparameters: {{weight: 0.5, density: 1.0}}\n", 1e-5),
+    "dare_linear": (THREE + "merge_method: dare_linear\nparameters: {{weight: 0.5, density: 1.0}}\n", 1e-5),
+    "breadcrumbs": (THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n", 1e-5),
+    "breadcrumbs_ties": (THREE + "merge_method: breadcrumbs_ties\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n", 1e-5),
+    "sce": (THREE + "merge_method: sce\nparameters: {{select_topk: 0.5}}\n", 1e-4),
+    "model_stock": (THREE + "merge_method: model_stock\n", 1e-4),
+    "model_stock by row": (THREE + "merge_method: model_stock\nparameters: {{filter_wise: true}}\n", 1e-4),
+    "karcher": (TWO + "merge_method: karcher\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n", 1e-3),
+    "nearswap": (TWO + "merge_method: nearswap\nbase_model: {a}\nparameters: {{t: 0.001}}\n", 1e-5),
+    "passthrough": ("slices:\n  - sources: [{{model: {a}, layer_range: [0, 2]}}]\n  - sources: [{{model: {b}, layer_range: [2, 3]}}]\nmerge_method: passthrough\ndtype: float32\n", 0.0),
+    "slices of slerp": ("slices:\n  - sources: [{{model: {a}, layer_range: [0, 3]}}, {{model: {b}, layer_range: [0, 3]}}]\nmerge_method: slerp\nbase_model: {a}\nparameters: {{t: [0, 1]}}\ndtype: float32\n", 1e-4),
+}  # fmt: skip
+
+
+def both(text: str, toys: Toys, folder: Path) -> tuple[dict, dict, float]:
+    """(ours, theirs, the largest element of a task vector)."""
+    a, b, c = map(str, toys.sources)
+    text = text.format(a=a, b=b, c=c, base=toys.base)
+    config = folder / "config.yml"
+    config.write_text(text)
+    (document,) = grammar.parse(text)
+    merging.run(merging.prepare(document, folder / "ours", {}))
+    done = subprocess.run(
+        [TOOL, str(config), str(folder / "theirs"), "--no-copy-tokenizer"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    ours, theirs, base, first = (
+        dict(open_checkpoint(p).tensors())
+        for p in (folder / "ours", folder / "theirs", toys.base, toys.sources[0])
+    )
+    return ours, theirs, max(float((first[n] - base[n]).abs().max()) for n in base)
+
+
+def largest(ours: dict, theirs: dict) -> float:
+    assert set(ours) == set(theirs)
+    return max(float((ours[n] - theirs[n]).abs().max()) for n in ours)
+
+
+@pytest.fixture(scope="module")
+def kin(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Toys:
+    """The toys, moved twice the first one's way from the base: task vectors at sharp angles."""
+    folder = tmp_path_factory.mktemp("kin")
+    base, first = (load_file(p / "model.safetensors") for p in (toys.base, toys.sources[0]))
+    made = []
+    for number, source in enumerate(toys.sources):
+        shutil.copytree(source, folder / str(number))
+        own = load_file(source / "model.safetensors")
+        moved = {n: own[n] + 2 * (first[n] - base[n]) for n in own}
+        save_file(moved, folder / str(number) / "model.safetensors", metadata={"format": "pt"})
+        made.append(folder / str(number))
+    return Toys(toys.base, tuple(made), toys.data)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_as_mergekit(toys: Toys, kin: Toys, tmp_path: Path, name: str) -> None:
+    text, most = SAME[name]
+    toys = kin if name.startswith("model_stock") else toys
+    ours, theirs, unit = both(text, toys, tmp_path)
+    assert largest(ours, theirs) <= most * unit
+
+
+# ---- what is meant to differ ---------------------------------------------------------------
+
+
+def test_dare_rescales_by_the_density_and_not_to_the_l1_norm(toys: Toys, tmp_path: Path) -> None:
+    """Every kept element of ours is the delta over the density exactly; theirs depends on the mask."""
+    text = (
+        "models: [{{model: {a}}}]\nbase_model: {base}\nmerge_method: dare_linear\ndtype: float32\n"
+    )
+    text += "parameters: {{weight: 1.0, density: 0.5}}\n"
+    ours, theirs, _ = both(text, toys, tmp_path)
+    base, source = (dict(open_checkpoint(p).tensors()) for p in (toys.base, toys.sources[0]))
+    name = "model.layers.0.mlp.up_proj.weight"
+    delta = source[name] - base[name]
+    for found, exact in ((ours, True), (theirs, False)):
+        moved = found[name] - base[name]
+        kept = moved.abs() > 1e-6
+        ratio = (moved[kept] / delta[kept]).median()
+        assert (abs(float(ratio) - 2.0) < 1e-3) is exact
+
+
+def test_ties_rounds_the_number_of_kept_elements(toys: Toys, tmp_path: Path) -> None:
+    """Density 0.3 of 16 is 4.8: ours keeps 5, theirs 4."""
+    text = "models: [{{model: {a}}}]\nbase_model: {base}\nmerge_method: ties\ndtype: float32\n"
+    ours, theirs, _ = both(text + "parameters: {{weight: 1, density: 0.3}}\n", toys, tmp_path)
+    base = dict(open_checkpoint(toys.base).tensors())["model.norm.weight"]
+    assert [int((m["model.norm.weight"] != base).sum()) for m in (ours, theirs)] == [5, 4]
+
+
+def test_model_stock_never_leaves_the_base_and_the_mean(toys: Toys, tmp_path: Path) -> None:
+    """Where task vectors point apart their formula goes the opposite way; ours stays at the base."""
+    ours, theirs, _ = both(THREE + "merge_method: model_stock\n", toys, tmp_path)
+    models = [dict(open_checkpoint(p).tensors()) for p in (toys.base, *toys.sources)]
+    apart = 0
+    for name, base in models[0].items():
+        mean = sum((m[name] - base).double() for m in models[1:]) / 3
+        way = [float((m[name] - base).double().flatten() @ mean.flatten()) for m in (ours, theirs)]
+        assert way[0] >= -1e-9
+        apart += way[1] < -1e-6
+    assert apart
+
+
+def test_a_negative_weight_gives_a_mean_of_its_voters(toys: Toys, tmp_path: Path) -> None:
+    """Theirs divides by a sum of signed weights, which may come near zero; ours stays bounded."""
+    text = """
+models:
+  - {{model: {a}, parameters: {{weight: 1.0}}}}
+  - {{model: {b}, parameters: {{weight: -0.99}}}}
+base_model: {base}
+merge_method: ties
+parameters: {{density: 1.0}}
+dtype: float32
+"""
+    ours, theirs, unit = both(text, toys, tmp_path)
+    base = dict(open_checkpoint(toys.base).tensors())
+    assert max(float((ours[n] - base[n]).abs().max()) for n in base) <= 1.5 * unit
+    assert max(float((theirs[n] - base[n]).abs().max()) for n in base) > 3 * unit
+
+
+def test_the_head_has_its_own_value_where_it_is_named(tmp_path: Path) -> None:
+    """A gradient's first value is what an unnamed head gets, there and here."""
+    from tests import models
+
+    _, sources = models.family(tmp_path / "family", 2, tie_word_embeddings=False)
+    toys = Toys(sources[0], (sources[0], sources[1], sources[1]), tmp_path)
+    text = TWO + "merge_method: linear\nparameters: {{weight: [0.2, 0.8]}}\n"
+    ours, theirs, unit = both(text, toys, tmp_path)
+    assert largest(ours, theirs) <= 1e-5 * unit + 1e-6
+    assert torch.isfinite(ours["lm_head.weight"]).all()
