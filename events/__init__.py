@@ -12,6 +12,10 @@ turnstile.py  writers of one SQLite file take turns
 errors.py     what can go wrong
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from events.envelope import Context, Envelope, Event, canonical_json
 from events.errors import (
     ArchiveError,
@@ -27,7 +31,9 @@ from events.errors import (
     UnstorableError,
 )
 from events.registry import Registry
-from events.store import Appended, EventStore, New
+
+if TYPE_CHECKING:
+    from events.store import Appended, EventStore, New
 
 __all__ = [
     "Appended",
@@ -50,3 +56,12 @@ __all__ = [
     "UnstorableError",
     "canonical_json",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The store, when it is asked for: with it comes a database library, which merging needs not."""
+    if name in ("Appended", "EventStore", "New"):
+        from events import store
+
+        return getattr(store, name)
+    raise AttributeError(f"module 'events' has no attribute {name!r}")

@@ -28,6 +28,12 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 #: Largest shard written, bytes.
 SHARD_BYTES = 2_000_000_000
+#: dtypes by the names that safetensors gives them.
+TORCH = {
+    "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
 #: Files that belong to the tokenizer and to generation; taken from the base as they are.
 COMPANIONS = (
     "tokenizer.json",

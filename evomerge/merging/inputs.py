@@ -8,6 +8,7 @@ anywhere. Tensors are memory-mapped and read when a stretch of them is.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from evomerge.checkpoints import Checkpoint
+from evomerge.checkpoints import TORCH, Checkpoint
 from evomerge.errors import SourceError
 from evomerge.stretches import Rows, as_rows
-from evomerge.tensors import HEADS
+from evomerge.tensors import HEADS, elements
 
 #: What peft puts before a module's name.
 _PREFIX = "base_model.model."
@@ -154,12 +155,36 @@ class Adapter:
             raise SourceError(f"adapter {self.folder}: {left[0]} fits no tensor of the model.")
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor is: descriptor, first byte, bytes."""
+
+    file: int
+    offset: int
+    size: int
+
+
+def _tensor(
+    memory: mmap.mmap, dtype: torch.dtype, shape: tuple[int, ...], offset: int
+) -> torch.Tensor:
+    count = elements(shape)
+    if not count:
+        return torch.empty(shape, dtype=dtype)
+    if offset % dtype.itemsize:  # a header of odd length: the format allows it
+        raw = torch.frombuffer(
+            memory, dtype=torch.uint8, count=count * dtype.itemsize, offset=offset
+        )
+        return raw.clone().view(dtype).view(shape)
+    return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).view(shape)
+
+
 class Model:
     """An opened model: rows by tensor name."""
 
     def __init__(self, name: str, checkpoint: Checkpoint, adapter: Adapter | None = None) -> None:
         self.name, self.checkpoint, self.adapter = name, checkpoint, adapter
-        self._tensors = checkpoint.tensors()
+        self._places: dict[str, _Place] = {}
+        self._tensors = self._mapped()
         self._head = next((HEADS[n] for n in HEADS if n in self._tensors), None)
         self._embedding = next((n for n in HEADS if n in self._tensors), None)
         if adapter is not None:
@@ -203,27 +228,30 @@ class Model:
     def read_ahead(self, names: Sequence[str]) -> None:
         """Tell the kernel that these tensors are needed soon."""
         for name in names:
-            place = self._ranges().get(name)
+            place = self._places.get(name)
             if place is not None:
-                os.posix_fadvise(place[0], place[1], place[2], os.POSIX_FADV_WILLNEED)
+                os.posix_fadvise(place.file, place.offset, place.size, os.POSIX_FADV_WILLNEED)
 
-    def _ranges(self) -> dict[str, tuple[int, int, int]]:
-        """Tensor name → (descriptor, first byte, bytes)."""
-        if not hasattr(self, "_places"):
-            self._places: dict[str, tuple[int, int, int]] = {}
-            for file in sorted(set(self.checkpoint.files.values())):
-                descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-                size = int.from_bytes(os.pread(descriptor, 8, 0), "little")
-                header = json.loads(os.pread(descriptor, size, 8))
-                for name, said in header.items():
-                    if name != "__metadata__":
-                        first, end = said["data_offsets"]
-                        self._places[name] = (descriptor, 8 + size + first, end - first)
-        return self._places
+    def _mapped(self) -> dict[str, torch.Tensor]:
+        """Every tensor, memory-mapped: read when it is used, never written to."""
+        found: dict[str, torch.Tensor] = {}
+        for file in sorted(set(self.checkpoint.files.values())):
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            size = int.from_bytes(os.pread(descriptor, 8, 0), "little")
+            header = json.loads(os.pread(descriptor, size, 8))
+            flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+            memory = mmap.mmap(descriptor, 0, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+            for name, (dtype, shape) in self.checkpoint.shapes.items():
+                if self.checkpoint.files[name] != file:
+                    continue
+                first, end = header[name]["data_offsets"]
+                self._places[name] = _Place(descriptor, 8 + size + first, end - first)
+                found[name] = _tensor(memory, TORCH[dtype], shape, 8 + size + first)
+        return {name: found[name] for name in sorted(found)}
 
     def close(self) -> None:
         """Give descriptors back."""
-        for descriptor in {place[0] for place in getattr(self, "_places", {}).values()}:
+        for descriptor in {place.file for place in self._places.values()}:
             os.close(descriptor)
         self._places = {}
 

@@ -21,7 +21,7 @@ import blake3
 import torch
 
 from events import failpoints
-from evomerge.checkpoints import INDEX, SINGLE
+from evomerge.checkpoints import INDEX, SINGLE, TORCH
 from evomerge.errors import UnavailableError
 from evomerge.tensors import Shape, elements
 
@@ -30,11 +30,7 @@ JOURNAL = ".journal"
 SYNC_BYTES = int(os.environ.get("FORGE_MERGE_SYNC_BYTES", 64 << 20))
 BATCH_BYTES, BATCHES = 4 << 20, 4
 
-_NAMES = {
-    torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64",
-    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
-    torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in TORCH.items()}
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from evomerge.kernels import split
 from evomerge.stretches import Stretches
 
-#: One element of so many is in the sample: a prime, which no row length follows.
-STRIDE = 31
+#: One element of so many is in the sample at least: a prime, which no row length follows. Of large
+#: tensors fewer are: a sample need not have more than SAMPLE.
+STRIDE, SAMPLE = 31, 1 << 15
 #: Standard deviations of the sample's rank on either side of the k-th.
 MARGIN = 3.0
 
@@ -53,10 +54,11 @@ def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
 
 
 def _sampled(work: Stretches, view: View) -> list[NDArray[np.float32]]:
-    """Magnitudes of every STRIDE-th element of each stretch of each voter."""
+    """Magnitudes of every STRIDE-th element, or fewer, of each stretch of each voter."""
+    stride = max(STRIDE, work.size // SAMPLE | 1)
 
     def sample(cut: slice) -> list[NDArray[np.float32]]:
-        return [v.reshape(-1).abs().cpu().numpy() for v in view(cut, work.some(cut, STRIDE))]
+        return [v.reshape(-1).abs().cpu().numpy() for v in view(cut, work.some(cut, stride))]
 
     parts = zip(*work.pool.map(sample, work.cuts), strict=True)
     return [np.concatenate(part) for part in parts]
