@@ -42,6 +42,7 @@ COMMANDS = {
     "db": ("cli.db", "Upgrade, check or rebuild the database's tables."),
     "export": ("cli.export", "Write a run's champion as a Hugging Face folder, with a report."),
     "merge": ("cli.merge", "Merge models as a mergekit config says, out of core."),
+    "recipe": ("cli.recipe", "Print how a candidate is made, as a config for `forge merge`."),
     "check": ("cli.evo", "Check config, models and data in seconds; start nothing."),
     "cognate": ("cli.cognate", "Train a small base and three specialists here."),
     "doctor": ("cli.doctor", "Check this machine."),

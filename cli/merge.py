@@ -23,6 +23,9 @@ from cli.options import emit, json_option
 @click.option(
     "--check", is_flag=True, help="Load the result with transformers and generate a token."
 )
+@click.option(
+    "--model", multiple=True, metavar="NAME=PATH", help="Where a recipe file's source is."
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
 @click.option("--strict", is_flag=True, help="Refuse what would be a warning.")
 @json_option
@@ -34,6 +37,7 @@ def merge_command(
     seed: int,
     shard_size: str,
     check: bool,
+    model: tuple[str, ...],
     dry_run: bool,
     strict: bool,
     as_json: bool,
@@ -48,45 +52,76 @@ def merge_command(
     with several documents each is written to OUT/<its name>, and may use earlier ones by name.
     """
     from evomerge.errors import ConfigError
-    from worker import merging
 
     size = shard_bytes(shard_size)
     check_device(device)
     if config.endswith(".json"):
-        raise ConfigError(f"{config}: a recipe file is built with `forge recipe`.")
-    documents = merging.read(Path(config))
-    places = merging.outputs(documents, Path(out))
+        _rebuilt(Path(config), Path(out), model, size, dry_run, as_json)
+        return
+    if model:
+        raise ConfigError("--model says where a recipe file's sources are; a config names its own.")
+    options = {"seed": seed, "device": device, "threads": threads, "shard_bytes": size}
+    told = _merged(Path(config), Path(out), options, check, dry_run, strict, as_json)
+    if as_json:
+        emit({"merges": told})
+
+
+def _merged(
+    config: Path,
+    out: Path,
+    options: dict[str, Any],
+    check: bool,
+    dry_run: bool,
+    strict: bool,
+    quiet: bool,
+) -> list[dict[str, Any]]:
+    """Every document of a config, one after the other."""
+    from worker import merging
+
+    documents = merging.read(config)
     made: dict[str, Path] = {}
     told = []
-    show = _Progress()
-    for document, place in zip(documents, places, strict=True):
+    for document, place in zip(documents, merging.outputs(documents, out), strict=True):
         prepared = merging.prepare(document, place, made)
         _warn(prepared.warnings, strict)
         entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
         if dry_run:
-            tensors = len(prepared.layout.outputs)
-            told.append({**entry, "tensors": tensors})
-            if not as_json:
-                click.echo(f"{place}: {tensors} tensors from {len(prepared.models)} models; fine")
-            if len(documents) > 1:
-                break  # later ones may read what was not written
-            continue
-        digest = merging.run(
-            prepared, seed=seed, device=device, threads=threads, shard_bytes=size,
-            progress=show,
-        )  # fmt: skip
-        show.end()
-        if check:
-            from worker.export import check_loads
+            entry["tensors"] = len(prepared.layout.outputs)
+            line = f"{entry['tensors']} tensors from {len(prepared.models)} models; fine"
+        else:
+            show = _Progress()
+            entry["digest"] = merging.run(prepared, **options, progress=show)
+            show.end()
+            line = f"weights digest {entry['digest']}"
+            if check:
+                from worker.export import check_loads
 
-            check_loads(prepared.out)
-        if document.name:
-            made[document.name] = prepared.out
-        told.append({**entry, "digest": digest})
-        if not as_json:
-            click.echo(f"{place}: weights digest {digest}")
+                check_loads(prepared.out)
+        made[str(document.name)] = prepared.out
+        told.append(entry)
+        if not quiet:
+            click.echo(f"{place}: {line}")
+        if dry_run and len(documents) > 1:
+            break  # later ones may read what was not written
+    return told
+
+
+def _rebuilt(
+    file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
+) -> None:
+    """A recipe file: everything about it is in it."""
+    from evomerge.errors import ConfigError
+    from worker.rebuild import rebuild
+
+    if dry_run:
+        raise ConfigError("--dry-run is for configs: a recipe file is checked by building it.")
+    if wrong := [word for word in model if "=" not in word]:
+        raise ConfigError(f"--model {wrong[0]}: give NAME=PATH.")
+    digest = rebuild(file, out, dict(word.split("=", 1) for word in model), size)
     if as_json:
-        emit({"merges": told})
+        emit({"merges": [{"name": None, "folder": str(out), "digest": digest}]})
+    else:
+        click.echo(f"{out}: weights digest {digest}, as the recipe says")
 
 
 def shard_bytes(text: str) -> int:

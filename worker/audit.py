@@ -134,13 +134,20 @@ def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
 def read_recipe(folder: Path) -> dict[str, Any]:
     """What a champion's folder says of itself. Raises DataError."""
     try:
-        document = json.loads((folder / RECIPE_FILE).read_text("utf-8"))
+        return read_document(folder / RECIPE_FILE)
+    except DataError as error:
+        raise DataError(f"{folder} is not a champion's folder: {error}") from error
+
+
+def read_document(file: Path) -> dict[str, Any]:
+    """A recipe file. Raises DataError."""
+    try:
+        document = json.loads(file.read_text("utf-8"))
         told = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
+        told |= {key: dict(document.get(key) or {}) for key in ("sources", "places")}
         return {**told, "recipes": _recipes(document["recipes"])}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
-        raise DataError(
-            f"{folder} is not a champion's folder: its {RECIPE_FILE} cannot be read ({error})."
-        ) from error
+        raise DataError(f"{file} cannot be read as a recipe file ({error}).") from error
 
 
 def _recipes(documents: dict[str, Any]) -> dict[str, Recipe]:

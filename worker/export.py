@@ -110,7 +110,20 @@ def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[st
         "digest": state.built[recipe_id][0],
         "chain_head": chain_head,
         "sources": sources,
+        "places": places(state),
         "recipes": {id_: recipe.model_dump(mode="json") for id_, recipe in needed.items()},
+    }
+
+
+def places(state: RunState) -> dict[str, str]:
+    """Where each source was when the run began: Hub id with its revision, or folder."""
+    assert state.started
+    assert state.submitted
+    given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
+    records = (state.started.base, *state.started.sources)
+    return {
+        record.recipe_id: f"{m.hub_id}@{m.revision}" if m.hub_id else m.path
+        for record, m in zip(records, given, strict=True)
     }
 
 

@@ -64,6 +64,7 @@ def run(
 ) -> str:
     """Do one merge; the digest of its weights."""
     document, layout = prepared.document, prepared.layout
+    seed = seed if document.seed is None else document.seed
     with Pool(threads, device) as pool:
         return engine.merge(
             layout,

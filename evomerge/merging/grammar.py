@@ -21,7 +21,7 @@ from evomerge.errors import ConfigError
 #: Keys of a document.
 KEYS = {
     "merge_method", "models", "slices", "modules", "base_model", "parameters", "dtype", "out_dtype",
-    "tokenizer_source", "tokenizer", "chat_template", "name",
+    "tokenizer_source", "tokenizer", "chat_template", "name", "seed",
 }  # fmt: skip
 #: Parameters that have no effect on a result here, and why.
 WITHOUT_EFFECT = {
@@ -144,6 +144,8 @@ class Document:
     name: str | None
     warnings: tuple[str, ...]
     text: str
+    #: Of random masks; ours, mergekit has an option.
+    seed: int | None = None
     lines: dict[str, int] = field(default_factory=dict)
 
     def references(self) -> list[Reference]:
@@ -216,6 +218,7 @@ class _Reader:
             name=self._text_of(given, "name"),
             warnings=tuple(self._warnings),
             text=self._text,
+            seed=self._seed(given),
             lines=given.lines,
         )
 
@@ -232,6 +235,12 @@ class _Reader:
         if value is not None and not isinstance(value, str | int | float):
             raise self.error(given.lines[key], f"{key} is a word, not {type(value).__name__}.")
         return None if value is None else str(value)
+
+    def _seed(self, given: Map) -> int | None:
+        seed = given.get("seed")
+        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
+            raise self.error(given.lines["seed"], "seed is a whole number from 0.")
+        return seed
 
     def _map(self, given: Map, key: str) -> Map:
         value = given.get(key)

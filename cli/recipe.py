@@ -1,0 +1,50 @@
+"""`forge recipe`: how a candidate is made, in words that `forge merge` takes."""
+
+from __future__ import annotations
+
+import click
+
+from cli.options import emit
+
+
+@click.command("recipe")
+@click.argument("run")
+@click.argument("candidate", default="champion")
+@click.option("--json", "as_json", is_flag=True, help="The recipe file, whatever the recipe.")
+def recipe_command(run: str, candidate: str, as_json: bool) -> None:
+    """Print a candidate's recipe: as a config where a config can say it, else as a recipe file.
+
+    CANDIDATE is a recipe id, the beginning of one, or "champion" (default). `forge merge` takes both.
+
+    \b
+    Example:
+      forge recipe 20261121-3fa9c1 > champion.yml
+      forge merge champion.yml champion
+    """
+    from evomerge import log
+    from evomerge.errors import ConfigError
+    from evomerge.merging.spoken import as_config
+    from worker.export import places, recipe_document
+    from worker.home import Home
+
+    store = Home.default().open_store()
+    name = log.full_name(store, run)
+    state = log.load(store, name)
+    head = list(log.history(store, name))[-1].hash
+    store.close()
+    recipe_id = log.find(state, candidate)
+    if recipe_id not in state.built:
+        raise ConfigError(f"{recipe_id[:12]} is a source: there is nothing to merge.")
+    document = recipe_document(state, recipe_id, head)
+    started = state.started
+    assert started
+    said = None
+    if not as_json:
+        said = as_config(recipe_id, state.recipes, places(state), started.profile.dtype)
+    if said is None:
+        if not as_json:
+            click.echo("a config cannot say this recipe: this is the recipe file", err=True)
+        emit(document)
+        return
+    click.echo(f"# run {state.run}, candidate {recipe_id[:12]}, digest {document['digest']}")
+    click.echo(said, nl=False)

@@ -1,0 +1,89 @@
+"""A run's candidates leave it, as configs and recipe files, and come back bit for bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evomerge.checkpoints import digest, open_checkpoint
+from evomerge.errors import ConfigError, SourceChangedError
+from evomerge.merging import grammar
+from evomerge.merging.spoken import as_config
+from evomerge.recipe import Mutate, Source
+from evomerge.state import RunState
+from tests import runs
+from tests.conftest import Toys
+from worker import merging
+from worker.export import places, recipe_document
+from worker.home import Home
+from worker.rebuild import rebuild
+
+
+@pytest.fixture(scope="module")
+def state(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> RunState:
+    """A finished run of one generation: pipelines, mutants, merges of losers, baselines."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    runs.submit(home, toys, generations=1)
+    return runs.finish(home)
+
+
+def candidates(state: RunState) -> list[str]:
+    return [id_ for id_ in state.built if not isinstance(state.recipes[id_], Source)]
+
+
+def test_what_a_config_can_say_merges_to_the_recorded_bits(state: RunState, tmp_path: Path) -> None:
+    """Pipelines, merges of losers with their parents, and baselines; never a mutant with noise."""
+    said = 0
+    for id_ in candidates(state):
+        text = as_config(id_, state.recipes, places(state), "float32")
+        noisy = isinstance(state.recipes[id_], Mutate)
+        assert (text is None) == noisy, state.recipes[id_]
+        if text is None:
+            continue
+        documents, made = grammar.parse(text), {}
+        for number, document in enumerate(documents):
+            out = tmp_path / f"{id_[:12]}-{number}"
+            found = merging.run(merging.prepare(document, out, made))
+            made[str(document.name)] = out
+        assert found == state.built[id_][0]
+        said += 1
+    assert said >= 10
+
+
+def test_every_recipe_file_merges_to_the_recorded_bits(state: RunState, tmp_path: Path) -> None:
+    for id_ in candidates(state):
+        file = tmp_path / f"{id_[:12]}.json"
+        file.write_text(json.dumps(recipe_document(state, id_, "head")))
+        assert rebuild(file, tmp_path / "out", {}, 10**9) == state.built[id_][0]
+        assert digest(open_checkpoint(tmp_path / "out").tensors()) == state.built[id_][0]
+
+
+def test_sources_that_moved_are_named_and_may_be_told(
+    state: RunState, toys: Toys, tmp_path: Path
+) -> None:
+    document = recipe_document(state, str(state.champion), "head")
+    document["places"] = {id_: str(tmp_path / "gone") for id_ in document["places"]}
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=r"gone.*--model .*=PATH"):
+        rebuild(file, tmp_path / "out", {}, 10**9)
+    told = {"base": str(toys.base), **{s.name: str(s) for s in toys.sources}}
+    assert rebuild(file, tmp_path / "out", told, 10**9) == document["digest"]
+    wrong = {**told, "source0": str(toys.sources[1])}
+    with pytest.raises(SourceChangedError, match=r"source0 at .* is not the one of the recipe"):
+        rebuild(file, tmp_path / "out", wrong, 10**9)
+    with pytest.raises(ConfigError, match="--model nobody: the recipe's models are"):
+        rebuild(file, tmp_path / "out", {"nobody": "x"}, 10**9)
+
+
+def test_a_recipe_that_was_changed_is_refused(state: RunState, tmp_path: Path) -> None:
+    document = recipe_document(state, str(state.champion), "head")
+    source = next(i for i, r in document["recipes"].items() if r["kind"] == "source")
+    document["recipes"][source]["digest"] = "0" * 64
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match="was changed: it has another id"):
+        rebuild(file, tmp_path / "out", {}, 10**9)
+    assert not (tmp_path / "out").exists()
