@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from cli.options import split
 from evomerge import config as settings
 from evomerge.config import EvoMergeConfig
@@ -31,20 +33,37 @@ class Plan:
 
 
 def read_file(path: str | None) -> dict[str, Any]:
-    """A config file, JSON or TOML. Raises ConfigError."""
+    """A config file, JSON, TOML or YAML; or a genome file of mergekit-evolve. Raises ConfigError."""
     if path is None:
         return {}
     file = Path(path)
     try:
-        text = file.read_text("utf-8")
-        data = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        data = _parsed(file.suffix, file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"config file {file} cannot be read: {error}") from error
     except ValueError as error:
         raise ConfigError(f"config file {file} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"config file {file} must hold one object of settings.")
+    if "genome" in data:
+        from cli import genome
+
+        data, warnings = genome.read(data, str(file))
+        for warning in warnings:
+            click.echo(f"warning: {warning}", err=True)
     return data
+
+
+def _parsed(suffix: str, text: str) -> Any:
+    """The content of a file. Raises ValueError."""
+    if suffix in (".yml", ".yaml"):
+        import yaml
+
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ValueError(str(error)) from error
+    return json.loads(text) if suffix == ".json" else tomllib.loads(text)
 
 
 def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:

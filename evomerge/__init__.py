@@ -17,8 +17,11 @@ pure (no torch)
   search/        strategies
   diversity.py convergence.py report.py
 numeric
-  methods/       one technique a file
-  build.py       recipe → weights
+  methods/       one technique a file; techniques.py: by name; pipeline.py: the eight, fused
+  stretches.py   one tensor of several models, a stretch at a time
+  kernels.py     inner loops: compiled in loops.py, and in torch
+  build.py       recipe → weights, in memory
+  merging/       a config → a folder, out of core (see its package docstring)
   sketch.py      task vector → small sketch
   checkpoints.py model folders
   sources.py     models that fit together

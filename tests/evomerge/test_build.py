@@ -204,6 +204,22 @@ def test_frankenmerge_alone_takes_whole_groups(toys: Toys):
         toys.build(merge(toys, "frankenmerge", layers=(1, 2, 0)))
 
 
+def test_pipelines_built_together_are_those_built_alone():
+    """One pass over the sources for a generation: shared norms and thresholds change no bit."""
+    toys = Toys(LARGE)
+    recipes = [pipeline(toys, number, seed=number, layers=(0, 1, 2)) for number in range(8)]
+    together = toys.builder(recipes).several(recipes)
+    for recipe, weights in zip(recipes, together, strict=True):
+        assert same(weights, toys.build(recipe))
+
+
+def test_only_pipelines_over_the_same_sources_are_built_together(toys: Toys):
+    """Anything else would read other models."""
+    other = pipeline(toys, 1).model_copy(update={"inputs": toys.sources[:2]})
+    with pytest.raises(ValueError, match="same base and inputs"):
+        toys.builder().several([pipeline(toys, 1), other])
+
+
 # ---- the same bits -------------------------------------------------------------------------
 
 #: More than 100,000 elements each, no multiple of a vector's or a chunk's length.

@@ -1,0 +1,81 @@
+"""Genome files of mergekit-evolve start runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli import plan
+from evomerge.errors import ConfigError
+from tests.conftest import Toys
+
+GENOME = """
+genome:
+  models: [{a}, {b}, {c}]
+  merge_method: {method}
+  base_model: {base}
+  layer_granularity: 8
+  normalize: true
+tasks:
+  - name: gsm8k
+    weight: 1.0
+limit: 100
+"""
+
+
+def written(toys: Toys, folder: Path, method: str = "dare_ties") -> str:
+    a, b, c = toys.sources
+    file = folder / "genome.yml"
+    file.write_text(GENOME.format(a=a, b=b, c=c, base=toys.base, method=method))
+    return str(file)
+
+
+def test_a_genome_names_models_base_and_technique(
+    toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a run cannot take over is named, never dropped silently."""
+    made = plan.make({"config_file": written(toys, tmp_path), "data": [str(toys.data)]})
+    assert [s.path for s in made.sources] == [str(s.resolve()) for s in toys.sources]
+    assert made.base is not None
+    assert made.base.path == str(toys.base.resolve())
+    assert "ties" not in made.config.techniques
+    assert made.config.pipelines == (0, 1, 4, 5)
+    told = capsys.readouterr().err
+    for key in (
+        "merge_method dare_ties",
+        "genome.layer_granularity",
+        "tasks has no effect",
+        "limit",
+    ):
+        assert key in told
+    assert plan.check(made).parameters > 0
+
+
+def test_options_outweigh_a_genome_and_other_methods_use_all_stages(
+    toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"config_file": written(toys, tmp_path, "model_stock"), "gens": 3, "seed": 5}
+    made = plan.make(given)
+    assert (made.config.generations, made.config.seed) == (3, 5)
+    assert len(made.config.pipelines) == 8
+    assert "is no stage of a pipeline" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["genome: 3\n", "genome: {models: 3}\n", "genome: {models: [1]}\n"]
+)
+def test_a_genome_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "g.yml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"genome"):
+        plan.read_file(str(file))
+
+
+def test_settings_may_be_yaml(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("generations: 7\n")
+    assert plan.read_file(str(file)) == {"generations": 7}
+    file.write_text("a: [\n")
+    with pytest.raises(ConfigError, match="is not valid"):
+        plan.read_file(str(file))
