@@ -3,8 +3,8 @@
     python -m benchmarks.build
 
 Layer choice, which runs the model, is not in it. The yardstick beside it is one linear merge in
-plain torch (`sum(w * x)`) of the same three models. Then eight together in one pass over the sources, and a
-linear merge alone, quiet and beside another busy process.
+plain torch (`sum(w * x)`) of the same three models. Then eight together in one pass over the sources,
+and a linear merge alone, quiet and beside another busy process.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def main() -> None:
     quiet = best(lambda: builder.build(linear))
     with busy():
         beside = best(lambda: builder.build(linear))
-    print(
-        f"  linear alone                 {quiet:.3f} s, beside a busy process {beside:.3f} s (most 0.05)"
-    )
+    print(f"  linear {quiet:.3f} s, beside a busy process {beside:.3f} s (most 0.05)")
     noise = Noise(rate=0.01, sigma=0.2, relative_to="task_vector", seed=1)
     mutant = Mutate(parent=ids[1], base=ids[0], noise=noise)
     print(f"  weight noise                 {best(lambda: builder.build(mutant), 3):.3f} s")

@@ -17,7 +17,7 @@ _INSTEAD = {
     "limit": "search_windows and search_questions say how many items a generation draws",
     "layer_granularity": "genes hold for all layers; frankenmerge chooses blocks by measuring",
     "normalize": "a pipeline's stages say how they normalise",
-    "allow_negative_weights": "weights are bounded by mutation",
+    "allow_negative_weights": "the weights of a run are above zero",
     "tokenizer_source": "sources share one vocabulary; merge others first with `forge merge`",
 }
 
