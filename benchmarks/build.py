@@ -60,7 +60,7 @@ def main() -> None:
     together = best(lambda: builder.several(recipes), 3)
     mean = sum(alone) / len(alone)
     print(f"  eight together               {together:.3f} s  {together / mean:6.1f} x one (most 4)")
-    linear = Merge(method="linear", inputs=tuple(ids[1:]))
+    linear = Merge(method="linear", inputs=tuple(ids[1:]), base=None)
     quiet = best(lambda: builder.build(linear))
     with busy():
         beside = best(lambda: builder.build(linear))

@@ -1,4 +1,4 @@
-"""Layer fitness for frankenmerge: the measured swap.
+"""Layer fitness for frankenmerge: the measured swap, and its first-order estimate.
 
 Start from what the pipeline's first two stages made. For every block and every input, put that
 input's block in the place of its own and measure the loss on calibration text (the train slice,
@@ -12,10 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+from torch.nn import functional as F
 
 from evomerge.fitness.packing import Packed
-from evomerge.fitness.perplexity import score_windows
+from evomerge.fitness.perplexity import batches, score_windows
 from evomerge.fitness.resident import ResidentModel
 from evomerge.methods import frankenmerge
 
@@ -61,3 +63,50 @@ def swap_gains(
             row.append(gain if math.isfinite(gain) else -1e300)
         gains.append(row)
     return gains
+
+
+def taylor_gains(
+    model: ResidentModel,
+    merged: Mapping[str, torch.Tensor],
+    inputs: Sequence[Mapping[str, torch.Tensor]],
+    data: Mapping[str, Packed],
+) -> list[list[float]]:
+    """As `swap_gains`, to first order: −⟨∇loss, other − own⟩ over a block's tensors.
+
+    One backward pass (Molchanov et al. 2019, arXiv 1906.10771, the Taylor criterion).
+    """
+    gradients = _gradients(model, merged, data)
+    gains = [[0.0] * len(inputs) for _ in range(frankenmerge.blocks(list(merged)))]
+    for name, gradient in gradients.items():
+        block = frankenmerge.block(name)
+        if block is None:
+            continue
+        own = merged[name].to(torch.float64)
+        for i, other in enumerate(inputs):
+            move = other[name].to(torch.float64) - own
+            gains[block][i] -= float((gradient.cpu().to(torch.float64) * move).sum())
+    return [[g if math.isfinite(g) else -1e300 for g in row] for row in gains]
+
+
+def _gradients(
+    model: ResidentModel, merged: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
+) -> dict[str, torch.Tensor]:
+    """Of the calibration loss, by parameter."""
+    model.load({name: tensor.clone() for name, tensor in merged.items()})
+    parameters = dict(model.module.named_parameters())
+    for parameter in parameters.values():
+        parameter.requires_grad_(True)
+    domains = [d for d in sorted(data) if data[d].windows]
+    for domain in domains:
+        windows = data[domain].windows[:WINDOWS]
+        tokens = sum(len(w) - 1 for w in windows)
+        for chosen in batches(windows, model.vocabulary):
+            ids = torch.from_numpy(np.stack([windows[i] for i in chosen])).to(model.device)
+            logits = model.module(input_ids=ids, use_cache=False).logits[:, :-1].float()
+            loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
+            (loss / (tokens * len(domains))).backward()
+    found = {n: p.grad.detach() for n, p in parameters.items() if p.grad is not None}
+    for parameter in parameters.values():
+        parameter.requires_grad_(False)
+        parameter.grad = None
+    return found

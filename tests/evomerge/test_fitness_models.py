@@ -303,6 +303,21 @@ def test_swap_gains_are_losses_saved(
     assert after != before
 
 
+def test_the_first_order_estimate_is_the_gain_of_a_small_step(
+    folder: Path, resident: ResidentModel, weights: Weights, tokenizer: PreTrainedTokenizerFast
+):
+    """For a thousandth of the way to a source both are the same, up to the square of the step."""
+    data = packing.pack(texts(*models.texts()[:2]), tokenizer, CONTEXT)["test"]
+    source = checkpoints.open_checkpoint(folder / "source1").tensors()
+    near = {n: t + 1e-2 * (source[n] - t) for n, t in weights.items()}
+    found = layers.taylor_gains(resident, weights, [weights, near], data)
+    measured = layers.swap_gains(resident, weights, [weights, near], data)
+    assert [row[0] for row in found] == [0.0, 0.0, 0.0]
+    largest = max(abs(row[1]) for row in measured)
+    for a, b in zip(found, measured, strict=True):
+        assert a[1] == pytest.approx(b[1], abs=0.15 * largest)
+
+
 def test_calibration_reads_the_first_windows_of_every_domain(
     resident: ResidentModel, weights: Weights
 ):
