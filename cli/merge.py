@@ -56,7 +56,15 @@ def merge_command(
     size = shard_bytes(shard_size)
     check_device(device)
     if config.endswith(".json"):
+        if strict or seed or device != "cpu" or threads:
+            raise ConfigError(
+                "leave --seed, --device, --threads and --strict out: a recipe file says it all."
+            )
         _rebuilt(Path(config), Path(out), model, size, dry_run, as_json)
+        if check:
+            from worker.export import check_loads
+
+            check_loads(Path(out))
         return
     if model:
         raise ConfigError("--model says where a recipe file's sources are; a config names its own.")

@@ -248,6 +248,16 @@ def replace(hidden: Path, folder: Path) -> None:
     raise FileExistsError(errno.EEXIST, "others keep writing there", str(folder))
 
 
+def exchange(hidden: Path, folder: Path) -> None:
+    """Rename `hidden` to `folder`; what is there goes out of the way first, and is removed last."""
+    old = folder.parent / f".{folder.name}.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    hidden.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def settle(folder: Path) -> None:
     """Modes by the umask (safetensors writes 0600), and everything on disk."""
     umask = os.umask(0)

@@ -53,7 +53,9 @@ class Rows(Protocol):
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     """[rows, columns] view: an output feature a row; a vector is a column."""
-    return tensor.reshape(tensor.shape[0], -1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
+    if tensor.dim() < 2:
+        return tensor.reshape(-1, 1)
+    return tensor.reshape(tensor.shape[0], math.prod(tensor.shape[1:]))
 
 
 class Pool:
@@ -254,8 +256,7 @@ class Stretches:
         everything = [*self.inputs] if self.base is None else [*self.inputs, self.base]
         names = [*self._names, "the base model"]
         for name, rows in zip(names, everything, strict=False):
-            bad = self.pool.map(lambda cut, rows=rows: not finite(rows[cut]), self.cuts)
-            if any(bad):
+            if not all(finite(rows[cut]) for cut in self.cuts):  # our threads may be those who ask
                 raise NotFiniteError(f"tensor {self.name} of {name} holds NaN or Inf.")
 
 

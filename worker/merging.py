@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evomerge.checkpoints import SHARD_BYTES, open_checkpoint
+from evomerge.errors import ConflictError
 from evomerge.merging import engine, folder, grammar, methods
 from evomerge.merging.grammar import Document, Reference
 from evomerge.merging.inputs import Adapter, Model
@@ -50,7 +51,14 @@ def prepare(document: Document, out: Path, made: Mapping[str, Path]) -> Prepared
     """Check one merge. Raises ConfigError, SourceError, ConflictError, UnavailableError."""
     target = check_target(out)
     models = open_models(document, made)
-    return Prepared(document, models, lay_out(document, models), target)
+    for model in models.values():
+        taken = [model.checkpoint.folder, *([model.adapter.folder] if model.adapter else [])]
+        for place in (given.resolve() for given in taken):
+            if target == place or target in place.parents or place in target.parents:
+                raise ConflictError(f"the output folder {out} is, or holds, model {model.name}.")
+    layout = lay_out(document, models)
+    folder.check(document, layout, models)
+    return Prepared(document, models, layout, target)
 
 
 def run(

@@ -7,11 +7,13 @@ files goes on from the tensors that are whole there.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,8 @@ import torch
 
 from events import failpoints
 from evomerge import techniques
-from evomerge.checkpoints import SHARD_BYTES, replace, settle, sync
-from evomerge.errors import NotFiniteError, SourceChangedError
+from evomerge.checkpoints import SHARD_BYTES, exchange, settle, sync
+from evomerge.errors import ConflictError, NotFiniteError, SourceChangedError
 from evomerge.merging.grammar import Reference
 from evomerge.merging.inputs import Model
 from evomerge.merging.layout import Layout, Output
@@ -52,19 +54,11 @@ def merge(
     hidden = out.parent / f".{out.name}.merging"
     stamps = {str(reference): model.stamp() for reference, model in models.items()}
     try:
-        _begin(hidden, _identity(layout, stamps, seed, shard_bytes))
-        found, headers = places([(o.name, o.dtype, o.shape) for o in layout.outputs], shard_bytes)
-        with Writer(hidden, found, headers) as writer:
-            _write(writer, layout, models, seed, pool, progress)
-            _check_unchanged(models, stamps)
-            digest = writer.finish()
-        failpoints.hit("merge-weights-written")
-        (hidden / PLAN).unlink()
-        fill(hidden, digest)
-        settle(hidden)
-        failpoints.hit("merge-settled")
-        replace(hidden, out)
-        sync(out.parent)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(out):
+            return _merged(
+                layout, models, out, hidden, stamps, fill, seed, pool, shard_bytes, progress
+            )
     except OSError as error:
         raise full(out, error) from error
     except NotFiniteError:
@@ -73,6 +67,50 @@ def merge(
     finally:
         for model in models.values():
             model.close()
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Nobody else merges to this place. The lock is a file's, so that the kernel drops it with us."""
+    path = out.parent / f".{out.name}.lock"
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConflictError(
+                f"another merge is writing {out}. Wait for it, or choose another."
+            ) from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _merged(
+    layout: Layout,
+    models: Mapping[Reference, Model],
+    out: Path,
+    hidden: Path,
+    stamps: Mapping[str, Any],
+    fill: Callable[[Path, str], None],
+    seed: int,
+    pool: Pool,
+    shard_bytes: int,
+    progress: Progress,
+) -> str:
+    _begin(hidden, _identity(layout, stamps, seed, shard_bytes))
+    found, headers = places([(o.name, o.dtype, o.shape) for o in layout.outputs], shard_bytes)
+    with Writer(hidden, found, headers) as writer:
+        _write(writer, layout, models, seed, pool, progress)
+        _check_unchanged(models, stamps)
+        digest = writer.finish()
+    failpoints.hit("merge-weights-written")
+    fill(hidden, digest)
+    settle(hidden)
+    failpoints.hit("merge-settled")
+    (hidden / PLAN).unlink()
+    exchange(hidden, out)
+    sync(out.parent)
     return digest
 
 
@@ -80,8 +118,13 @@ def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes:
     """What a hidden folder must have been begun with to be gone on with."""
     told = [
         [o.name, str(o.dtype), o.shape, o.technique, o.params.model_dump(mode="json"), o.names]
+        + [[str(reference), name] for reference, name in o.reads]
         for o in layout.outputs
     ]
+    words = layout.vocabulary
+    if words is not None:
+        rules = {token: repr(rule) for token, rule in words.rules.items()}
+        told.append([str(words.donor.folder), words.tokens, rules])
     text = json.dumps([told, stamps, seed, shard_bytes, str(torch.__version__)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -119,7 +162,8 @@ def _write(
 def stretches(output: Output, seed: int, pool: Pool) -> Iterator[torch.Tensor]:
     """The stretches of one output tensor, in its dtype. Raises NotFiniteError."""
     if not output.dtype.is_floating_point:
-        yield output.inputs[0][slice(0, output.inputs[0].shape[0])].clone()
+        rows = output.inputs[0] if output.base is None else output.base
+        yield rows[slice(0, rows.shape[0])].to(output.dtype, copy=True)
         return
     work = Stretches(output.name, output.base, output.inputs, pool, output.names)
     made = techniques.prepare(output.technique, work, output.params, seed)

@@ -56,6 +56,13 @@ def fill(
     (folder / "README.md").write_text(card(document, models, digest), "utf-8")
 
 
+def check(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> None:
+    """Raise ConfigError for what would be found out at the end: template, tokens, special ids."""
+    vocabulary.chat_template(document.chat_template, list(models.values()))
+    donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
+    check_tokens(donor, _config(layout, donor), _rows(layout))
+
+
 def _config(layout: Layout, donor: Path) -> dict[str, Any]:
     """config.json: the dtype of most weights, and the special tokens of the tokenizer's model."""
     config = dict(layout.config)
@@ -108,7 +115,7 @@ def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> N
         for key in _SPECIAL:
             ids = said.get(key)
             for id_ in ids if isinstance(ids, list) else [ids]:
-                if isinstance(id_, int) and not 0 <= id_ < rows:
+                if isinstance(id_, int) and id_ >= rows:  # negative means none
                     raise ConfigError(
                         f"{key} in {file} is {id_}, but the embedding has {rows} rows: set it right in "
                         "the model that it comes from."

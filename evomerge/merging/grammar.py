@@ -51,6 +51,8 @@ class Map(dict[str, Any]):
 
     line: int
     lines: dict[str, int]
+    #: The node of each key: of merged mappings it is another's.
+    origin: dict[str, Any]
 
     @classmethod
     def empty(cls, line: int) -> Map:
@@ -67,13 +69,16 @@ class _Loader(yaml.SafeLoader):
 def _construct_map(loader: _Loader, node: yaml.MappingNode) -> Iterator[Map]:
     result = Map()
     result.line, result.lines = node.start_mark.line + 1, {}
+    result.origin = {}
     yield result
+    own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
     loader.flatten_mapping(node)
     for key_node, value_node in node.value:
         key, line = str(loader.construct_object(key_node)), key_node.start_mark.line + 1
-        if key in result:
+        if key in result and key_node in own and result.origin[key] in own:
             first = result.lines[key]
             raise ConfigError(f"line {line}: the key {key} stands twice (first in line {first}).")
+        result.origin[key] = key_node
         result[key] = loader.construct_object(value_node, deep=True)
         result.lines[key] = line
 
@@ -185,7 +190,12 @@ def parse(text: str, file: str = "config") -> list[Document]:
             raise ConfigError(
                 f"{file}, line {document.line}: of several merges in a file each needs a name."
             )
-    return [_Reader(file, text).document(d) for d in found]
+    documents = [_Reader(file, text).document(d) for d in found]
+    names = [d.name for d in documents if d.name is not None]
+    for name in names:
+        if names.count(name) > 1 or name in (".", "..") or "/" in name:
+            raise ConfigError(f"{file}: name {name!r}: a folder's name, each once in a file.")
+    return documents
 
 
 class _Reader:

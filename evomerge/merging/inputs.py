@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,8 +145,9 @@ class Adapter:
         """α / r, or α / √r for rank-stabilised adapters (Kalajdzievski 2023, arXiv 2312.03732)."""
         alpha = self.config.get("lora_alpha", rank)
         for pattern, value in (self.config.get("alpha_pattern") or {}).items():
-            if module.endswith(pattern):
+            if re.match(rf"(.*\.)?({pattern})$", module):  # as peft does: the first that matches
                 alpha = value
+                break
         return alpha / (rank**0.5 if self.config.get("use_rslora") else rank)
 
     def check_used(self) -> None:
@@ -244,6 +246,8 @@ class Model:
             for name, (dtype, shape) in self.checkpoint.shapes.items():
                 if self.checkpoint.files[name] != file:
                     continue
+                if dtype not in TORCH:
+                    raise SourceError(f"tensor {name} of {self.name} is {dtype}: not readable.")
                 first, end = header[name]["data_offsets"]
                 self._places[name] = _Place(descriptor, 8 + size + first, end - first)
                 found[name] = _tensor(memory, TORCH[dtype], shape, 8 + size + first)
@@ -259,5 +263,6 @@ class Model:
         """What changes when somebody writes to its files: sizes and times."""
         files = sorted(set(self.checkpoint.files.values()))
         if self.adapter is not None:
-            files += [self.adapter.folder / "adapter_model.safetensors"]
+            names = ("adapter_model.safetensors", "adapter_config.json")
+            files += [self.adapter.folder / name for name in names]
         return [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files]

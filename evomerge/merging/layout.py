@@ -32,6 +32,10 @@ DTYPES = {
 }  # fmt: skip
 
 
+#: Architectures whose blocks norm what comes in, and add by o_proj and down_proj alone.
+PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
+
+
 @dataclass(frozen=True)
 class Output:
     """A tensor of the result."""
@@ -80,6 +84,7 @@ class _Layout:
 
     def made(self) -> Layout:
         self._check_kinds()
+        self._check_stages()
         if self._document.dtype not in (None, *DTYPES):
             line = self._document.lines.get("out_dtype", self._document.lines.get("dtype", 1))
             known = ", ".join(DTYPES)
@@ -94,9 +99,21 @@ class _Layout:
     def _error(self, line: int, what: str) -> ConfigError:
         return ConfigError(f"{self._document.file}, line {line}: {what}")
 
+    def _check_stages(self) -> None:
+        """Raise ConfigError where a pipeline's layers do not fit the model."""
+        layers = self._settings(self._slices[0], None, "", 0.0).raw("layers")
+        if self._method.technique == "stages" and layers is not None:
+            count, inputs = self._count(next(iter(self._models))), len(self._slices[0].parts) - 1
+            whole = isinstance(layers, list) and all(type(n) is int for n in layers)
+            if not whole:
+                raise self._error(1, "layers is a list of numbers, one a block.")
+            frankenmerge.check(layers, count, inputs, whole=False)
+
     def _check_kinds(self) -> None:
         first, *others = self._models.values()
         for other in others:
+            for name in sorted(self._edge_names(first) ^ self._edge_names(other)):
+                raise SourceError(f"tensor {name} is not in both {first.name} and {other.name}.")
             kinds = [m.config.get("model_type") for m in (first, other)]
             if kinds[0] != kinds[1]:
                 raise SourceError(
@@ -108,6 +125,9 @@ class _Layout:
             self._warnings += [w for w in own if not (mapped and w.startswith("vocab_size"))]
         if not self._tied and any(m.tied for m in self._models.values()):
             self._warnings.append("some models tie their head to the embedding: all are untied.")
+
+    def _edge_names(self, model: Model) -> set[str]:
+        return {name for name in model.names(self._tied) if not _BLOCK.match(name)}
 
     def _complete(self, given: Slice) -> Slice:
         """With whole models: their layers, and the base among the parts where the method wants it."""
@@ -170,6 +190,12 @@ class _Layout:
         value = self._settings(slice_, slice_.parts[0], "", 0.0).number("input_scale", 1.0)
         if value <= 0:
             raise self._error(slice_.line, f"input_scale is above zero, not {value:g}.")
+        kind = self._donor.config.get("model_type")
+        if value != 1.0 and kind not in PRE_NORM:
+            known = ", ".join(sorted(PRE_NORM))
+            raise self._error(
+                slice_.line, f"input_scale can be folded into {known} models, not into {kind}."
+            )
         return value
 
     def _block(self, slice_: Slice, offset: int, at: int, t: float, scale: float) -> list[Output]:
@@ -216,7 +242,7 @@ class _Layout:
         )
         if not own.is_floating_point():
             dtype = own.dtype
-        shape = (rows[0].shape[0], *own.shape[1:])
+        shape = (rows[0].shape[0], *own.shape[1:]) if own.dim() else ()
         return Output(
             name, tuple(map(int, shape)), dtype, chosen.technique, chosen.params,
             tuple(rows[i] for i in chosen.inputs),
@@ -262,7 +288,10 @@ class _Layout:
                 config[key] = sum(layers)
         if isinstance(config.get("layer_types"), list):
             config["layer_types"] = [
-                self._models[s.parts[0].reference].config["layer_types"][i]
+                (
+                    self._models[s.parts[0].reference].config.get("layer_types")
+                    or config["layer_types"]
+                )[i]
                 for s in self._slices
                 for i in range(*(s.parts[0].layers or (0, 0)))
             ]

@@ -187,8 +187,26 @@ def write(folder: Path, made: Plan) -> None:
                 f"{folder / FILE}: tokens cannot be appended to a vocabulary of pieces (Unigram); "
                 "use tokenizer_source: base or a model."
             )
+    if isinstance(vocab, dict) and None in made.appended.values():
+        # The library gives added tokens that are in no vocabulary ids of its own.
+        for said in added:
+            vocab.setdefault(said["content"], ids[said["content"]])
     (folder / FILE).write_text(json.dumps(document, ensure_ascii=False, indent=2), "utf-8")
     _decoder(folder, made, ids)
+    _check_ids(folder, ids)
+
+
+def _check_ids(folder: Path, ids: Mapping[str, int]) -> None:
+    """Raise ConfigError where the library reads other ids than rows were made for."""
+    from tokenizers import Tokenizer as Library
+
+    read_back = Library.from_file(str(folder / FILE)).get_vocab(with_added_tokens=True)
+    wrong = sorted(token for token, id_ in ids.items() if read_back.get(token) != id_)
+    if wrong:
+        raise ConfigError(
+            f"the union of the tokenizers cannot be written: token {wrong[0]!r} would be "
+            f"{read_back.get(wrong[0])}, not {ids[wrong[0]]}. Use tokenizer_source: base or a model."
+        )
 
 
 def _decoder(folder: Path, made: Plan, ids: Mapping[str, int]) -> None:

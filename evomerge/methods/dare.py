@@ -59,6 +59,8 @@ def sparsifier(
     by = factor(lost) if scale is None else scale
 
     def sparse(cut: slice, rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        if drop >= 1.0:
+            return out.zero_()
         if not lost:
             return rows if out is rows else out.copy_(rows)
         start = cut.start * work.columns

@@ -6,7 +6,8 @@ probability, so that the expectation is the task vector. Then sign election as i
 plain sum.
 
 Probabilities are multiples of 1/65536, and the rescaling uses exactly those. Elements of equal
-magnitude rank in their order. A row of one element (a vector's) has the density itself.
+magnitude rank in their order. At density 1 nothing is dropped. A row of one element (a vector's) has
+the density itself.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def sparsifier(
     work: Stretches, density: float, epsilon: float, rescale: bool, *key: str | int
 ) -> dare.Sparsify:
     """A function that drops by rank and rescales stretches of a tensor. `key` names the mask."""
+    if density >= 1.0:  # nothing is dropped
+        return lambda _, rows, out: out.copy_(rows)
     check(density, epsilon)
     kept = probabilities(work.columns, density, epsilon)
     factors = randomness.LANES / kept.astype(np.float64)

@@ -70,6 +70,7 @@ def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
     rank = (1.0 - share) * len(sample)
     margin = MARGIN * math.sqrt(share * (1.0 - share) * len(sample)) + 1.0
     low, high = math.floor(rank - margin), math.ceil(rank + margin)
+    np.copyto(sample, np.inf, where=np.isnan(sample))
     sample.partition([place for place in (low, high) if 0 <= place < len(sample)])
     return (
         float(sample[low]) if low >= 0 else 0.0,
@@ -104,6 +105,8 @@ def _placed(
     above, from_high, above_low, from_low = map(int, counts)
     if k <= above:
         return (math.inf if high == math.inf else None), (high, math.inf)  # only NaN is above it
+    if high == math.inf and low == math.inf:
+        return None, (0.0, math.inf)
     if k <= from_high:
         return high, bracket
     if k <= above_low:

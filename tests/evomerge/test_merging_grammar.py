@@ -67,6 +67,17 @@ def test_several_documents_need_names() -> None:
     assert [d.name for d in parse(two + "name: second\n")] == ["first", "second"]
 
 
+@pytest.mark.parametrize("names", [("x", "x"), ("x", "../out"), ("..", "y")])
+def test_names_are_folders_of_their_own(names: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"a folder's name, each once"):
+        parse("---\n".join(TIES + f"name: {name}\n" for name in names))
+
+
+def test_merge_keys_of_yaml_are_read() -> None:
+    text = "merge_method: ties\nmodels:\n  - model: a\n    parameters: &p {density: 0.5, weight: 1}\n  - model: b\n    parameters: {<<: *p, density: 0.3}\nbase_model: a\n"
+    assert one(text).slices[0].parts[1].parameters == {"density": 0.3, "weight": 1}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -105,6 +105,11 @@ def test_nan_counts_as_larger_than_everything() -> None:
     x[:10] = math.nan
     assert kth_magnitude(x, 5) == math.inf
     assert kth_magnitude(x, 11) == by_sorting(x[10:], 1)
+    x = floats(7, 9000)
+    x[::5] = math.nan
+    for k in range(1500, 2100, 50):
+        wanted = math.inf if k <= 1800 else by_sorting(x[~x.isnan()], k - 1800)
+        assert kth_magnitude(x, k) == wanted
 
 
 # ---- della ---------------------------------------------------------------------------------
@@ -251,6 +256,13 @@ def test_dare_may_keep_the_sum_of_magnitudes() -> None:
     assert float(found.abs().sum()) == pytest.approx(float(delta.abs().sum()), rel=1e-5)
     bare = merged("dare", delta, drop=0.5, rescale="none")
     assert bool(((bare == 0) | (bare == delta)).all())
+
+
+def test_a_density_that_keeps_nothing_is_the_base_and_one_that_keeps_all_changes_nothing() -> None:
+    """Not 65,536 times a few elements; della's defaults of ε do not forbid density 1."""
+    delta = floats(1, 60, 60)
+    assert not merged("dare", delta, drop=1.0).any()
+    assert torch.equal(merged("della", delta, density=1.0, epsilon=0.15, vote=False), delta)
 
 
 def test_dare_with_a_vote_is_ties_on_sparse_vectors() -> None:

@@ -284,6 +284,88 @@ def test_another_config_does_not_go_on_with_what_a_crash_left(
     assert merge(text, tmp_path / "out") == merge(text, tmp_path / "quiet")
 
 
+def test_other_layers_do_not_go_on_with_what_a_crash_left(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same models, methods and shapes; other tensors of them."""
+    text = "slices:\n  - sources: [{{model: {a}, layer_range: [0, 2]}}]\n  - sources: [{{model: {b}, layer_range: [{first}, {last}]}}]\nmerge_method: passthrough\n"
+
+    def fails(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "settle", fails)
+    with pytest.raises(KeyboardInterrupt):
+        merge(text.format(**places(toys), first=0, last=1), tmp_path / "out")
+    monkeypatch.undo()
+    other = text.format(**places(toys), first=2, last=3)
+    assert merge(other, tmp_path / "out") == merge(other, tmp_path / "quiet")
+
+
+def test_two_merges_to_one_place_do_not_mix(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, tried = engine.stretches, []
+
+    def meanwhile(*given: Any) -> Any:
+        if not tried:
+            tried.append(1)
+            with pytest.raises(ConflictError, match="another merge is writing"):
+                merge(TIES.format(**places(toys), method="sce"), tmp_path / "out")
+        return whole(*given)
+
+    monkeypatch.setattr(engine, "stretches", meanwhile)
+    found = merge(LINEAR.format(**places(toys)), tmp_path / "out")
+    assert digest(tensors(tmp_path / "out")) == found
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_was_there_before_is_whole_until_the_new_one_is(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill while the old folder is removed: the new one stands, and the same command works."""
+    import shutil
+
+    merge(LINEAR.format(**places(toys)), tmp_path / "out")
+    real = shutil.rmtree
+
+    def dies(path: Any, *rest: Any, **more: Any) -> None:
+        if str(path).endswith(".old") and Path(path).exists():
+            (Path(path) / "evomerge_merge.json").unlink()
+            raise KeyboardInterrupt
+        real(path, *rest, **more)
+
+    text = TIES.format(**places(toys), method="ties")
+    monkeypatch.setattr(shutil, "rmtree", dies)
+    with pytest.raises(KeyboardInterrupt):
+        merge(text, tmp_path / "out")
+    monkeypatch.undo()
+    there = digest(tensors(tmp_path / "out"))
+    assert merge(text, tmp_path / "out") == there
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_place_that_is_a_source_is_refused(toys: Toys, tmp_path: Path) -> None:
+    merge(LINEAR.format(**places(toys)), tmp_path / "mine")
+    text = f"models: [{{model: {tmp_path / 'mine'}}}]\nmerge_method: passthrough\n"
+    with pytest.raises(ConflictError, match="is, or holds, model"):
+        merge(text, tmp_path / "mine")
+
+
+def test_a_large_source_that_is_not_finite_ends_the_merge() -> None:
+    """Every thread meets it at once: none may wait for another."""
+    from evomerge import techniques
+    from evomerge.merging.layout import Output
+    from evomerge.stretches import Pool
+
+    bad = torch.full((1200, 1024), float("nan"))
+    params = techniques.parameters("linear", {})
+    output = Output(
+        "w", tuple(bad.shape), torch.float32, "linear", params, (bad, bad), None, ("a", "b"), ()
+    )
+    with Pool(2) as pool, pytest.raises(NotFiniteError, match="tensor w of a"):
+        list(engine.stretches(output, 0, pool))
+
+
 # ---- vocabularies --------------------------------------------------------------------------
 
 
@@ -337,6 +419,29 @@ def test_union_appends_what_only_others_have(
     assert tokenizer.encode("<think>x<tool>") == [320, *plain.encode("x"), 321]
     assert tokenizer.encode("def f(x): return 12") == plain.encode("def f(x): return 12")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == 322
+
+
+def test_union_keeps_the_ids_of_added_tokens_outside_of_the_vocabulary(
+    toys: Toys, tmp_path: Path
+) -> None:
+    """The layout of Qwen and Llama 3: special tokens stand behind the vocabulary, not in it."""
+    _, (one, other) = models.family(tmp_path / "family", 2, vocab_size=322)
+    for folder, token in ((one, "<one>"), (other, "<other>")):
+        tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(folder)
+        tokenizer.add_special_tokens({"additional_special_tokens": [token]})
+        tokenizer.save_pretrained(folder)
+    file = other / "tokenizer.json"
+    said = json.loads(file.read_text())
+    said["model"]["vocab"]["zzz"] = 321
+    file.write_text(json.dumps(said))
+    text = UNION.format(base=one, more=other, source="union")
+    merge(text, tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    made, a, b = (tensors(p)[EMBED] for p in (tmp_path / "out", one, other))
+    assert made.shape[0] == 323
+    for token, source, row in (("<one>", a, 320), ("<other>", b, 320)):
+        (id_,) = tokenizer.encode(token)
+        assert torch.allclose(made[id_], source[row]), token
 
 
 def test_rows_are_mapped_by_token_and_not_by_index(
@@ -486,6 +591,9 @@ def test_an_adapter_that_cannot_be_added_is_refused(
         ("slices: [{{sources: [{{model: {a}, layer_range: [0, 1]}}]}}]\nmerge_method: dataflow\nparameters: {{input_scale: 0}}\n", "input_scale is above zero"),
         ("models: [{{model: {a}/nothing}}]\nmerge_method: passthrough\n", "does not exist"),
         ("models: [{{model: {a}}}]\nmerge_method: passthrough\ndtype: int4\n", "dtype"),
+        ("models: [{{model: {a}}}]\nmerge_method: passthrough\nchat_template: llama3\n", "chat_template"),
+        ("models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: linear-dare-frankenmerge\nbase_model: {base}\nparameters: {{layers: [0, 1]}}\n", "needs 3 layer entries"),
+        ("models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: linear-dare-frankenmerge\nbase_model: {base}\nparameters: {{layers: [0, -1, 0]}}\n", "name an input beyond"),
     ],
 )  # fmt: skip
 def test_a_config_that_cannot_work_is_refused_before_anything_is_written(
