@@ -29,7 +29,7 @@ from evomerge.fitness.resident import ResidentModel
 from evomerge.methods import frankenmerge
 from evomerge.recipe import PIPELINES, Genes, Pipeline, Source
 
-WINDOWS = 40
+WINDOWS = 12
 
 
 def main() -> None:

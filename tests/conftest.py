@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +46,11 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Toys:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; ask it for `new_database()`. Not to be killed: others use it."""
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    # Not below pytest's own folder, which every new session closes to other users: the server is one.
+    folder = Path(tempfile.mkdtemp(prefix="forge-postgres-"))
+    server = Postgres(folder)
     yield server
     server.stop()
+    shutil.rmtree(folder, ignore_errors=True)
