@@ -26,7 +26,7 @@ from evomerge.errors import ConflictError, NotFiniteError, SourceChangedError
 from evomerge.merging.grammar import Reference
 from evomerge.merging.inputs import Model
 from evomerge.merging.layout import Layout, Output
-from evomerge.merging.writer import JOURNAL, Writer, full, places
+from evomerge.merging.writer import Writer, full, places
 from evomerge.stretches import Merge, Pool, Stretches, finite
 
 #: Tensors that the kernel is told of before they are needed.
@@ -56,14 +56,15 @@ def merge(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with _alone(out):
-            return _merged(
-                layout, models, out, hidden, stamps, fill, seed, pool, shard_bytes, progress
-            )
+            try:
+                return _merged(
+                    layout, models, out, hidden, stamps, fill, seed, pool, shard_bytes, progress
+                )
+            except NotFiniteError:  # going on would end the same
+                shutil.rmtree(hidden, ignore_errors=True)
+                raise
     except OSError as error:
         raise full(out, error) from error
-    except NotFiniteError:
-        shutil.rmtree(hidden, ignore_errors=True)
-        raise
     finally:
         for model in models.values():
             model.close()
@@ -76,6 +77,8 @@ def _alone(out: Path) -> Iterator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                raise BlockingIOError("removed by who had it")  # another may have made a new one
         except BlockingIOError as error:
             raise ConflictError(
                 f"another merge is writing {out}. Wait for it, or choose another."
@@ -201,9 +204,3 @@ def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, Any
                 f"model {reference} has changed while it was read. Run the merge again when nobody "
                 "writes to it."
             )
-
-
-def leftovers(out: Path) -> list[str]:
-    """Names in a hidden folder that a crash left: for tests."""
-    hidden = out.parent / f".{out.name}.merging"
-    return sorted(os.listdir(hidden)) if (hidden / JOURNAL).exists() else []

@@ -6,7 +6,6 @@ tensor. Only headers have been read so far.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -300,8 +299,3 @@ class _Layout:
         if self._vocabulary is not None:
             config["vocab_size"] = len(self._vocabulary.tokens)
         return config
-
-
-def elements_of(output: Output) -> int:
-    """Elements of a tensor of the result."""
-    return math.prod(output.shape)
