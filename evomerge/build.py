@@ -13,11 +13,15 @@ import torch
 
 from evomerge import pipeline, randomness, techniques
 from evomerge.methods import frankenmerge
+from evomerge.programs import Program
 from evomerge.recipe import Merge, Mutate, Noise, Pipeline, Recipe, Source, genome
-from evomerge.stretches import SMALL, Pool, Stretches, as_rows, finite
+from evomerge.stretches import SHARE, Pool, Stretches, as_rows, finite
 from evomerge.stretches import Merge as Merging
 
 Weights = Mapping[str, torch.Tensor]
+
+#: Tensors begin at a multiple of so many bytes.
+ALIGNED = 64
 
 
 class Builder:
@@ -63,13 +67,13 @@ class Builder:
             raise ValueError("pipelines that are built together have the same base and inputs")
         for recipe in recipes:
             check_layers(recipe, base)
-        made: list[dict[str, torch.Tensor]] = [{} for _ in recipes]
-        with Pool() as pool:
-            for name, origin in base.items():
-                outs = [torch.empty_like(origin) for _ in recipes]
-                _all_of(recipes, name, base, inputs, outs, pool)
-                for weights, out in zip(made, outs, strict=True):
-                    weights[name] = out
+        made = [_room(base) for _ in recipes]
+        _side_by_side(
+            base,
+            lambda name, pool: _all_of(
+                recipes, name, base, inputs, [weights[name] for weights in made], pool
+            ),
+        )
         return list(made)
 
     def _merged(self, recipe: Merge) -> Weights:
@@ -115,7 +119,7 @@ def _of_pipeline(
     read = [inputs[chosen - 1]] if chosen else inputs
     work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in read], pool)
     if chosen:
-        return work, pipeline.copying(1, recipe.genes.scale)
+        return work, Program(1, work.columns, scale=recipe.genes.scale)
     return work, pipeline.prepare(work, recipe)
 
 
@@ -128,20 +132,16 @@ def _all_of(
     pool: Pool,
 ) -> None:
     """One tensor of several pipelines: task vectors, norms and thresholds are shared."""
-    if not base[name].is_floating_point():
-        for out in outs:
-            out.copy_(base[name])
-        return
     work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in inputs], pool)
-    merges = [pipeline.prepare(work, recipe) for recipe in recipes]
-    rows = [as_rows(out) for out in outs]
+    merges = [pipeline.prepare(work, recipe) for recipe in recipes]  # thresholds are shared
+    _run(work, merges, [as_rows(out) for out in outs])
 
-    def stretch(cut: slice, x: torch.Tensor) -> None:
-        for merge, out in zip(merges, rows, strict=True):
-            work.put(merge(cut, x), cut, out)
 
-    for _ in work.each(stretch):
-        pass
+def _run(work: Stretches, merges: Sequence[Merging], outs: Sequence[torch.Tensor]) -> None:
+    """Every stretch of a tensor, by each of the merges, into its rows."""
+    work.pool.run([
+        lambda cut=cut: work.run(merges, cut, [out[cut] for out in outs]) for cut in work.cuts
+    ])  # fmt: skip
 
 
 def _taken(recipe: Merge, origin: Weights, inputs: Sequence[Weights]) -> Weights:
@@ -158,30 +158,51 @@ def _taken(recipe: Merge, origin: Weights, inputs: Sequence[Weights]) -> Weights
 def _each(
     base: Weights, plan: Callable[[str, Pool], tuple[Stretches, Merging]]
 ) -> dict[str, torch.Tensor]:
-    """Every tensor by name, in the base's dtype; one of integers is copied.
-
-    Small ones are built side by side, of large ones the stretches are: that changes nothing but time.
-    """
-    result: dict[str, torch.Tensor] = {}
+    """Every tensor by name, in the base's dtype; one of integers is copied."""
+    result = _room(base)
 
     def build(name: str, pool: Pool) -> None:
         work, merge = plan(name, pool)
-        out = as_rows(result[name])
-        for _ in work.each(lambda cut, x: work.put(merge(cut, x), cut, out)):
-            pass
+        _run(work, [merge], [as_rows(result[name])])
 
+    _side_by_side(base, build)
+    return result
+
+
+def _side_by_side(base: Weights, build: Callable[[str, Pool], None]) -> None:
+    """Build every tensor of floats, by its name.
+
+    Most are built side by side, each by one thread, the largest first; of those too large for that the
+    stretches are: that changes nothing but time.
+    """
+    floating = [name for name, origin in base.items() if origin.is_floating_point()]
+    floating.sort(key=lambda name: -base[name].numel())
+    total = sum(base[name].numel() for name in floating)
     with Pool() as pool:
-        alone = Pool(1)
-        for name, origin in base.items():
-            floats = origin.is_floating_point()
-            result[name] = torch.empty_like(origin) if floats else origin.clone()
-        floating = [name for name, origin in base.items() if origin.is_floating_point()]
-        small = [name for name in floating if base[name].numel() <= SMALL]
-        for _ in pool.run([lambda name=name: build(name, alone) for name in small]):
-            pass
+        alone, most = Pool(1), total // (pool.threads * SHARE)
         for name in floating:
-            if base[name].numel() > SMALL:
+            if base[name].numel() > most:
                 build(name, pool)
+        pool.run([
+            lambda name=name: build(name, alone) for name in floating if base[name].numel() <= most
+        ])  # fmt: skip
+
+
+def _room(base: Weights) -> dict[str, torch.Tensor]:
+    """Memory for tensors like the base's; those of integers are copies.
+
+    It is one piece, as the system gives large pages only to large pieces: fresh small ones cost more
+    than merging into them.
+    """
+    sizes = {n: -(-t.numel() * t.element_size() // ALIGNED) * ALIGNED for n, t in base.items()}
+    memory, start = np.empty(sum(sizes.values()) + ALIGNED, np.uint8), 0
+    result: dict[str, torch.Tensor] = {}
+    for name, origin in base.items():
+        part = memory[start : start + origin.numel() * origin.element_size()]
+        result[name] = torch.from_numpy(part).view(origin.dtype).view(origin.shape)
+        if not origin.is_floating_point():
+            result[name].copy_(origin)
+        start += sizes[name]
     return result
 
 
@@ -191,8 +212,7 @@ def pipeline_tensor(
     """One tensor of a pipeline (SPEC §4), in `origin`'s dtype. `origin` is the base's tensor."""
     work, merge = _of_pipeline(recipe, name, {name: origin}, inputs, Pool(1))
     out = torch.empty_like(origin)
-    for cut in work.cuts:
-        work.put(merge(cut, work.at(cut)), cut, as_rows(out))
+    _run(work, [merge], [as_rows(out)])
     return out
 
 

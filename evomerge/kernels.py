@@ -1,11 +1,12 @@
 """Inner loops of merges: compiled for tensors in the processor's memory, in torch for others.
 
-What is compiled is in `loops.py`, which is imported when it is needed: half a second.
+What is compiled is in `compiled/`, which is imported when it is needed: half a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,19 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-#: Below this a sum of weights counts as zero; as in `loops.py`.
+#: Below this a sum of weights counts as zero; as in `compiled/votes.py`.
 _LEAST = 1e-8
 
 
-def _loops() -> Any:
-    from evomerge import loops
+def floats(values: Sequence[float]) -> Floats:
+    """float32 [values]; what leaves its range is infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float32)
 
-    return loops
+
+def _compiled(name: str) -> Any:
+    """A module of compiled loops."""
+    return import_module(f"evomerge.compiled.{name}")
 
 
 def _on_cpu(x: torch.Tensor) -> bool:
@@ -45,13 +51,13 @@ def vote(
     those wx whose sign is s, divided (`normalise`) by the sum of their |w|.
     """
     count = len(x)
-    bounds = [0.0] * count if low is None else low, [np.inf] * count if high is None else high
-    lows, highs, factors = (np.asarray(values, np.float32) for values in (*bounds, weights))
+    lows = floats([0.0] * count if low is None else low)
+    highs, factors = floats([np.inf] * count if high is None else high), floats(weights)
     if not _on_cpu(x):
         return vote_torch(x, factors, lows, highs, normalise)
     if out is None:
         out = torch.empty(x.shape[1:], dtype=torch.float32)
-    _loops().vote(_flat(x), lows, highs, factors, normalise, out.view(-1).numpy())
+    _compiled("votes").vote(_flat(x), lows, highs, factors, normalise, out.view(-1).numpy())
     return out
 
 
@@ -97,7 +103,7 @@ def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int
         return np.array([int(mask.sum()) for mask in told]), inside.cpu().numpy()
     flat = values.reshape(-1).numpy()
     counts, between = np.zeros(4, np.int64), np.empty(flat.size + 1, np.float32)
-    found = _loops().split(flat, np.float32(low), np.float32(high), counts, between)
+    found = _compiled("selection").split(flat, np.float32(low), np.float32(high), counts, between)
     return counts, between[:found].copy()
 
 
@@ -110,7 +116,7 @@ def gram(x: torch.Tensor) -> NDArray[np.float64]:
         wide = x.reshape(len(x), -1).to(torch.float64)
         return (wide @ wide.T).cpu().numpy()
     out = np.empty((len(x), len(x)))
-    _loops().gram(_flat(x), out)
+    _compiled("dots").gram(_flat(x), out)
     return out
 
 
@@ -122,7 +128,9 @@ def drop(
 ) -> torch.Tensor:
     """Out = x · factor where the lane is at least `dropped`, else 0; both contiguous float32."""
     if _on_cpu(x):
-        _loops().drop(x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy())
+        _compiled("drops").drop(
+            x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy()
+        )
         return out
     kept = torch.from_numpy(lanes >= dropped).to(x.device).view(x.shape)
     return torch.mul(x, float(np.float32(factor)), out=out).mul_(kept)
@@ -131,14 +139,13 @@ def drop(
 # ---- deep feature selection ----------------------------------------------------------------
 
 
-def select_rows(x: torch.Tensor, epsilon: float, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Dfs of float32 x [inputs, rows, columns]; into `out` [rows, columns], which may be x[0]."""
+def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """Dfs of float32 x [inputs, rows, columns]; a new tensor."""
     if not _on_cpu(x):
         return select_rows_torch(x, epsilon)
-    if out is None:
-        out = torch.empty(x.shape[1:], dtype=torch.float32)
-    _loops().select_rows(x.numpy(), epsilon, out.numpy())
-    return out
+    work = x.reshape(len(x), -1).clone()
+    _compiled("rows").select_rows(work.numpy(), x.shape[2], epsilon)
+    return work[0].view(x.shape[1:])
 
 
 def select_rows_torch(x: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -156,4 +163,88 @@ def select_rows_torch(x: torch.Tensor, epsilon: float) -> torch.Tensor:
     out = x[0].clone()
     for row, part in zip(x[1:], share[1:], strict=True):
         out.add_((row - x[0]).mul_(part.unsqueeze(1)))
+    return out
+
+
+# ---- tensors as they are stored ------------------------------------------------------------
+
+_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+
+
+class Stored:
+    """A stretch of the base (or None) and the inputs of one tensor, where they are in memory.
+
+    What is stored otherwise (float64, integers, not in one piece) is copied to float32.
+    """
+
+    def __init__(self, parts: Sequence[torch.Tensor | None]) -> None:
+        self._parts = [None if part is None else _plain(part) for part in parts]
+        self.addresses = np.array(
+            [p.data_ptr() if p is not None else 0 for p in self._parts], np.uint64
+        )
+        self.codes = np.array([_CODES[p.dtype] if p is not None else 0 for p in self._parts])
+        self.size = next(p.numel() for p in reversed(self._parts) if p is not None)
+
+
+def _plain(part: torch.Tensor) -> torch.Tensor:
+    part = part.contiguous()
+    return part if part.dtype in _CODES else part.to(torch.float32)
+
+
+def stores(dtype: torch.dtype) -> bool:
+    """Whether a compiled loop can write it."""
+    return dtype in _CODES
+
+
+def merged(
+    stored: Stored, start: int, arguments: Sequence[Any], outs: Sequence[torch.Tensor]
+) -> list[int]:
+    """Programs (`programs.stacked`) on a stretch from element `start` on, into `outs` [rows, columns].
+
+    Of each 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+    """
+    told = np.zeros(len(outs), np.int64)
+    passes = _compiled("passes")
+    passes.merged(
+        stored.addresses, stored.codes, start, *outs[0].shape,
+        passes.Programs(*arguments),
+        np.array([out.data_ptr() for out in outs], np.uint64),
+        np.array([_CODES[out.dtype] for out in outs]), told,
+    )  # fmt: skip
+    return told.tolist()
+
+
+def grams(stored: Stored) -> NDArray[np.float64]:
+    """[inputs, inputs] dot products of task vectors, computed in float64."""
+    count = len(stored.addresses) - 1
+    out = np.empty((count, count))
+    _compiled("passes").grams(stored.addresses, stored.codes, stored.size, out)
+    return out
+
+
+def splits(
+    stored: Stored,
+    factors: Floats,
+    layers: Sequence[int],
+    bounds: Sequence[tuple[float, float]],
+) -> list[tuple[NDArray[np.int64], Floats]]:
+    """`split` of several layers, each by its own bounds: the consensus (0), or inputs (from 1)."""
+    lows, highs = (np.array(ends, np.float32) for ends in zip(*bounds, strict=True))
+    counts, found = np.zeros((len(layers), 4), np.int64), np.zeros(len(layers), np.int64)
+    between = np.empty((len(layers), stored.size + 1), np.float32)
+    _compiled("passes").splits(
+        stored.addresses, stored.codes, stored.size, factors, np.array(layers), lows, highs,
+        counts, between, found,
+    )  # fmt: skip
+    return [(c, row[:n].copy()) for c, row, n in zip(counts, between, found, strict=True)]
+
+
+def sampled(
+    stored: Stored, factors: Floats, layers: Sequence[int], stride: int
+) -> NDArray[np.float32]:
+    """Magnitudes [layers, ...] of every stride-th element of the consensus (0) or inputs (from 1)."""
+    out = np.empty((len(layers), -(-stored.size // stride)), np.float32)
+    _compiled("passes").sampled(
+        stored.addresses, stored.codes, stored.size, factors, np.array(layers), stride, out
+    )
     return out

@@ -6,13 +6,13 @@ together with the sources; dare alone makes only the consensus sparse.
 
 from __future__ import annotations
 
-import torch
+import math
 
-from evomerge import kernels
 from evomerge.methods import dare, dfs, frankenmerge, linear, slerp, ties
 from evomerge.methods.select import kth_magnitudes
+from evomerge.programs import Program, Vote, Voters
 from evomerge.recipe import Genes, Pipeline
-from evomerge.stretches import Merge, Stretches
+from evomerge.stretches import Stretches
 
 
 def taken(recipe: Pipeline, name: str) -> int:
@@ -23,69 +23,42 @@ def taken(recipe: Pipeline, name: str) -> int:
     return recipe.genes.layers[layer]
 
 
-def prepare(work: Stretches, recipe: Pipeline) -> Merge:
+def prepare(work: Stretches, recipe: Pipeline) -> Program:
     """The stages of one tensor, all but the block that is `taken`."""
     genes, chosen = recipe.genes, taken(recipe, work.name)
     if chosen:
-        return copying(chosen, genes.scale)
-    arithmetic = _arithmetic(work, recipe)
-
-    def merged(cut: slice, x: torch.Tensor) -> torch.Tensor:
-        made = arithmetic(cut, x)
-        if recipe.selection == "dfs":
-            if made is not x[0]:
-                x[0].copy_(made)
-            made = kernels.select_rows(x, genes.epsilon, out=x[0])
-        return made if genes.scale == 1.0 else made.mul_(genes.scale)
-
+        return Program(work.count, work.columns, taken=chosen, scale=genes.scale)
+    if recipe.interpolation == "linear":
+        consensus = tuple(linear.normalised(genes.weights, work.count))
+    else:
+        consensus = tuple(slerp.fold(work.gram(), genes.ts))
     if recipe.selection == "dfs":
         dfs.check(1 + work.count)
-    return merged
+    return Program(
+        work.count, work.columns, factors=consensus,
+        drops={0: dare.mask(genes.drop, recipe.seed, work.name, 0)}
+        if recipe.arithmetic == "dare"
+        else {},
+        vote=_voting(work, genes, consensus) if recipe.arithmetic == "ties" else None,
+        epsilon=genes.epsilon if recipe.selection == "dfs" else None,
+        scale=genes.scale,
+    )  # fmt: skip
 
 
-def copying(place: int, scale: float) -> Merge:
-    """One input's task vector, scaled."""
-    return lambda _, x: torch.mul(x[place], scale, out=x[0])
-
-
-def _arithmetic(work: Stretches, recipe: Pipeline) -> Merge:
-    """Stages 1 and 2."""
-    genes = recipe.genes
-    if recipe.interpolation == "linear":
-        factors = linear.normalised(genes.weights, work.count)
-    else:
-        factors = slerp.fold(work.gram(), genes.ts)
-    if recipe.arithmetic == "ties":
-        return _voting(work, genes, factors)
-    sparse = dare.sparsifier(work, genes.drop, recipe.seed, work.name, 0)
-    return lambda cut, x: sparse(cut, linear.combine(x, factors), x[0])
-
-
-def _voting(work: Stretches, genes: Genes, factors: list[float]) -> Merge:
+def _voting(work: Stretches, genes: Genes, factors: tuple[float, ...]) -> Vote:
     """Ties over the consensus, which comes first, and all inputs."""
-    k, size = ties.kept(genes.density, work.size), work.size
-    ones = [1.0] * (1 + work.count)
-    if k in (0, size):
-        smallest = [0.0 if k else float("inf")] * len(ones)
-    else:
-        smallest = _thresholds(work, k, factors)
-
-    def voted(_: slice, x: torch.Tensor) -> torch.Tensor:
-        linear.combine(x, factors)
-        return kernels.vote(x, ones, smallest, out=x[0])
-
-    return voted
+    k, voters = ties.kept(genes.density, work.size), 1 + work.count
+    if k in (0, work.size):
+        return Vote([1.0] * voters, [0.0 if k else math.inf] * voters)
+    return Vote([1.0] * voters, _thresholds(work, k, factors))
 
 
-def _thresholds(work: Stretches, k: int, factors: list[float]) -> list[float]:
-    """Those of the consensus and of the inputs, in the same passes; the inputs' are kept."""
-    keys = [("threshold", i, k) for i in range(work.count)]
-    unknown = [i for i, key in enumerate(keys) if not work.has(key)]
-
-    def voters(_: slice, x: torch.Tensor) -> list[torch.Tensor]:
-        return [linear.combine(x, factors), *(x[1 + i] for i in unknown)]
-
-    consensus, *found = kth_magnitudes(work, [k] * (1 + len(unknown)), voters)
-    for i, value in zip(unknown, found, strict=True):
-        work.once(keys[i], lambda value=value: value)
-    return [consensus, *(work.once(key, lambda: float("nan")) for key in keys)]
+def _thresholds(work: Stretches, k: int, factors: tuple[float, ...]) -> list[float]:
+    """Those of the consensus and of the inputs, in the same passes; kept for other recipes."""
+    keys = [("consensus", factors, k), *(("threshold", i, k) for i in range(work.count))]
+    unknown = [layer for layer, key in enumerate(keys) if not work.has(key)]
+    if unknown:
+        found = kth_magnitudes(work, [k] * len(unknown), Voters(unknown, factors))
+        for layer, value in zip(unknown, found, strict=True):
+            work.once(keys[layer], lambda value=value: value)
+    return [work.once(key, lambda: math.nan) for key in keys]

@@ -6,7 +6,7 @@ reads the inputs anew, memory-mapped and as float32 task vectors; that is cheape
 
     work = Stretches("model.norm.weight", base, inputs, pool)
     merge = ties.prepare(work, ...)            # measures, where it must
-    for cut, rows in work.merged(merge): ...   # float32, in order
+    for cut in work.cuts: work.run([merge], cut, [out[cut]])
 
 Stretches do not depend on the number of threads, and what is measured is put together in their order.
 """
@@ -25,15 +25,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evomerge import kernels
 from evomerge.errors import NotFiniteError
+from evomerge.kernels import Stored
+from evomerge.programs import Program, stacked
 
 T = TypeVar("T")
 
 #: Elements of a stretch: few enough for the cache, many enough for Python. On a GPU there is no cache
 #: to think of.
 CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 24
-#: A tensor of fewer elements is one thread's work.
-SMALL = 1 << 19
+#: A tensor is one thread's work where each thread has so many of its size to do.
+SHARE = 4
 #: Stretches that are worked on or wait to be taken, for each thread.
 AHEAD = 4
 
@@ -98,21 +101,29 @@ class Pool:
         while under_way:
             yield under_way.popleft().result()
 
-    def run(self, jobs: Sequence[Callable[[], T]]) -> Iterator[T]:
-        """What each of them gives, in order."""
+    def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """What each of them gives. A thread takes the next as soon as it has done one."""
         if self._executor is None:
-            yield from (job() for job in jobs)
-        else:
-            yield from self._executor.map(lambda job: job(), jobs)
+            return [job() for job in jobs]
+        found: dict[int, T] = {}
+        left = enumerate(jobs)
+
+        def work() -> None:
+            for number, job in left:
+                found[number] = job()
+
+        for future in [self._executor.submit(work) for _ in range(self.threads)]:
+            future.result()
+        return [found[number] for number in range(len(jobs))]
 
 
 class _Scratch(threading.local):
     """A thread's reused float32 memory: fresh pages cost more than the arithmetic on them."""
 
     def __init__(self) -> None:
-        self._memory: dict[tuple[int | str, torch.device], torch.Tensor] = {}
+        self._memory: dict[tuple[str, torch.device], torch.Tensor] = {}
 
-    def take(self, place: int | str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    def take(self, place: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
         """Memory in this shape, whatever is in it, until the next call for the place."""
         count = math.prod(shape)
         kept = self._memory.get((place, device))
@@ -150,9 +161,6 @@ class Stretches:
         step = max(1, chunk // max(1, self.columns))
         self.cuts = [slice(s, min(s + step, self.rows)) for s in range(0, self.rows, step)]
         self._kept: dict[object, object] = {}
-        #: Of a tensor that one thread works on, task vectors stay in the cache from pass to pass.
-        self._stay = pool.threads == 1 and self.size <= SMALL and pool.device.type == "cpu"
-        self._there: dict[int, torch.Tensor] = {}
 
     @property
     def count(self) -> int:
@@ -173,12 +181,8 @@ class Stretches:
 
     def at(self, cut: slice) -> torch.Tensor:
         """[1 + inputs, rows, columns] float32 of a stretch; this thread's next call reuses it."""
-        there = self._there.get(cut.start)
-        if there is not None:
-            return there
         shape = (1 + self.count, cut.stop - cut.start, self.columns)
-        place = cut.start if self._stay else -1
-        x = _scratch.take(place, shape, self.pool.device)
+        x = _scratch.take("x", shape, self.pool.device)
         base = None if self.base is None else self.floats(self.base, cut)
         for layer, rows in zip(x[1:], self.inputs, strict=True):
             part = rows[cut].to(self.pool.device)
@@ -188,15 +192,10 @@ class Stretches:
                 torch.sub(part, base, out=layer)
             else:  # mixed types in one call are slower
                 layer.copy_(part).sub_(base)
-        if self._stay:
-            self._there[cut.start] = x
         return x
 
     def some(self, cut: slice, stride: int) -> torch.Tensor:
         """As `at`, of every stride-th element, and no other is computed: [1 + inputs, 1, elements]."""
-        there = self._there.get(cut.start)
-        if there is not None:
-            return there.reshape(len(there), 1, -1)[:, :, ::stride].clone()
         picked = [rows[cut].reshape(-1)[::stride].to(self.pool.device) for rows in self.inputs]
         shape = (1 + self.count, 1, len(picked[0]))
         x = _scratch.take("some", shape, self.pool.device)
@@ -220,36 +219,48 @@ class Stretches:
         """Whether it was computed."""
         return key in self._kept
 
+    def stored(self, cut: slice) -> Stored:
+        """A stretch where it is in memory, for compiled loops."""
+        base = None if self.base is None else self.base[cut]
+        return Stored([base, *(rows[cut] for rows in self.inputs)])
+
     def gram(self) -> NDArray[np.float64]:
         """[inputs, inputs] dot products of the task vectors, float64."""
 
-        def compute() -> NDArray[np.float64]:
-            from evomerge.kernels import gram
+        def part(cut: slice) -> NDArray[np.float64]:
+            on_cpu = self.pool.device.type == "cpu"
+            return kernels.grams(self.stored(cut)) if on_cpu else kernels.gram(self.at(cut)[1:])
 
-            return sum(self.each(lambda _, x: gram(x[1:])), np.zeros((self.count, self.count)))
+        zero = np.zeros((self.count, self.count))
+        return self.once("gram", lambda: sum(self.pool.map(part, self.cuts), zero))
 
-        return self.once("gram", compute)
+    def run(self, merges: Sequence[Merge], cut: slice, outs: Sequence[torch.Tensor]) -> int:
+        """Merge a stretch in one way or several, rounded into `outs` [rows, columns] in memory.
 
-    def result(self, merge: Merge, cut: slice, dtype: torch.dtype) -> torch.Tensor:
-        """A stretch merged, with the base added, rounded to `dtype`; a new tensor."""
-        return self.rounded(merge(cut, self.at(cut)), cut, dtype)
+        0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+        """
+        if self._compiled(merges, outs):
+            stored = self.stored(cut)
+            key = ("arguments", *map(id, merges))
+            programs = [merge for merge in merges if isinstance(merge, Program)]
+            _, arguments = self.once(key, lambda: (programs, stacked(programs)))  # ids stay theirs
+            told = kernels.merged(stored, cut.start * self.columns, arguments, outs)
+        else:
+            x = self.at(cut)
+            told = [0 if finite(x[1:]) else 1]
+            for merge, out in zip(merges, outs, strict=True):
+                made = merge(cut, x)
+                out.copy_(made if self.base is None else made.add_(self.floats(self.base, cut)))
+                told.append(0 if finite(out) else 2)
+        return 1 if 1 in told else max(told)
 
-    def put(self, merged: torch.Tensor, cut: slice, out: torch.Tensor) -> None:
-        """A merged stretch with the base added, rounded into its place in `out` [rows, columns]."""
-        if self.base is not None:
-            merged = merged.add_(self.floats(self.base, cut))
-        out[cut].copy_(merged)
-
-    def rounded(self, merged: torch.Tensor, cut: slice, dtype: torch.dtype) -> torch.Tensor:
-        """A merged stretch with the base added, in `dtype`; a new tensor in the processor's memory."""
-        if self.base is not None:
-            merged = merged.add_(self.floats(self.base, cut))
-        return merged.to("cpu", dtype, copy=True)
-
-    def merged(self, merge: Merge, dtype: torch.dtype) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Every stretch of the result, in order."""
-        results = self.pool.map(lambda cut: self.result(merge, cut, dtype), self.cuts)
-        yield from zip(self.cuts, results, strict=True)
+    def _compiled(self, merges: Sequence[Merge], outs: Sequence[torch.Tensor]) -> bool:
+        """Whether all of it is one call of a compiled loop."""
+        return (
+            self.pool.device.type == "cpu"
+            and all(isinstance(merge, Program) for merge in merges)
+            and all(kernels.stores(out.dtype) and out.is_contiguous() for out in outs)
+        )
 
     def check_finite(self) -> None:
         """Raise NotFiniteError naming the input that holds NaN or Inf."""
@@ -272,8 +283,10 @@ def finite(tensor: torch.Tensor) -> bool:
 
 def whole(inputs: Sequence[torch.Tensor], prepare: Callable[[Stretches], Merge]) -> torch.Tensor:
     """A merge of float32 tensors of one shape, here and now; a new float32 tensor."""
+    out = torch.empty(inputs[0].shape, dtype=torch.float32)
     with Pool(1) as pool:
         work = Stretches("", None, [as_rows(x) for x in inputs], pool)
         merge = prepare(work)
-        parts = [rows for _, rows in work.merged(merge, torch.float32)]
-    return torch.cat(parts).view(inputs[0].shape)
+        for cut in work.cuts:
+            work.run([merge], cut, [as_rows(out)[cut]])
+    return out

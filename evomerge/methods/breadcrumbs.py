@@ -13,10 +13,10 @@ import math
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge import kernels
 from evomerge.errors import ConfigError
 from evomerge.methods import linear, ties
 from evomerge.methods.select import kth_magnitudes
+from evomerge.programs import Program, Vote, Voters
 from evomerge.stretches import Merge, Stretches
 
 
@@ -42,7 +42,7 @@ def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tu
         ranks.append((top + kept, top + 1) if kept else None)
     wanted = [(i, k) for i, pair in enumerate(ranks) if pair for k in pair]
     found = iter(
-        kth_magnitudes(work, [k for _, k in wanted], lambda _, x: [x[1 + i] for i, _ in wanted])
+        kth_magnitudes(work, [k for _, k in wanted], Voters([1 + i for i, _ in wanted]))
         if wanted
         else []
     )
@@ -67,14 +67,15 @@ def prepare(work: Stretches, params: Params) -> Merge:
     if any(not math.isfinite(w) for w in weights):
         raise ConfigError(f"breadcrumbs: weights {weights} are not numbers")
 
+    if params.vote:
+        vote = Vote(weights, low, high, params.normalise)
+        return Program(work.count, work.columns, vote=vote, scale=params.scale)
+
     def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
-        if params.vote:
-            total = kernels.vote(x[1:], weights, low, high, params.normalise)
-        else:
-            total = torch.zeros_like(x[0])
-            for row, a, b, weight in zip(x[1:], low, high, weights, strict=True):
-                size = row.abs()
-                total.add_(row * ((size >= a) & (size <= b)), alpha=weight)
+        total = torch.zeros_like(x[0])
+        for row, a, b, weight in zip(x[1:], low, high, weights, strict=True):
+            size = row.abs()
+            total.add_(row * ((size >= a) & (size <= b)), alpha=weight)
         return total if params.scale == 1.0 else total.mul_(params.scale)
 
     return merged

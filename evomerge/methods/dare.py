@@ -11,14 +11,15 @@ Other rescalings are there for comparison: "l1" keeps each tensor's Σ|τ|, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge import kernels, randomness
+from evomerge import randomness
 from evomerge.methods import linear, ties
+from evomerge.programs import Drop, Program, Vote
 from evomerge.stretches import Merge, Stretches, whole
 
 Rescale = Literal["inverse_density", "l1", "none"]
@@ -38,48 +39,31 @@ class Params(BaseModel):
 
 
 def dropped(drop: float) -> int:
-    """How many of the LANES values of a lane mean that the element is dropped."""
+    """How many of the LANES values of a lane mean that the element is dropped; all of them at 1."""
+    if drop >= 1.0:
+        return randomness.LANES
     return min(round(drop * randomness.LANES), randomness.LANES - 1)
 
 
 def factor(lanes: int) -> float:
     """1 / (1 − p) for so many lanes dropped."""
-    return randomness.LANES / (randomness.LANES - lanes)
+    return randomness.LANES / (randomness.LANES - lanes) if lanes < randomness.LANES else 1.0
 
 
-#: (cut, rows, out) → the rows made sparse, in `out`, which may be the rows.
-Sparsify = Callable[[slice, torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-def sparsifier(
-    work: Stretches, drop: float, *key: str | int, scale: float | None = None
-) -> Sparsify:
-    """A function that drops and rescales stretches of a tensor. `key` names the mask."""
+def mask(drop: float, *key: str | int, scale: float | None = None) -> Drop:
+    """What is dropped of a task vector; `key` names the mask."""
     lost = dropped(drop)
-    by = factor(lost) if scale is None else scale
-
-    def sparse(cut: slice, rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        if drop >= 1.0:
-            return out.zero_()
-        if not lost:
-            return rows if out is rows else out.copy_(rows)
-        start = cut.start * work.columns
-        lanes = randomness.lanes(rows.numel(), *key, "dare", start=start)
-        return kernels.drop(rows, lanes, lost, by, out)
-
-    return sparse
+    return Drop(lost, factor(lost) if scale is None else scale, (*key, "dare"))
 
 
-def _l1(work: Stretches, params: Params, drops: Sequence[float], seed: int) -> list[float]:
+def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
     """Σ|τ| before and after, each input's ratio: the factor that keeps the sum."""
-    bare = [sparsifier(work, drop, seed, work.name, i, scale=1.0) for i, drop in enumerate(drops)]
 
     def sums(cut: slice, x: torch.Tensor) -> list[tuple[float, float]]:
         told = []
-        for sparse, rows in zip(bare, x[1:], strict=True):
-            before = float(rows.abs().sum(dtype=torch.float64))
-            after = float(sparse(cut, rows, x[0]).abs().sum(dtype=torch.float64))
-            told.append((before, after))
+        for drop, rows in zip(bare, x[1:], strict=True):
+            sparse = drop.of(rows, cut.start * work.columns)
+            told.append(tuple(float(v.abs().sum(dtype=torch.float64)) for v in (rows, sparse)))
         return told
 
     totals = [map(sum, zip(*parts, strict=True)) for parts in zip(*work.each(sums), strict=True)]
@@ -89,44 +73,24 @@ def _l1(work: Stretches, params: Params, drops: Sequence[float], seed: int) -> l
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
     """Every input sparse by its own mask, then added up or voted on; times λ."""
     drops = ties.densities(params.drop, work.count)
-    scales: list[float | None] = [None] * work.count
-    if params.rescale == "none":
-        scales = [1.0] * work.count
-    elif params.rescale == "l1":
-        scales = [*_l1(work, params, drops, seed)]
-    sparse = [
-        sparsifier(work, drop, seed, work.name, i, scale=scale)
-        for i, (drop, scale) in enumerate(zip(drops, scales, strict=True))
-    ]
-    return merging(work, sparse, params)
-
-
-def merging(work: Stretches, sparse: Sequence[Sparsify], params: Params) -> Merge:
-    """Sparse inputs added up, or voted on (`params.vote`), with weights; times λ."""
+    keyed = [(drop, seed, work.name, i) for i, drop in enumerate(drops)]
+    masks = [mask(*key) for key in keyed]
+    if params.rescale != "inverse_density":
+        masks = [mask(*key, scale=1.0) for key in keyed]
+    if params.rescale == "l1":
+        scales = _l1(work, masks)
+        masks = [mask(*key, scale=scale) for key, scale in zip(keyed, scales, strict=True)]
     share = linear.normalised if params.normalise and not params.vote else linear.one_each
-    weights = share(params.weights, work.count)
-
-    def added(cut: slice, x: torch.Tensor) -> torch.Tensor:
-        total = torch.zeros_like(x[0])
-        for make, rows, weight in zip(sparse, x[1:], weights, strict=True):
-            total.add_(make(cut, rows, x[0]), alpha=weight)
-        return total if params.scale == 1.0 else total.mul_(params.scale)
-
-    def voted(cut: slice, x: torch.Tensor) -> torch.Tensor:
-        made = torch.empty_like(x[1:])
-        for make, rows, out in zip(sparse, x[1:], made, strict=True):
-            make(cut, rows, out)
-        elected = kernels.vote(made, weights, normalise=params.normalise)
-        return elected if params.scale == 1.0 else elected.mul_(params.scale)
-
-    return voted if params.vote else added
+    weights = tuple(share(params.weights, work.count))
+    return Program(
+        work.count, work.columns,
+        drops={i: drop for i, drop in enumerate(masks, start=1) if drop.lost or drop.factor != 1.0},
+        factors=None if params.vote else weights,
+        vote=Vote(weights, normalise=params.normalise) if params.vote else None,
+        scale=params.scale,
+    )  # fmt: skip
 
 
 def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:
     """The float32 task vector, sparse and rescaled; a new tensor. `key` names the mask."""
-
-    def alone(work: Stretches) -> Merge:
-        sparse = sparsifier(work, drop, *key)
-        return lambda cut, x: sparse(cut, x[1], x[0])
-
-    return whole([delta], alone)
+    return whole([delta], lambda work: Program(1, work.columns, drops={1: mask(drop, *key)}))

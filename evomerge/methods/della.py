@@ -12,15 +12,20 @@ the density itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge import randomness
+from evomerge import kernels, randomness
 from evomerge.errors import ConfigError
-from evomerge.methods import dare, ties
+from evomerge.methods import linear, ties
 from evomerge.stretches import Merge, Stretches
+
+#: (cut, rows, out) → the rows made sparse, in `out`.
+Sparsify = Callable[[slice, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Params(BaseModel):
@@ -58,7 +63,7 @@ def check(density: float, epsilon: float) -> None:
 
 def sparsifier(
     work: Stretches, density: float, epsilon: float, rescale: bool, *key: str | int
-) -> dare.Sparsify:
+) -> Sparsify:
     """A function that drops by rank and rescales stretches of a tensor. `key` names the mask."""
     if density >= 1.0:  # nothing is dropped
         return lambda _, rows, out: out.copy_(rows)
@@ -88,7 +93,19 @@ def prepare(work: Stretches, params: Params, seed: int) -> Merge:
         sparsifier(work, share, spread, params.rescale, seed, work.name, i)
         for i, (share, spread) in enumerate(zip(shares, spreads, strict=True))
     ]
-    given = dare.Params(
-        weights=params.weights, scale=params.scale, normalise=params.normalise, vote=params.vote
-    )
-    return dare.merging(work, sparse, given)
+    share = linear.normalised if params.normalise and not params.vote else linear.one_each
+    weights = share(params.weights, work.count)
+
+    def merged(cut: slice, x: torch.Tensor) -> torch.Tensor:
+        made = torch.empty_like(x[1:])
+        for make, rows, out in zip(sparse, x[1:], made, strict=True):
+            make(cut, rows, out)
+        if params.vote:
+            total = kernels.vote(made, weights, normalise=params.normalise)
+        else:
+            total = torch.zeros_like(x[0])
+            for rows, weight in zip(made, weights, strict=True):
+                total.add_(rows * weight)
+        return total if params.scale == 1.0 else total.mul_(params.scale)
+
+    return merged

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge import kernels
 from evomerge.errors import ConfigError
+from evomerge.programs import Program
 from evomerge.stretches import Merge, Stretches, whole
 
 
@@ -46,7 +46,7 @@ def check(count: int) -> None:
 def prepare(work: Stretches, params: Params) -> Merge:
     """Rows weighted by importance."""
     check(work.count)
-    return lambda _, x: kernels.select_rows(x[1:], params.epsilon)
+    return Program(work.count, work.columns, epsilon=params.epsilon)
 
 
 def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:

@@ -79,4 +79,4 @@ def _tangent(
 def prepare(work: Stretches, params: Params) -> Merge:
     """The mean by the dot products of the whole tensors."""
     weights = linear.normalised(params.weights, work.count)
-    return linear.combining(factors(work.gram(), weights, params))
+    return linear.combining(factors(work.gram(), weights, params), work.columns)

@@ -12,6 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from evomerge.errors import ConfigError
+from evomerge.programs import Program
 from evomerge.stretches import Merge, Stretches, whole
 
 #: Below this the sum of weights counts as zero.
@@ -49,23 +50,15 @@ def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
     return [w / total for w in weights]
 
 
-def combine(x: torch.Tensor, factors: Sequence[float]) -> torch.Tensor:
-    """Σ factor · x[i + 1], in order, put into x[0]."""
-    torch.mul(x[1], factors[0], out=x[0])
-    for layer, factor in zip(x[2:], factors[1:], strict=True):
-        x[0].add_(layer, alpha=factor)
-    return x[0]
-
-
-def combining(factors: Sequence[float]) -> Merge:
+def combining(factors: Sequence[float], columns: int) -> Program:
     """A merge that is Σ factor · x."""
-    return lambda _, x: combine(x, factors)
+    return Program(len(factors), columns, factors=tuple(factors))
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
     """The weighted mean, or sum."""
     share = normalised if params.normalise else one_each
-    return combining(share(params.weights, work.count))
+    return combining(share(params.weights, work.count), work.columns)
 
 
 def merge(inputs: Sequence[torch.Tensor], weights: Sequence[float] | None = None) -> torch.Tensor:

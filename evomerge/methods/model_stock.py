@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evomerge.errors import ConfigError
 from evomerge.methods import linear
+from evomerge.programs import consensus
 from evomerge.stretches import Merge, Stretches
 
 
@@ -52,7 +53,7 @@ def prepare(work: Stretches, params: Params) -> Merge:
     count = work.count
     if not params.by_row or work.columns == 1:
         t = ratio(mean_cosine(work.gram()), count)
-        return linear.combining([t / count] * count)
+        return linear.combining([t / count] * count, work.columns)
 
     def by_row(_: slice, x: torch.Tensor) -> torch.Tensor:
         wide = x[1:].double()
@@ -62,6 +63,6 @@ def prepare(work: Stretches, params: Params) -> Merge:
         pairs = (unit.sum(dim=0).square().sum(dim=1) - alone) / (count * (count - 1))
         cosine = pairs.clamp(0.0, 1.0)
         t = (count * cosine / (1.0 + (count - 1) * cosine)).clamp(0.0, 1.0)
-        return linear.combine(x, [1.0 / count] * count).mul_(t.float().unsqueeze(1))
+        return consensus(x, [1.0 / count] * count).mul_(t.float().unsqueeze(1))
 
     return by_row

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from pydantic import BaseModel, ConfigDict
 
 from evomerge.errors import ConfigError
+from evomerge.programs import Program
 from evomerge.stretches import Merge, Stretches
 
 
@@ -21,4 +21,4 @@ def prepare(work: Stretches, params: Params) -> Merge:
     """The input times its scale."""
     if work.count != 1:
         raise ConfigError(f"passthrough takes one model, not {work.count}")
-    return lambda _, x: torch.mul(x[1], params.scale, out=x[0])
+    return Program(1, work.columns, scale=params.scale)

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evomerge.kernels import split
+from evomerge.kernels import floats, sampled, split, splits
+from evomerge.programs import Voters
 from evomerge.stretches import Stretches
 
 #: One element of so many is in the sample at least: a prime, which no row length follows. Of large
@@ -50,14 +51,16 @@ def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
     from evomerge.stretches import Pool, as_rows
 
     work = Stretches("", None, [as_rows(tensor)], Pool(1))
-    return kth_magnitudes(work, [k], lambda _, x: x[1:])[0]
+    return kth_magnitudes(work, [k], Voters([1]))[0]
 
 
 def _sampled(work: Stretches, view: View) -> list[NDArray[np.float32]]:
     """Magnitudes of every STRIDE-th element, or fewer, of each stretch of each voter."""
     stride = max(STRIDE, work.size // SAMPLE | 1)
 
-    def sample(cut: slice) -> list[NDArray[np.float32]]:
+    def sample(cut: slice) -> Sequence[NDArray[np.float32]]:
+        if isinstance(view, Voters) and work.pool.device.type == "cpu":
+            return list(sampled(work.stored(cut), floats(view.factors or ()), view.layers, stride))
         return [v.reshape(-1).abs().cpu().numpy() for v in view(cut, work.some(cut, stride))]
 
     parts = zip(*work.pool.map(sample, work.cuts), strict=True)
@@ -83,18 +86,24 @@ def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket
     found: list[float | None] = [None] * len(ks)
     while None in found:
         open_ = [i for i, value in enumerate(found) if value is None]
-
-        def look(
-            cut: slice, x: torch.Tensor, open_: list[int] = open_
-        ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-            voters = view(cut, x)
-            return [split(voters[i], *brackets[i]) for i in open_]
-
-        for i, parts in zip(open_, zip(*work.each(look), strict=True), strict=True):
+        looked = work.pool.map(lambda cut, o=open_: _look(work, view, cut, o, brackets), work.cuts)
+        for i, parts in zip(open_, zip(*looked, strict=True), strict=True):
             counts = sum((part[0] for part in parts), np.zeros(4, np.int64))
             between = np.concatenate([part[1] for part in parts])
             found[i], brackets[i] = _placed(ks[i], counts, between, brackets[i])
     return [value for value in found if value is not None]
+
+
+def _look(
+    work: Stretches, view: View, cut: slice, open_: list[int], brackets: Sequence[_Bracket]
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """What `split` tells of a stretch of those voters that are looked for still."""
+    bounds = [brackets[i] for i in open_]
+    if isinstance(view, Voters) and work.pool.device.type == "cpu":
+        layers = [view.layers[i] for i in open_]
+        return splits(work.stored(cut), floats(view.factors or ()), layers, bounds)
+    voters = view(cut, work.at(cut))
+    return [split(voters[i], *pair) for i, pair in zip(open_, bounds, strict=True)]
 
 
 def _placed(

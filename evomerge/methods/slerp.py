@@ -67,7 +67,7 @@ def fold(products: NDArray[np.float64], ts: Sequence[float] | None = None) -> li
 
 def prepare(work: Stretches, params: Params) -> Merge:
     """The fold of the inputs in their order."""
-    return linear.combining(fold(work.gram(), params.ts))
+    return linear.combining(fold(work.gram(), params.ts), work.columns)
 
 
 def merge(inputs: Sequence[torch.Tensor], ts: Sequence[float] | None = None) -> torch.Tensor:

@@ -28,7 +28,8 @@ class Params(BaseModel):
 def prepare(work: Stretches, params: Params) -> Merge:
     """The scaled sum of task vectors."""
     share = linear.normalised if params.normalise else linear.one_each
-    return linear.combining([w * params.scale for w in share(params.weights, work.count)])
+    factors = [w * params.scale for w in share(params.weights, work.count)]
+    return linear.combining(factors, work.columns)
 
 
 def merge(deltas: Sequence[torch.Tensor], params: Params) -> torch.Tensor:

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge import kernels
 from evomerge.errors import ConfigError
 from evomerge.methods import linear
 from evomerge.methods.select import kth_magnitudes
+from evomerge.programs import Program, Vote, Voters
 from evomerge.stretches import Merge, Stretches, whole
 
 
@@ -63,8 +63,9 @@ def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
             work.once(key, lambda k=key[2]: 0.0 if k else math.inf)
     unknown = [key for key in keys if not work.has(key)]
     if unknown:
-        places = [1 + i for _, i, _ in unknown]
-        found = kth_magnitudes(work, [k for *_, k in unknown], lambda _, x: [x[p] for p in places])
+        found = kth_magnitudes(
+            work, [k for *_, k in unknown], Voters([1 + i for _, i, _ in unknown])
+        )
         for key, value in zip(unknown, found, strict=True):
             work.once(key, lambda value=value: value)
     return [work.once(key, lambda: math.nan) for key in keys]
@@ -78,11 +79,8 @@ def prepare(work: Stretches, params: Params) -> Merge:
         shares = densities(params.density, work.count)
         smallest = thresholds(work, [kept(d, work.size) for d in shares])
 
-    def voted(_: slice, x: torch.Tensor) -> torch.Tensor:
-        elected = kernels.vote(x[1:], weights, smallest, normalise=params.normalise)
-        return elected if params.scale == 1.0 else elected.mul_(params.scale)
-
-    return voted
+    vote = Vote(weights, smallest, normalise=params.normalise)
+    return Program(work.count, work.columns, vote=vote, scale=params.scale)
 
 
 def merge(

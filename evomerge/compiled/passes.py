@@ -1,0 +1,151 @@
+"""Passes over a stretch of several tensors, where they are stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evomerge.compiled.blocks import BLOCK, add_to, combine, load_all, scale_by, subtract, workspace
+from evomerge.compiled.compiler import compiled
+from evomerge.compiled.dots import gram_block
+from evomerge.compiled.drops import drop_block
+from evomerge.compiled.rows import FOURS, select_row
+from evomerge.compiled.selection import split_block
+from evomerge.compiled.stored import finite, pick, store
+from evomerge.compiled.votes import few_voters, vote_block
+
+_ONE = np.float32(1)
+
+
+@compiled
+def grams(addresses, codes, size, out):
+    """[n, n] dot products of the task vectors."""
+    x, zero = workspace(len(addresses), BLOCK)
+    out[:] = 0.0
+    for start in range(0, size, BLOCK):
+        n = min(BLOCK, size - start)
+        load_all(addresses, codes, start, n, zero, x, 1, len(x))
+        gram_block(x, 1, 0, n, out)
+
+
+@compiled
+def splits(addresses, codes, size, factors, layers, lows, highs, counts, between, found):
+    """`split` of several layers: 0 is the consensus Σ factor · x, the others are the inputs."""
+    x, zero = workspace(len(addresses), BLOCK)
+    flags = np.empty(BLOCK, np.uint8)
+    for start in range(0, size, BLOCK):
+        n = min(BLOCK, size - start)
+        load_all(addresses, codes, start, n, zero, x, 1, len(x))
+        if factors.size:
+            combine(x, n, factors)
+        for k in range(len(layers)):
+            part = x[layers[k], :n]
+            found[k] = split_block(part, lows[k], highs[k], counts[k], between[k], found[k], flags)
+
+
+@compiled
+def sampled(addresses, codes, size, factors, layers, stride, out):
+    """Magnitudes of every stride-th element of those layers; see `splits`."""
+    x, zero = workspace(len(addresses), BLOCK)
+    for start in range(0, out.shape[1], BLOCK):
+        n = min(BLOCK, out.shape[1] - start)
+        pick(addresses[0], codes[0], start * stride, stride, zero[: n if addresses[0] else 0])
+        for j in range(1, len(x)):
+            pick(addresses[j], codes[j], start * stride, stride, x[j, :n])
+            if addresses[0]:
+                subtract(x[j, :n], zero[:n])
+        if factors.size:
+            combine(x, n, factors)
+        for k in range(len(layers)):
+            out[k, start : start + n] = np.abs(x[layers[k], :n])
+
+
+class Programs(NamedTuple):
+    """Several `programs.Program`s: the first axis is the program."""
+
+    #: Whether there is a consensus, and its factors [programs, inputs].
+    consensus: NDArray[np.int64]
+    factors: NDArray[np.float32]
+    #: Lanes that are dropped, what others are multiplied by, the mask's key: [programs, 1 + inputs].
+    lost: NDArray[np.int64]
+    rescale: NDArray[np.float32]
+    keys: NDArray[np.uint64]
+    #: How many vote; bounds and weights of each [programs, 1 + inputs].
+    voters: NDArray[np.int64]
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    normalise: NDArray[np.bool_]
+    #: Of dfs; below zero there is none.
+    epsilon: NDArray[np.float64]
+    scale: NDArray[np.float32]
+    #: The layer that the result is in before it is scaled.
+    made: NDArray[np.int64]
+
+
+@compiled
+def _voted(x, top, n, low, high, weights, few, normalise, work):
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
+        out = x[0, start:end]
+        vote_block(x, top, start, end, low, high, weights, few, normalise, work, out)
+
+
+@compiled
+def _selected(x, top, n, columns, epsilon, mean, first, sums, distance):
+    for start in range(0, n, columns):
+        select_row(x, top, start, start + columns, epsilon, mean, first, sums, distance)
+
+
+@compiled
+def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
+    """A stretch by several programs, from where it is stored to where it is stored.
+
+    `told`: 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+    """
+    # Taken out once: numba counts references at every access, which costs as much as a block.
+    (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
+     made) = programs  # fmt: skip
+    layers, size = len(addresses), rows * columns
+    step = BLOCK if np.all(epsilon < 0) else max(1, BLOCK // columns) * columns
+    x, zero = workspace(layers, step)
+    votes, distance = np.empty((3 + layers, BLOCK), np.float32), np.empty(layers, np.float64)
+    row, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
+    sums = np.empty((4, FOURS), np.float64)
+    words, lanes = np.empty(step // 4 + 8, np.uint64), np.empty(step, np.uint16)
+    few = [few_voters(low[p], high[p], weights[p, : voters[p]]) for p in range(len(outs))]
+    for begin in range(0, size, step):
+        n, place = min(step, size - begin), start + begin
+        spoilt = True  # whether x does not hold all inputs
+        for p in range(len(outs)):
+            alone = made[p] > 0 and epsilon[p] < 0  # only that input is read
+            low_j, high_j = (made[p], made[p] + 1) if alone else (1, layers)
+            if spoilt:
+                load_all(addresses, codes, begin, n, zero, x, low_j, high_j)
+            spoilt = spoilt if alone else made[p] > 0
+            for j in range(low_j, high_j):
+                if not finite(x[j, :n]):
+                    told[p] = 1
+                if lost[p, j]:
+                    drop_block(x[j, :n], lost[p, j], rescale[p, j], keys[p, j], place, words, lanes)
+                    spoilt = True
+            if consensus[p]:
+                combine(x, n, factors[p])
+                if lost[p, 0]:
+                    drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
+            if voters[p]:
+                _voted(x, 1 - consensus[p], n, low[p], high[p], weights[p, : voters[p]], few[p],
+                       normalise[p], votes)  # fmt: skip
+            if epsilon[p] >= 0:
+                _selected(x, made[p], n, columns, epsilon[p], row, first, sums, distance)
+            result = x[0, :n]
+            if made[p]:
+                result[:] = x[made[p], :n]
+            if scale[p] != _ONE:
+                scale_by(result, scale[p])
+            if addresses[0]:
+                add_to(result, zero[:n])
+            if not store(result, outs[p], out_codes[p], begin) and not told[p]:
+                told[p] = 2
