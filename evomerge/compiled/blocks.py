@@ -19,6 +19,20 @@ def workspace(layers, size):
 
 
 @compiled
+def fill(v, value):
+    """Every element the value. (Assigning to a slice compiles a second longer.)"""
+    for i in range(v.size):
+        v[i] = value
+
+
+@compiled
+def copy_to(out, v):
+    """Out = v."""
+    for i in range(v.size):
+        out[i] = v[i]
+
+
+@compiled
 def subtract(v, z):
     """V − z, in place."""
     for i in range(v.size):

@@ -7,6 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from evomerge.compiled.blocks import fill
 from evomerge.compiled.compiler import compiled
 
 _ZERO = np.float32(0)
@@ -65,7 +66,7 @@ def _drop_here(v, lanes, dropped, factor):
 def drop_block(v, lost, factor, key, start, words, sixteen):
     """Drop and rescale in place, from element `start` of the tensor on, by the mask of `key`."""
     if lost >= 65536:
-        v[:] = _ZERO
+        fill(v, _ZERO)
         return
     part = sixteen[: v.size]
     lanes(key[0], key[1], start, part, words)

@@ -7,7 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evomerge.compiled.blocks import BLOCK, add_to, combine, load_all, scale_by, subtract, workspace
+from evomerge.compiled.blocks import (
+    BLOCK,
+    add_to,
+    combine,
+    copy_to,
+    load_all,
+    scale_by,
+    subtract,
+    workspace,
+)
 from evomerge.compiled.compiler import compiled
 from evomerge.compiled.dots import gram_block
 from evomerge.compiled.drops import drop_block
@@ -59,7 +68,8 @@ def sampled(addresses, codes, size, factors, layers, stride, out):
         if factors.size:
             combine(x, n, factors)
         for k in range(len(layers)):
-            out[k, start : start + n] = np.abs(x[layers[k], :n])
+            for i in range(n):
+                out[k, start + i] = abs(x[layers[k], i])
 
 
 class Programs(NamedTuple):
@@ -109,7 +119,7 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
     (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
      made) = programs  # fmt: skip
     layers, size = len(addresses), rows * columns
-    step = BLOCK if np.all(epsilon < 0) else max(1, BLOCK // columns) * columns
+    step = BLOCK if epsilon.max() < 0 else max(1, BLOCK // columns) * columns
     x, zero = workspace(layers, step)
     votes, distance = np.empty((3 + layers, BLOCK), np.float32), np.empty(layers, np.float64)
     row, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
@@ -142,7 +152,7 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
                 _selected(x, made[p], n, columns, epsilon[p], row, first, sums, distance)
             result = x[0, :n]
             if made[p]:
-                result[:] = x[made[p], :n]
+                copy_to(result, x[made[p], :n])
             if scale[p] != _ONE:
                 scale_by(result, scale[p])
             if addresses[0]:

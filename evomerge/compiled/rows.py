@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evomerge.compiled.blocks import add_to, scale_by
+from evomerge.compiled.blocks import add_to, copy_to, fill, scale_by
 from evomerge.compiled.compiler import compiled
 
 _ZERO, _QUARTER = np.float32(0), np.float32(0.25)
@@ -38,8 +38,9 @@ def _pull(out, v, first, share):
 @compiled
 def _deviations_of_four(a, b, c, d, mean, lanes, distance):
     """Σ (v − mean)² of four, side by side."""
-    lanes[:] = 0.0
     la, lb, lc, ld = lanes[0], lanes[1], lanes[2], lanes[3]
+    for k in range(FOURS):
+        la[k] = lb[k] = lc[k] = ld[k] = 0.0
     whole = a.size - a.size % FOURS
     for i in range(0, whole, FOURS):
         for k in range(FOURS):
@@ -84,7 +85,7 @@ def _mean_and_deviations(x, top, start, end, mean, lanes, distance):
         _mean_of_four(a, b, c, d, mean)
         _deviations_of_four(a, b, c, d, mean, lanes, distance)
         return
-    mean[:] = _ZERO
+    fill(mean, _ZERO)
     for j in range(count):
         add_to(mean, x[top + j, start:end])
     scale_by(mean, np.float32(1.0 / count))
@@ -105,7 +106,7 @@ def select_row(x, top, start, end, epsilon, mean, first, lanes, distance):
         total += distance[j]
     if total == 0.0:
         return
-    first[:] = out
+    copy_to(first, out)
     typical = total / count
     importances = 0.0
     for j in range(count):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evomerge.compiled.blocks import BLOCK
+from evomerge.compiled.blocks import BLOCK, copy_to, fill
 from evomerge.compiled.compiler import compiled
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -83,9 +83,11 @@ def few_voters(low, high, weights):
             return low[:0], weights[:0]
     if weights.size > 4:
         return low[:0], weights[:0]
-    low4, weights4 = np.full(4, np.nan, np.float32), np.zeros(4, np.float32)
-    low4[: weights.size] = low[: weights.size]
-    weights4[: weights.size] = weights
+    low4, weights4 = np.empty(4, np.float32), np.empty(4, np.float32)
+    for j in range(4):
+        votes = j < weights.size
+        low4[j] = low[j] if votes else np.float32(np.nan)
+        weights4[j] = weights[j] if votes else _ZERO
     return low4, weights4
 
 
@@ -98,12 +100,12 @@ def vote_block(x, top, start, end, low, high, weights, few, normalise, work, out
         a, b = x[top, start:end], x[min(top + 1, last), start:end]
         c, d = x[min(top + 2, last), start:end], x[min(top + 3, last), start:end]
         _vote_of_four(a, b, c, d, few[0], few[1], normalise, work[0, :n])
-        out[:] = work[0, :n]
+        copy_to(out, work[0, :n])
         return
     signs, total, share = work[0, :n], work[1, :n], work[2, :n]
-    signs[:] = _ZERO
-    total[:] = _ZERO
-    share[:] = _ZERO
+    fill(signs, _ZERO)
+    fill(total, _ZERO)
+    fill(share, _ZERO)
     for j in range(weights.size):
         _add(x[top + j, start:end], low[j], high[j], weights[j], signs, work[3 + j, :n])
     _signs(signs)

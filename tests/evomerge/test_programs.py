@@ -1,0 +1,318 @@
+"""One pass over tensors as they are stored, against the same in torch; and properties of techniques."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from evomerge import kernels, keys, randomness, techniques
+from evomerge.compiled import drops, stored
+from evomerge.programs import Drop, Program, Vote
+from evomerge.stretches import Merge, Pool, Stretches, as_rows, whole
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+
+
+def stretches(
+    seed: int, count: int, shape: tuple[int, int], dtype: torch.dtype, based: bool = True
+) -> Stretches:
+    rng = np.random.default_rng(seed)
+    base = torch.from_numpy(rng.standard_normal(shape)).to(dtype)
+    inputs = [
+        (base + torch.from_numpy(rng.standard_normal(shape) * 0.1)).to(dtype) for _ in range(count)
+    ]
+    return Stretches("t", base if based else None, inputs, Pool(1))
+
+
+def run(work: Stretches, *merges: Merge, dtype: torch.dtype) -> list[torch.Tensor]:
+    outs = [torch.empty(work.rows, work.columns, dtype=dtype) for _ in merges]
+    for cut in work.cuts:
+        assert work.run(merges, cut, [out[cut] for out in outs]) == 0
+    return outs
+
+
+def in_torch(program: Program) -> Merge:
+    """Not known to be a program, and so not compiled."""
+    return lambda cut, x: program(cut, x)
+
+
+@st.composite
+def programs(draw: Callable[..., object], count: int, columns: int) -> Program:
+    number = st.floats(-2, 2, width=32)
+
+    def some(size: int) -> tuple[float, ...]:
+        return tuple(draw(st.lists(number, min_size=size, max_size=size)))  # pyright: ignore
+
+    factors = some(count) if draw(st.booleans()) else None
+    layers = range(1 if factors is None else 0, count + 1)
+    masks = {
+        layer: Drop(draw(st.sampled_from((1, 30_000, 65_535, 65_536))), 1.5, ("mask", layer))  # pyright: ignore
+        for layer in draw(st.sets(st.sampled_from(layers)))  # pyright: ignore
+    }
+    vote = None
+    if draw(st.booleans()):
+        voters = len(layers)
+        high = [draw(st.sampled_from((0.1, 0.3)))] * voters if draw(st.booleans()) else None
+        low = [0.03] * voters if draw(st.booleans()) else None
+        vote = Vote(some(voters), low, high, draw(st.booleans()))  # pyright: ignore
+    epsilon = draw(st.sampled_from((None, None, 0.1, 1.0)))
+    if len(layers) < 3:
+        epsilon = None
+    alone = st.integers(1, count) if epsilon is None else st.just(1)
+    return Program(
+        count, columns, factors, masks, vote, epsilon, draw(st.sampled_from((1.0, 0.7))),
+        draw(alone),
+    )  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.data(), st.integers(1, 6), st.integers(1, 40), st.sampled_from((1, 3, 64, 1024, 1500)),
+    st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.booleans(),
+)  # fmt: skip
+def test_a_compiled_program_has_the_bits_of_the_one_in_torch(
+    data: st.DataObject,
+    count: int,
+    rows: int,
+    columns: int,
+    dtype: torch.dtype,
+    to: torch.dtype,
+    based: bool,
+) -> None:
+    """But for dfs, whose sums go in another order: one unit in the last place of the output then."""
+    program = data.draw(programs(count, columns))
+    work = stretches(rows, count, (rows, columns), dtype, based)
+    (ours,), (theirs,) = run(work, program, dtype=to), run(work, in_torch(program), dtype=to)
+    if program.epsilon is None:
+        assert torch.equal(ours, theirs)
+    else:
+        unit = torch.finfo(to).eps
+        assert torch.allclose(ours.double(), theirs.double(), rtol=unit, atol=max(unit / 8, 3e-7))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(2, 4), st.integers(1, 30), st.sampled_from((1, 7, 1024)))
+def test_programs_of_one_pass_are_those_of_passes_of_their_own(
+    data: st.DataObject, count: int, rows: int, columns: int
+) -> None:
+    several = [data.draw(programs(count, columns)) for _ in range(data.draw(st.integers(2, 4)))]
+    work = stretches(1, count, (rows, columns), torch.bfloat16)
+    together = run(work, *several, dtype=torch.bfloat16)
+    for program, ours in zip(several, together, strict=True):
+        assert torch.equal(ours, run(work, program, dtype=torch.bfloat16)[0])
+
+
+# ---- numbers as they are stored ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_every_number_of_16_bits_is_read_as_torch_reads_it(dtype: torch.dtype) -> None:
+    bits = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16)
+    out = np.empty(1 << 16, np.float32)
+    stored.load(np.uint64(bits.data_ptr()), CODES[dtype], 0, out)
+    theirs = bits.view(dtype).float().numpy()
+    assert np.array_equal(out, theirs, equal_nan=True)
+    assert np.array_equal(np.signbit(out), np.signbit(theirs))
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_rounding_is_torch_s(dtype: torch.dtype) -> None:
+    """Ties, subnormals, what leaves the range: bits at random have all of them."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, 1 << 18, dtype=np.uint32)
+    bits[: 1 << 16] &= 0xFFFF8000  # ties of bfloat16
+    bits[1 << 16 : 1 << 17] &= 0xFFFFF000  # of half precision
+    values = torch.from_numpy(bits.view(np.float32))
+    values = values[~values.isnan()]
+    out = torch.empty(len(values), dtype=dtype)
+    finite = stored.store(values.clone().numpy(), np.uint64(out.data_ptr()), CODES[dtype], 0)
+    assert torch.equal(out.view(torch.int16), values.to(dtype).view(torch.int16))
+    assert not finite
+    nan = torch.full((3,), math.nan)
+    stored.store(nan.numpy(), np.uint64(out.data_ptr()), CODES[dtype], 0)
+    assert out[:3].isnan().all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**63), st.integers(0, 10**7), st.integers(1, 3000))
+def test_compiled_lanes_are_those_of_numpy_s_generator(seed: int, start: int, count: int) -> None:
+    key = keys.key(seed, "x")
+    out, words = np.empty(count, np.uint16), np.empty(count // 4 + 16, np.uint64)
+    low, high = np.uint64(key & (1 << 64) - 1), np.uint64(key >> 64)
+    drops.lanes(low, high, start, out, words)
+    assert np.array_equal(out, randomness.lanes(count, seed, "x", start=start))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int32])
+def test_what_loops_do_not_read_is_read_as_float32(dtype: torch.dtype) -> None:
+    base, other = torch.arange(12).view(3, 4).to(dtype), torch.full((3, 4), 5).to(dtype)
+    work = Stretches("t", base, [other], Pool(1))
+    (out,) = run(work, Program(1, 4, scale=0.5), dtype=torch.float32)
+    assert torch.equal(out, (base + other).float() / 2)
+
+
+def test_columns_that_are_not_in_one_piece_are_read_right() -> None:
+    whole_ = torch.arange(24.0).view(4, 6)
+    (out,) = run(Stretches("t", None, [whole_.t()], Pool(1)), Program(1, 4), dtype=torch.float32)
+    assert torch.equal(out, whole_.t())
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(("values", "told"), [
+    ((1.0, 2.0), 0), ((1.0, math.nan), 1), ((math.inf, 0.0), 1), ((60_000.0, 60_000.0), 2),
+])  # fmt: skip
+def test_nan_and_inf_are_told_of(values: tuple[float, float], told: int, compiled: bool) -> None:
+    """What came in before what came out."""
+    work = Stretches("t", None, [torch.full((2, 3), v) for v in values], Pool(1))
+    program = Program(2, 3, factors=(1.0, 1.0))
+    merge = program if compiled else in_torch(program)
+    out = torch.empty(2, 3, dtype=torch.float16)
+    assert work.run([merge], slice(0, 2), [out]) == told
+
+
+def test_dot_products_of_stored_tensors_are_those_of_float64() -> None:
+    work = stretches(3, 3, (700, 777), torch.bfloat16)
+    base = work.base[:].float() if isinstance(work.base, torch.Tensor) else torch.empty(0)
+    wide = torch.stack(
+        [(rows[slice(0, 700)].float() - base).double().view(-1) for rows in work.inputs]
+    )
+    assert np.allclose(work.gram(), (wide @ wide.T).numpy(), rtol=1e-13)
+
+
+def test_magnitudes_between_bounds_are_found_in_stored_tensors_as_in_others() -> None:
+    work = stretches(4, 2, (50, 333), torch.float32)
+    x, stored_ = work.at(work.cuts[0]).clone(), work.stored(work.cuts[0])
+    factors = kernels.floats((0.5, 0.5))
+    bounds = [(0.05, 0.06), (0.1, 0.1), (0.0, math.inf)]
+    found = kernels.splits(stored_, factors, [1, 2, 2], bounds)
+    for (counts, between), layer, (low, high) in zip(found, [1, 2, 2], bounds, strict=True):
+        wanted_counts, wanted = kernels.split(x[layer], low, high)
+        assert counts.tolist() == wanted_counts.tolist()
+        assert np.array_equal(between, wanted)
+    sample = kernels.sampled(stored_, factors, [2], 7)
+    assert np.array_equal(sample[0], x[2].reshape(-1)[::7].abs().numpy())
+
+
+# ---- properties of techniques --------------------------------------------------------------
+
+
+def merged(name: str, inputs: list[torch.Tensor], **params: object) -> torch.Tensor:
+    given = techniques.parameters(name, params)
+    return whole(inputs, lambda work: techniques.prepare(name, work, given, 0))
+
+
+def models(seed: int, count: int, size: int) -> list[torch.Tensor]:
+    rng = np.random.default_rng(seed)
+    return [torch.from_numpy(rng.standard_normal((size, 5))).float() for _ in range(count)]
+
+
+SYMMETRIC = {
+    "linear": True, "task_arithmetic": True, "ties": True, "breadcrumbs": True, "karcher": True,
+    "dfs": False, "model_stock": False, "sce": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), count=st.integers(3, 5))
+def test_the_order_of_sources_does_not_matter(name: str, seed: int, count: int) -> None:
+    """With their weights; but for the order of additions."""
+    inputs = models(seed, count, 40)
+    weights = np.random.default_rng(seed).uniform(0.1, 1, count).round(3)
+    order = np.random.default_rng(seed + 1).permutation(count)
+
+    def given(places: np.ndarray) -> dict[str, object]:
+        return {"weights": tuple(weights[places].tolist())} if SYMMETRIC[name] else {}
+
+    ours = merged(name, inputs, **given(np.arange(count)))
+    theirs = merged(name, [inputs[i] for i in order], **given(order))
+    assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.floats(0.01, 10), min_size=2, max_size=5))
+def test_linear_of_one_model_many_times_is_that_model(seed: int, weights: list[float]) -> None:
+    """Its weights add up to one."""
+    (x,) = models(seed, 1, 20)
+    made = merged("linear", [x] * len(weights), weights=tuple(weights))
+    assert torch.allclose(made, x, rtol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 5))
+def test_ties_of_everything_with_agreeing_signs_is_the_mean(seed: int, count: int) -> None:
+    inputs = [x.abs() for x in models(seed, count, 20)]
+    made = merged("ties", inputs, density=1.0)
+    assert torch.allclose(made, torch.stack(inputs).mean(dim=0), rtol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 6), st.floats(0.001, 10))
+def test_dfs_of_equal_inputs_is_the_identity(seed: int, count: int, epsilon: float) -> None:
+    (x,) = models(seed, 1, 30)
+    assert torch.equal(merged("dfs", [x] * count, epsilon=epsilon), x)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**4), st.floats(0.1, 0.95))
+def test_dare_expects_the_task_vector(seed: int, drop: float) -> None:
+    """The mean over masks, within six of its standard errors."""
+    (x,) = models(seed, 1, 10)
+    given, masks = techniques.parameters("dare", {"drop": drop}), 400
+    assume(drop < 0.94)
+    total = sum(
+        (
+            whole([x], lambda work, s=s: techniques.prepare("dare", work, given, s))
+            for s in range(masks)
+        ),
+        torch.zeros_like(x),
+    )
+    error = x.abs() * math.sqrt(drop / (1 - drop) / masks)
+    assert bool(((total / masks - x).abs() <= 6 * error + 1e-6).all())
+
+
+@pytest.mark.parametrize("name", ["passthrough", "linear", "task_arithmetic"])
+def test_a_path_of_one_model_is_that_model(name: str) -> None:
+    (x,) = models(0, 1, 30)
+    assert torch.equal(merged(name, [x]), x)
+
+
+# ---- on a GPU ------------------------------------------------------------------------------
+
+CASES = {
+    "linear": {}, "slerp": {}, "task_arithmetic": {"scale": 0.7}, "ties": {"density": 0.3},
+    "dare": {"drop": 0.8}, "dfs": {}, "della": {"density": 0.6}, "breadcrumbs": {}, "sce": {},
+    "model_stock": {}, "karcher": {},
+    "stages": {"name": "slerp-ties-dfs", "genes": {}},
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+@pytest.mark.parametrize("name", CASES)
+def test_a_gpu_gives_the_same_masks_and_values_within_a_unit(name: str, dtype: torch.dtype) -> None:
+    """docs/merging.md: masks identical, values within one unit in the last place of the output."""
+    host = stretches(7, 3, (600, 512), dtype)
+    made = {}
+    for device in ("cpu", "cuda"):
+        work = Stretches("t", host.base, host.inputs, Pool(1, device))
+        params = techniques.parameters(name, CASES[name])
+        out = torch.empty(600, 512, dtype=dtype)
+        merge = techniques.prepare(name, work, params, 3)
+        for cut in work.cuts:
+            assert work.run([merge], cut, [as_rows(out)[cut]]) == 0
+        made[device] = out
+    kept = [
+        out != host.base[:] if isinstance(host.base, torch.Tensor) else out for out in made.values()
+    ]
+    if name in ("dare", "della", "ties", "breadcrumbs"):
+        assert torch.equal(*kept)
+    unit = torch.finfo(dtype).eps
+    assert torch.allclose(made["cpu"].double(), made["cuda"].double(), rtol=unit, atol=unit / 64)
