@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def merge_command(
 
     size = shard_bytes(shard_size)
     check_device(device)
-    if config.endswith(".json"):
+    if _is_recipe_file(Path(config)):
         if strict or seed or device != "cpu" or threads:
             raise ConfigError(
                 "leave --seed, --device, --threads and --strict out: a recipe file says it all."
@@ -74,6 +75,17 @@ def merge_command(
         emit({"merges": told})
 
 
+def _is_recipe_file(config: Path) -> bool:
+    """Whether it is ours; a config may be JSON too, as that is YAML."""
+    if config.suffix != ".json":
+        return False
+    try:
+        document = json.loads(config.read_text("utf-8"))
+    except (OSError, ValueError):
+        return True  # the error is that of a recipe file
+    return not isinstance(document, dict) or "merge_method" not in document
+
+
 def _merged(
     config: Path,
     out: Path,
@@ -84,12 +96,20 @@ def _merged(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """Every document of a config, one after the other."""
+    from evomerge.compiled import compiler
     from worker import merging
 
     documents = merging.read(config)
     made: dict[str, Path] = {}
     told = []
     for document, place in zip(documents, merging.outputs(documents, out), strict=True):
+        earlier = sorted({r.model for r in document.references()} & set(made))
+        if dry_run and earlier:
+            told.append({"name": document.name, "folder": str(place), "needs": earlier})
+            if not quiet:
+                click.echo(f"{place}: builds on {', '.join(earlier)}, so not looked at yet")
+            made[str(document.name)] = place
+            continue
         prepared = merging.prepare(document, place, made)
         _warn(prepared.warnings, strict)
         entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
@@ -97,6 +117,8 @@ def _merged(
             entry["tensors"] = len(prepared.layout.outputs)
             line = f"{entry['tensors']} tensors from {len(prepared.models)} models; fine"
         else:
+            if compiler.is_new() and not quiet:
+                click.echo("compiling the loops, once on this machine: some ten seconds", err=True)
             show = _Progress()
             entry["digest"] = merging.run(prepared, **options, progress=show)
             show.end()
@@ -109,8 +131,6 @@ def _merged(
         told.append(entry)
         if not quiet:
             click.echo(f"{place}: {line}")
-        if dry_run and len(documents) > 1:
-            break  # later ones may read what was not written
     return told
 
 

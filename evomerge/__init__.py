@@ -19,7 +19,8 @@ pure (no torch)
 numeric
   methods/       one technique a file; techniques.py: by name; pipeline.py: the eight, fused
   stretches.py   one tensor of several models, a stretch at a time
-  kernels.py     inner loops: compiled in loops.py, and in torch
+  programs.py    merges said as data, for one pass
+  kernels.py     inner loops: compiled in compiled/, and in torch
   build.py       recipe → weights, in memory
   merging/       a config → a folder, out of core (see its package docstring)
   sketch.py      task vector → small sketch

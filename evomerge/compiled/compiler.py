@@ -36,6 +36,12 @@ def _folder() -> str | None:
     return None
 
 
+def is_new() -> bool:
+    """Whether merging has to wait for the compiler first: on a new machine, or after an upgrade."""
+    folder = _folder()
+    return folder is None or not any(Path(folder).rglob("passes.merged*.nbi"))
+
+
 def compiled(function: Callable[..., Any]) -> Any:
     """The function, compiled at its first call, without the interpreter's lock."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}

@@ -212,6 +212,11 @@ def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     return given
 
 
+#: Of a slice or of everything, never of one model alone.
+_OF_ALL = {
+    "lambda", "normalize", "rescale", "t", "select_topk", "filter_wise", "max_iter", "tol",
+    "int8_mask",
+}  # fmt: skip
 _GENES = ("weight", "drop", "density", "epsilon", "lambda", "layers", "ts")
 _TASK = ("weight", "lambda", "normalize")
 _SPARSE = (*_TASK, "density", "rescale")
@@ -262,17 +267,20 @@ def method(document: Document) -> Method:
 
 
 def unread(document: Document) -> list[str]:
-    """Warnings of parameters that the method does not read."""
-    known = {*method(document).known, "int8_mask"}
-    maps = [document.parameters]
+    """Warnings of parameters that the method does not read, or not where they stand."""
+    chosen = method(document)
+    known = {*chosen.known, "int8_mask"}
+    own = {"weight"} if chosen.technique in ("stages", "dfs") else known - _OF_ALL
+    maps = [(document.parameters, known)]
     for slice_ in document.slices:
-        maps += [slice_.parameters, *(part.parameters for part in slice_.parts)]
+        maps += [(slice_.parameters, known), *((part.parameters, own) for part in slice_.parts)]
     found = {}
-    for given in maps:
+    for given, read in maps:
         for key in given:
-            if key not in known:
-                found.setdefault((key, given.lines.get(key, given.line)), None)
+            if key not in read:
+                told = "not read in a model's own parameters" if key in known else "not read"
+                found.setdefault((key, given.lines.get(key, given.line)), told)
     return [
-        f"{document.file}, line {line}: parameter {key} is not read by {document.method}."
-        for key, line in found
+        f"{document.file}, line {line}: parameter {key} is {told} by {document.method}."
+        for (key, line), told in found.items()
     ]

@@ -119,6 +119,19 @@ def test_what_is_not_known_is_a_warning_that_names_it() -> None:
         assert words in told, told
 
 
+@pytest.mark.parametrize(("method", "key"), [
+    ("ties", "lambda"), ("ties", "normalize"), ("dare_ties", "rescale"), ("slerp", "t"), ("dfs", "epsilon"),
+    ("linear-ties-dfs", "density"),
+])  # fmt: skip
+def test_what_belongs_to_the_whole_is_not_read_of_one_model(method: str, key: str) -> None:
+    """It would change nothing, and nobody would know."""
+    text = "merge_method: {}\nmodels:\n  - model: a\n    parameters:\n      {}: 0.5\n".format
+    (told,) = methods.unread(one(text(method, key)))
+    assert told.endswith(f", line 5: parameter {key} is not read in a model's own parameters by {method}.")
+    whole = f"merge_method: {method}\nmodels: [{{model: a}}]\nparameters: {{{key}: 0.5}}\n"
+    assert not methods.unread(one(whole))
+
+
 def test_a_method_that_is_not_there_is_an_error_with_all_that_are() -> None:
     with pytest.raises(ConfigError, match=r"line 1: there is no merge_method 'magic'.*linear"):
         methods.method(one("merge_method: magic\nmodels: [{model: a}]\n"))

@@ -694,6 +694,30 @@ def test_the_command_merges_several_documents_that_use_each_other(
     assert strict.returncode == 2
 
 
+def test_a_dry_run_looks_at_every_document_that_it_can(toys: Toys, tmp_path: Path) -> None:
+    """One that builds on another has to wait for it; one after that has not."""
+    where = places(toys)
+    first = "name: first\n" + LINEAR.format(**where)
+    second = f"name: second\nmodels: [{{model: first}}, {{model: {where['a']}}}]\nmerge_method: linear\nparameters: {{weight: 1}}\n"
+    third = "name: third\n" + LINEAR.format(**where).replace("weight: 0.5", "wait: 0.5")
+    config = tmp_path / "c.yml"
+    config.write_text("---\n".join([first, second, third]))
+    done = forge("merge", str(config), str(tmp_path / "out"), "--dry-run")
+    assert done.returncode == 2
+    assert "second: builds on first, so not looked at yet" in done.stdout
+    assert "weight" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_config_may_be_json(toys: Toys, tmp_path: Path) -> None:
+    config = tmp_path / "c.json"
+    models_ = [{"model": str(s), "parameters": {"weight": 1}} for s in toys.sources]
+    config.write_text(json.dumps({"models": models_, "merge_method": "linear"}))
+    done = forge("merge", str(config), str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
 def test_a_dry_run_writes_nothing_and_bad_options_are_named(toys: Toys, tmp_path: Path) -> None:
     config = tmp_path / "c.yml"
     config.write_text(LINEAR.format(**places(toys)))
