@@ -116,12 +116,24 @@ class Writer:
         if journal.is_file():
             lines = [line.split(" ", 1) for line in journal.read_text("utf-8").split("\n")[:-1]]
             self._done = {name: digest for digest, name in lines}
-        for file, header in self._headers.items():
-            size = max(p.offset + p.size for p in self._places.values() if p.file == file)
-            self._files[file] = self._open(self._folder / file, header, size)
+        try:
+            for file, header in self._headers.items():
+                size = max(p.offset + p.size for p in self._places.values() if p.file == file)
+                self._files[file] = self._open(self._folder / file, header, size)
+        except OSError:
+            self._give_up()
+            raise
         for thread in self._threads:
             thread.start()
         return self
+
+    def _give_up(self) -> None:
+        """No room for all of it: give back what was taken, unless something of an earlier try is there."""
+        for file, descriptor in self._files.items():
+            os.close(descriptor)
+            if not self._done:
+                (self._folder / file).unlink()
+        self._files = {}
 
     def _open(self, path: Path, header: bytes, size: int) -> int:
         """A descriptor of the file, with room for all of it."""
@@ -131,6 +143,8 @@ class Writer:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 os.close(descriptor)
+                if not self._done:
+                    path.unlink()  # what room there was has been taken
                 raise
             os.ftruncate(descriptor, size)
         os.pwrite(descriptor, header, 0)

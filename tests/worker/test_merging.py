@@ -670,6 +670,29 @@ def test_a_full_disk_gives_no_folder(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_disk_with_room_for_some_shards_gets_it_back(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was computed then, so nothing is lost; and no descriptor stays open."""
+    import errno
+
+    real, taken = os.posix_fallocate, []
+
+    def some(descriptor: int, offset: int, size: int) -> None:
+        if len(taken) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken.append(descriptor)
+        real(descriptor, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", some)
+    with pytest.raises(ForgeError, match=r"No space left"):
+        merge(LINEAR.format(**places(toys)), tmp_path / "out", shard_bytes=20_000)
+    assert not list(tmp_path.rglob("*.safetensors"))
+    for descriptor in taken:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
 def test_a_folder_with_other_things_is_not_replaced(toys: Toys, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
