@@ -15,7 +15,7 @@ from evomerge.audit import Finding
 from evomerge.checkpoints import digest, open_checkpoint
 from evomerge.errors import DataError, ForgeError, SourceChangedError
 from evomerge.log import find, place
-from evomerge.recipe import Recipe, Source
+from evomerge.recipe import Pipeline, Recipe, Source
 from evomerge.run import Evaluate
 from evomerge.state import RunState
 from worker.artifacts import Artifacts
@@ -26,6 +26,9 @@ from worker.tasks import carry_out
 RECIPE_FILE = "evomerge_recipe.json"
 
 Say = Callable[[str], None]
+
+#: Bytes of weights that are built together.
+TOGETHER = 2 << 30
 
 
 def chosen(state: RunState, which: str) -> list[str]:
@@ -52,19 +55,54 @@ def rebuild(
             yield Finding("unchecked", "weights", f"nothing can be rebuilt: {error}")
             return
         why = f" The profile differs ({'; '.join(other)})." if other else ""
-        for id_ in recipe_ids:
-            yield from _rebuilt(bench, id_, why, say)
-            if tolerance is not None:
-                yield from _measured_again(bench, id_, tolerance, say)
+        for group in _groups(bench, recipe_ids):
+            made = _built(bench, group)
+            for id_ in group:
+                yield from _compared(bench.state, id_, made[id_], why, say)
+                if tolerance is not None:
+                    yield from _measured_again(bench, id_, tolerance, say)
 
 
-def _rebuilt(bench: Bench, id_: str, why: str, say: Say) -> Iterator[Finding]:
-    state = bench.state
-    where = f"{id_[:12]} ({place(state, id_)})"
+def _groups(bench: Bench, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
+    """Neighbours that are pipelines over the same models go together, as memory allows."""
+    size = sum(t.numel() * t.element_size() for t in bench.origin.values())
+    group: list[str] = []
+    for id_ in recipe_ids:
+        if group and (
+            _shares(bench, id_) != _shares(bench, group[0]) or len(group) * size >= TOGETHER
+        ):
+            yield group
+            group = []
+        group.append(id_)
+    yield group
+
+
+def _shares(bench: Bench, id_: str) -> tuple[str, ...]:
+    """What candidates that are built together have in common."""
+    recipe = bench.state.recipes[id_]
+    return (recipe.base, *recipe.inputs) if isinstance(recipe, Pipeline) else (id_,)
+
+
+def _built(bench: Bench, group: Sequence[str]) -> dict[str, str | SourceChangedError]:
+    """Digest of each, or why it cannot be built; sources are read once for all of them."""
+    recipes = {id_: bench.state.recipes[id_] for id_ in group}
+    pipelines = [r for r in recipes.values() if isinstance(r, Pipeline)]
     try:
-        found = digest(bench.builder.build(state.recipes[id_]))
+        if pipelines:
+            made = bench.builder.several(pipelines)
+        else:
+            made = [bench.builder.build(recipe) for recipe in recipes.values()]
     except SourceChangedError as error:
-        yield Finding("error", "weights", f"{where}: {error}{why}")
+        return dict.fromkeys(group, error)
+    return dict(zip(group, map(digest, made), strict=True))
+
+
+def _compared(
+    state: RunState, id_: str, found: str | SourceChangedError, why: str, say: Say
+) -> Iterator[Finding]:
+    where = f"{id_[:12]} ({place(state, id_)})"
+    if isinstance(found, SourceChangedError):
+        yield Finding("error", "weights", f"{where}: {found}{why}")
         return
     expected = state.built[id_][0]
     if found == expected:

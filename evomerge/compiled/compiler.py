@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
 from numba import njit
+from numba.core import config
+from numba.extending import intrinsic as _intrinsic
 
 _HERE = Path(__file__).parent
 
@@ -48,9 +49,13 @@ def compiled(function: Callable[..., Any]) -> Any:
     folder = _folder()
     if folder is None:
         return njit(**options)(function)
-    before = numba.config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
-    numba.config.CACHE_DIR = folder  # pyright: ignore[reportAttributeAccessIssue]
+    before, config.CACHE_DIR = config.CACHE_DIR, folder  # pyright: ignore
     try:
         return njit(cache=True, **options)(function)
     finally:
-        numba.config.CACHE_DIR = before  # pyright: ignore[reportAttributeAccessIssue]
+        config.CACHE_DIR = before  # pyright: ignore
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """A function in the compiler's own language; callers leave the typing context out."""
+    return _intrinsic(function)

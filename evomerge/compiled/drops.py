@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from evomerge.compiled.blocks import fill
-from evomerge.compiled.compiler import compiled
+from evomerge.compiled.compiler import compiled, intrinsic
 
 _ZERO = np.float32(0)
 #: Philox-4x64 (Salmon et al. 2011, table 2).

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
-from numba.extending import intrinsic
+from numba import types
+from numba.np.numpy_support import carray
 
-from evomerge.compiled.compiler import compiled
+from evomerge.compiled.compiler import compiled, intrinsic
 
 #: How numbers are stored.
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2

@@ -128,7 +128,7 @@ class Writer:
         return self
 
     def _give_up(self) -> None:
-        """No room for all of it: give back what was taken, unless something of an earlier try is there."""
+        """No room for all: give back what was taken, unless an earlier try left something there."""
         for file, descriptor in self._files.items():
             os.close(descriptor)
             if not self._done:

@@ -27,7 +27,7 @@ STRIDE, SAMPLE = 31, 1 << 15
 MARGIN = 3.0
 
 #: Of fewer elements the k-th is looked for among all.
-SMALL = 1 << 12
+SMALL = 1 << 14
 
 #: (cut, x) → float32 [voters, …]: what magnitudes are taken of, element by element.
 View = Callable[[slice, torch.Tensor], Sequence[torch.Tensor] | torch.Tensor]
@@ -37,11 +37,8 @@ _Bracket = tuple[float, float]
 def kth_magnitudes(work: Stretches, ks: Sequence[int], view: View) -> list[float]:
     """The k-th largest |element| (k from 1) of each voter; two passes for all of them."""
     if work.size < SMALL:
-        (voters,) = work.each(
-            lambda cut, x: [v.reshape(-1).abs().cpu().numpy() for v in view(cut, x)]
-        )
-        return [_largest(values, k) for values, k in zip(voters, ks, strict=True)]
-    sample = _sampled(work, view)
+        return [_largest(v, k) for v, k in zip(_sampled(work, view, 1), ks, strict=True)]
+    sample = _sampled(work, view, max(STRIDE, work.size // SAMPLE | 1))
     brackets = [_bracket(values, k, work.size) for values, k in zip(sample, ks, strict=True)]
     return _between(work, list(ks), view, brackets)
 
@@ -54,9 +51,8 @@ def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
     return kth_magnitudes(work, [k], Voters([1]))[0]
 
 
-def _sampled(work: Stretches, view: View) -> list[NDArray[np.float32]]:
-    """Magnitudes of every STRIDE-th element, or fewer, of each stretch of each voter."""
-    stride = max(STRIDE, work.size // SAMPLE | 1)
+def _sampled(work: Stretches, view: View, stride: int) -> list[NDArray[np.float32]]:
+    """Magnitudes of every stride-th element of each stretch of each voter."""
 
     def sample(cut: slice) -> Sequence[NDArray[np.float32]]:
         if isinstance(view, Voters) and work.pool.device.type == "cpu":
