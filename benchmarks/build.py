@@ -1,10 +1,11 @@
 """How long a 25M candidate takes to build by each pipeline, from sources in memory.
 
-    python -m benchmarks.build
+    python -m benchmarks.build [--large]
 
 Layer choice, which runs the model, is not in it. The yardstick beside it is one linear merge in
 plain torch (`sum(w * x)`) of the same three models. Then eight together in one pass over the sources,
-and a linear merge alone, quiet and beside another busy process.
+and a linear merge alone, quiet and beside another busy process; with --large also of three 0.5B models
+in bfloat16.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from benchmarks.common import best, machine, weights
+from benchmarks.merge import SIZES, shapes
 from evomerge.build import Builder
 from evomerge.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
 
@@ -70,5 +74,25 @@ def main() -> None:
     print(f"  weight noise                 {best(lambda: builder.build(mutant), 3):.3f} s")
 
 
+def large() -> None:
+    """Print the line of a linear merge of three 0.5B models."""
+    models = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        models.append({
+            name: torch.empty(shape, dtype=torch.bfloat16).normal_(std=0.02)
+            for name, shape in shapes(*SIZES["0.5b"]).items()
+        })  # fmt: skip
+    known = {Source(digest=str(i)).id: Source(digest=str(i)) for i in range(3)}
+    builder = Builder(known, dict(zip(known, models, strict=True)).get)
+    linear = Merge(method="linear", inputs=tuple(known), base=None)
+    quiet = best(lambda: builder.build(linear), 3)
+    with busy():
+        beside = best(lambda: builder.build(linear), 3)
+    print(f"  0.5B: linear {quiet:.3f} s, beside a busy process {beside:.3f} s (most 0.4)")
+
+
 if __name__ == "__main__":
     main()
+    if "--large" in sys.argv:
+        large()

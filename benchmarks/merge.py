@@ -85,12 +85,13 @@ def pipelines(layers: int) -> dict[str, tuple[str, float]]:
     return found
 
 
-def generate(where: Path, size: str) -> list[Path]:
-    """A base and three siblings 3 % away from it, as folders, bf16."""
-    layers, hidden, inner, heads, kv, vocabulary = SIZES[size]
+def shapes(
+    layers: int, hidden: int, inner: int, heads: int, kv: int, vocabulary: int
+) -> dict[str, tuple[int, ...]]:
+    """Tensor → shape."""
     head = hidden // heads
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, hidden),
-                                          "model.norm.weight": (hidden,)}  # fmt: skip
+    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, hidden),
+                                         "model.norm.weight": (hidden,)}  # fmt: skip
     for i in range(layers):
         own = {
             "self_attn.q_proj.weight": (hidden, hidden), "self_attn.q_proj.bias": (hidden,),
@@ -100,7 +101,14 @@ def generate(where: Path, size: str) -> list[Path]:
             "mlp.up_proj.weight": (inner, hidden), "mlp.down_proj.weight": (hidden, inner),
             "input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,),
         }  # fmt: skip
-        shapes |= {f"model.layers.{i}.{name}": shape for name, shape in own.items()}
+        found |= {f"model.layers.{i}.{name}": shape for name, shape in own.items()}
+    return found
+
+
+def generate(where: Path, size: str) -> list[Path]:
+    """A base and three siblings 3 % away from it, as folders, bf16."""
+    layers, hidden, inner, heads, kv, vocabulary = SIZES[size]
+    tensors = shapes(*SIZES[size])
     config = {
         "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": hidden,
         "intermediate_size": inner, "num_hidden_layers": layers, "num_attention_heads": heads,
@@ -113,10 +121,10 @@ def generate(where: Path, size: str) -> list[Path]:
         folder = where / ("base" if number == 0 else f"m{number - 1}")
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config))
-        found, headers = places([(n, torch.bfloat16, shapes[n]) for n in sorted(shapes)], 1 << 40)
+        found, headers = places([(n, torch.bfloat16, tensors[n]) for n in sorted(tensors)], 1 << 40)
         with Writer(folder, found, headers) as writer:
-            for name in sorted(shapes):
-                writer.write(name, [_values(number, name, shapes[name])])
+            for name in sorted(tensors):
+                writer.write(name, [_values(number, name, tensors[name])])
             writer.finish()
         folders.append(folder)
     return folders

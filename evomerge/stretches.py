@@ -112,8 +112,11 @@ class Pool:
             for number, job in left:
                 found[number] = job()
 
-        for future in [self._executor.submit(work) for _ in range(self.threads)]:
-            future.result()
+        try:
+            for future in [self._executor.submit(work) for _ in range(self.threads)]:
+                future.result()
+        finally:
+            deque(left, maxlen=0)  # after an error nobody begins another
         return [found[number] for number in range(len(jobs))]
 
 

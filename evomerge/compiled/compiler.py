@@ -26,8 +26,10 @@ def _folder() -> str | None:
     """Where compiled code is kept; None where nothing can be written."""
     files = sorted(_HERE.glob("*.py"))
     stamp = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent-forge"
+    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "agent-forge"
     for place in (_HERE / "__pycache__", user):
+        if not place.is_absolute():  # nobody's home
+            continue
         try:
             (place / stamp).mkdir(parents=True, exist_ok=True)
             if os.access(place / stamp, os.W_OK):

@@ -84,6 +84,9 @@ class TokenRows:
 
 def _picked(rows: Rows, index: torch.Tensor) -> torch.Tensor:
     """float32 rows by index; any row where it is −1."""
+    if isinstance(rows, LoraRows):  # not all of them for each stretch
+        at = index.clamp(min=0)
+        return LoraRows(rows.rows[slice(0, rows.shape[0])][at], rows.a, rows.b[at], rows.scale)[:]
     whole = rows[slice(0, rows.shape[0])]
     return whole[index.clamp(min=0)].to(torch.float32)
 

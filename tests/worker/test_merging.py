@@ -557,6 +557,26 @@ def test_an_adapter_is_added_on_the_fly(
     assert all(torch.equal(made[n], base[n]) for n in base if n != name)
 
 
+def test_an_adapter_of_the_embedding_goes_with_its_tokens(
+    toys: Toys, strangers: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Rows are moved after the adapter was added to them."""
+    lora = adapter(tmp_path / "lora")
+    g = torch.Generator().manual_seed(2)
+    a, b = torch.randn(2, 16, generator=g), torch.randn(322, 2, generator=g)
+    target = "base_model.model.model.embed_tokens"
+    save_file(
+        {f"{target}.lora_A.weight": a, f"{target}.lora_B.weight": b},
+        lora / "adapter_model.safetensors",
+    )
+    text = UNION.format(base=toys.base, more=f"{strangers[0]}+{lora}", source="union")
+    merge(text, tmp_path / "out")
+    made, base, more = (tensors(p)[EMBED] for p in (tmp_path / "out", toys.base, strangers[0]))
+    more = more + 2.0 * b @ a
+    assert torch.allclose(made[:320], (base[:320] + more[:320]) / 2, atol=1e-5)
+    assert torch.allclose(made[320:], more[320:], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("config", "target", "words"),
     [
