@@ -42,6 +42,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
 def configuration(preset: Preset) -> Qwen2Config:
     """The preset as a transformers configuration."""
     return Qwen2Config(
+        architectures=["Qwen2ForCausalLM"],
         vocab_size=preset.vocabulary,
         hidden_size=preset.hidden,
         num_hidden_layers=preset.layers,

@@ -127,7 +127,9 @@ def test_what_belongs_to_the_whole_is_not_read_of_one_model(method: str, key: st
     """It would change nothing, and nobody would know."""
     text = "merge_method: {}\nmodels:\n  - model: a\n    parameters:\n      {}: 0.5\n".format
     (told,) = methods.unread(one(text(method, key)))
-    assert told.endswith(f", line 5: parameter {key} is not read in a model's own parameters by {method}.")
+    assert told.endswith(
+        f", line 5: parameter {key} is not read in a model's own parameters by {method}."
+    )
     whole = f"merge_method: {method}\nmodels: [{{model: a}}]\nparameters: {{{key}: 0.5}}\n"
     assert not methods.unread(one(whole))
 
