@@ -75,6 +75,13 @@ def merge_command(
         emit({"merges": told})
 
 
+def _say_if_new(quiet: bool) -> None:
+    from evomerge.compiled import compiler
+
+    if compiler.is_new() and not quiet:
+        click.echo("compiling the loops, once on this machine: some ten seconds", err=True)
+
+
 def _is_recipe_file(config: Path) -> bool:
     """Whether it is ours; a config may be JSON too, as that is YAML."""
     if config.suffix != ".json":
@@ -96,7 +103,6 @@ def _merged(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """Every document of a config, one after the other."""
-    from evomerge.compiled import compiler
     from worker import merging
 
     documents = merging.read(config)
@@ -117,8 +123,7 @@ def _merged(
             entry["tensors"] = len(prepared.layout.outputs)
             line = f"{entry['tensors']} tensors from {len(prepared.models)} models; fine"
         else:
-            if compiler.is_new() and not quiet:
-                click.echo("compiling the loops, once on this machine: some ten seconds", err=True)
+            _say_if_new(quiet)
             show = _Progress()
             entry["digest"] = merging.run(prepared, **options, progress=show)
             show.end()

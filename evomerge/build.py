@@ -195,7 +195,8 @@ def _room(base: Weights) -> dict[str, torch.Tensor]:
     than merging into them.
     """
     sizes = {n: -(-t.numel() * t.element_size() // ALIGNED) * ALIGNED for n, t in base.items()}
-    memory, start = np.empty(sum(sizes.values()) + ALIGNED, np.uint8), 0
+    memory = np.empty(sum(sizes.values()) + ALIGNED, np.uint8)
+    start = -memory.ctypes.data % ALIGNED
     result: dict[str, torch.Tensor] = {}
     for name, origin in base.items():
         part = memory[start : start + origin.numel() * origin.element_size()]

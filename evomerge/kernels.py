@@ -54,7 +54,8 @@ def vote(
     lows = floats([0.0] * count if low is None else low)
     highs, factors = floats([np.inf] * count if high is None else high), floats(weights)
     if not _on_cpu(x):
-        return vote_torch(x, factors, lows, highs, normalise)
+        made = vote_torch(x, factors, lows, highs, normalise)
+        return made if out is None else out.copy_(made)
     if out is None:
         out = torch.empty(x.shape[1:], dtype=torch.float32)
     _compiled("votes").vote(_flat(x), lows, highs, factors, normalise, out.view(-1).numpy())
@@ -179,6 +180,11 @@ class Stored:
 
     def __init__(self, parts: Sequence[torch.Tensor | None]) -> None:
         self._parts = [None if part is None else _plain(part) for part in parts]
+        kinds = {(p.shape, p.device.type) for p in self._parts if p is not None}
+        if len(kinds) > 1 or any(
+            device != "cpu" for _, device in kinds
+        ):  # addresses would be read beyond their end
+            raise ValueError(f"tensors that are merged have one shape, in memory: {kinds}")
         self.addresses = np.array(
             [p.data_ptr() if p is not None else 0 for p in self._parts], np.uint64
         )
@@ -203,6 +209,8 @@ def merged(
 
     Of each 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
     """
+    if any(out.numel() != stored.size for out in outs):
+        raise ValueError(f"{stored.size} elements do not go into {[*map(len, outs)]} rows")
     told = np.zeros(len(outs), np.int64)
     passes = _compiled("passes")
     passes.merged(

@@ -118,7 +118,9 @@ class Program:
         result = x[self.made]
         if self.epsilon is not None:
             result = kernels.select_rows(x[self.made :], self.epsilon)
-        return result if self.scale == 1.0 else torch.mul(result, self.scale)
+        if self.scale != 1.0:
+            return torch.mul(result, self.scale)
+        return x[0].copy_(result) if self.made and self.epsilon is None else result
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:

@@ -109,14 +109,18 @@ class Pool:
         left = enumerate(jobs)
 
         def work() -> None:
-            for number, job in left:
-                found[number] = job()
+            try:
+                for number, job in left:
+                    found[number] = job()
+            except BaseException:
+                deque(left, maxlen=0)  # nobody begins another
+                raise
 
         try:
             for future in [self._executor.submit(work) for _ in range(self.threads)]:
                 future.result()
         finally:
-            deque(left, maxlen=0)  # after an error nobody begins another
+            deque(left, maxlen=0)
         return [found[number] for number in range(len(jobs))]
 
 
@@ -242,6 +246,8 @@ class Stretches:
 
         0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
         """
+        if not outs[0].numel():
+            return 0
         if self._compiled(merges, outs):
             stored = self.stored(cut)
             key = ("arguments", *map(id, merges))

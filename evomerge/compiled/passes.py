@@ -138,12 +138,12 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
             for j in range(low_j, high_j):
                 if not finite(x[j, :n]):
                     told[p] = 1
-                if lost[p, j]:
+                if lost[p, j] or rescale[p, j] != _ONE:
                     drop_block(x[j, :n], lost[p, j], rescale[p, j], keys[p, j], place, words, lanes)
                     spoilt = True
             if consensus[p]:
                 combine(x, n, factors[p])
-                if lost[p, 0]:
+                if lost[p, 0] or rescale[p, 0] != _ONE:
                     drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
             if voters[p]:
                 _voted(x, 1 - consensus[p], n, low[p], high[p], weights[p, : voters[p]], few[p],

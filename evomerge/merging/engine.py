@@ -32,6 +32,8 @@ from evomerge.stretches import Merge, Pool, Stretches, finite
 #: Tensors that the kernel is told of before they are needed.
 AHEAD = 3
 PLAN = ".plan"
+#: Counted up where the last bit of a merge changes: work that was begun before is not gone on with.
+ARITHMETIC = 2
 
 Progress = Callable[[int, int, str], None]
 
@@ -128,7 +130,8 @@ def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes:
     if words is not None:
         rules = {token: repr(rule) for token, rule in words.rules.items()}
         told.append([str(words.donor.folder), words.tokens, rules])
-    text = json.dumps([told, stamps, seed, shard_bytes, str(torch.__version__)], sort_keys=True)
+    version = [ARITHMETIC, str(torch.__version__)]
+    text = json.dumps([told, stamps, seed, shard_bytes, version], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -270,7 +270,7 @@ def unread(document: Document) -> list[str]:
     """Warnings of parameters that the method does not read, or not where they stand."""
     chosen = method(document)
     known = {*chosen.known, "int8_mask"}
-    own = {"weight"} if chosen.technique in ("stages", "dfs") else known - _OF_ALL
+    own = known & {"weight"} if chosen.technique in ("stages", "dfs") else known - _OF_ALL
     maps = [(document.parameters, known)]
     for slice_ in document.slices:
         maps += [(slice_.parameters, known), *((part.parameters, own) for part in slice_.parts)]

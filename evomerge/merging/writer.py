@@ -139,15 +139,18 @@ class Writer:
         """A descriptor of the file, with room for all of it."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            os.posix_fallocate(descriptor, 0, size)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                os.close(descriptor)
-                if not self._done:
-                    path.unlink()  # what room there was has been taken
-                raise
-            os.ftruncate(descriptor, size)
-        os.pwrite(descriptor, header, 0)
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+                os.ftruncate(descriptor, size)
+            os.pwrite(descriptor, header, 0)
+        except OSError:
+            os.close(descriptor)
+            if not self._done:
+                path.unlink()  # what room there was has been taken
+            raise
         return descriptor
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -90,11 +91,18 @@ def test_a_compiled_program_has_the_bits_of_the_one_in_torch(
     program = data.draw(programs(count, columns))
     work = stretches(rows, count, (rows, columns), dtype, based)
     (ours,), (theirs,) = run(work, program, dtype=to), run(work, in_torch(program), dtype=to)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_on_cpu", lambda _: False)  # the forms that a GPU computes
+        (elsewhere,) = run(work, in_torch(program), dtype=to)
     if program.epsilon is None:
         assert torch.equal(ours, theirs)
+        assert torch.equal(ours, elsewhere)
     else:
         unit = torch.finfo(to).eps
-        assert torch.allclose(ours.double(), theirs.double(), rtol=unit, atol=max(unit / 8, 3e-7))
+        for other in (theirs, elsewhere):
+            assert torch.allclose(
+                ours.double(), other.double(), rtol=unit, atol=max(unit / 8, 3e-7)
+            )
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,6 +115,47 @@ def test_programs_of_one_pass_are_those_of_passes_of_their_own(
     together = run(work, *several, dtype=torch.bfloat16)
     for program, ours in zip(several, together, strict=True):
         assert torch.equal(ours, run(work, program, dtype=torch.bfloat16)[0])
+
+
+def test_programs_in_torch_leave_the_inputs_to_each_other() -> None:
+    """Of float64, which no loop writes: the first takes an input as it is, the second merges it."""
+    work = stretches(2, 2, (5, 7), torch.float32)
+    programs_ = [Program(2, 7, taken=2), Program(2, 7, factors=(0.5, 0.5))]
+    together = run(work, *programs_, dtype=torch.float64)
+    for program, ours in zip(programs_, together, strict=True):
+        assert torch.equal(ours, run(work, program, dtype=torch.float64)[0])
+
+
+def test_shapes_that_differ_are_refused_before_anything_is_read() -> None:
+    """Compiled loops know addresses, not ends."""
+    work = Stretches("t", None, [torch.ones(4, 4), torch.ones(2, 4)], Pool(1))
+    with pytest.raises(ValueError, match=r"have one shape"):
+        work.run([Program(2, 4, factors=(0.5, 0.5))], slice(0, 4), [torch.empty(4, 4)])
+    work = Stretches("t", None, [torch.ones(4, 4)], Pool(1))
+    with pytest.raises(ValueError, match=r"do not go into"):
+        work.run([Program(1, 4)], slice(0, 4), [torch.empty(2, 4)])
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_tensors_without_elements_stay_so(shape: tuple[int, int]) -> None:
+    work = Stretches("t", None, [torch.empty(shape)] * 3, Pool(1))
+    out = torch.empty(shape)
+    assert not any(work.run([Program(3, shape[1], epsilon=0.1)], c, [out[c]]) for c in work.cuts)
+
+
+def test_after_an_error_no_other_job_is_begun() -> None:
+    """Whichever thread it was that failed."""
+    done: list[int] = []
+
+    def job(number: int) -> None:
+        done.append(number)
+        time.sleep(0.02)
+        if number == 3:
+            raise KeyError("three")
+
+    with Pool(2) as pool, pytest.raises(KeyError):
+        pool.run([lambda n=n: job(n) for n in range(200)])
+    assert len(done) < 10
 
 
 # ---- numbers as they are stored ------------------------------------------------------------
