@@ -207,16 +207,6 @@ def _room(base: Weights) -> dict[str, torch.Tensor]:
     return result
 
 
-def pipeline_tensor(
-    recipe: Pipeline, name: str, origin: torch.Tensor, inputs: Sequence[Weights]
-) -> torch.Tensor:
-    """One tensor of a pipeline (SPEC §4), in `origin`'s dtype. `origin` is the base's tensor."""
-    work, merge = _of_pipeline(recipe, name, {name: origin}, inputs, Pool(1))
-    out = torch.empty_like(origin)
-    _run(work, [merge], [as_rows(out)])
-    return out
-
-
 def _add_noise(noise: Noise, base: Weights, parent: Weights) -> Weights:
     with Pool() as pool:
         jobs = [

@@ -181,9 +181,8 @@ class Stored:
     def __init__(self, parts: Sequence[torch.Tensor | None]) -> None:
         self._parts = [None if part is None else _plain(part) for part in parts]
         kinds = {(p.shape, p.device.type) for p in self._parts if p is not None}
-        if len(kinds) > 1 or any(
-            device != "cpu" for _, device in kinds
-        ):  # addresses would be read beyond their end
+        # Addresses have no ends, and those of other devices mean nothing here.
+        if len(kinds) > 1 or any(device != "cpu" for _, device in kinds):
             raise ValueError(f"tensors that are merged have one shape, in memory: {kinds}")
         self.addresses = np.array(
             [p.data_ptr() if p is not None else 0 for p in self._parts], np.uint64

@@ -175,6 +175,11 @@ class Stretches:
         return len(self.inputs)
 
     @property
+    def in_memory(self) -> bool:
+        """Whether it is worked on in the processor's memory, where compiled loops can read it."""
+        return self.pool.device.type == "cpu"
+
+    @property
     def size(self) -> int:
         """Elements of the tensor."""
         return self.rows * self.columns
@@ -235,8 +240,9 @@ class Stretches:
         """[inputs, inputs] dot products of the task vectors, float64."""
 
         def part(cut: slice) -> NDArray[np.float64]:
-            on_cpu = self.pool.device.type == "cpu"
-            return kernels.grams(self.stored(cut)) if on_cpu else kernels.gram(self.at(cut)[1:])
+            if self.in_memory:
+                return kernels.grams(self.stored(cut))
+            return kernels.gram(self.at(cut)[1:])
 
         zero = np.zeros((self.count, self.count))
         return self.once("gram", lambda: sum(self.pool.map(part, self.cuts), zero))
@@ -266,7 +272,7 @@ class Stretches:
     def _compiled(self, merges: Sequence[Merge], outs: Sequence[torch.Tensor]) -> bool:
         """Whether all of it is one call of a compiled loop."""
         return (
-            self.pool.device.type == "cpu"
+            self.in_memory
             and all(isinstance(merge, Program) for merge in merges)
             and all(kernels.stores(out.dtype) and out.is_contiguous() for out in outs)
         )

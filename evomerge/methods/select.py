@@ -43,19 +43,11 @@ def kth_magnitudes(work: Stretches, ks: Sequence[int], view: View) -> list[float
     return _between(work, list(ks), view, brackets)
 
 
-def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
-    """The k-th largest |element| (k from 1) of a float32 tensor in memory."""
-    from evomerge.stretches import Pool, as_rows
-
-    work = Stretches("", None, [as_rows(tensor)], Pool(1))
-    return kth_magnitudes(work, [k], Voters([1]))[0]
-
-
 def _sampled(work: Stretches, view: View, stride: int) -> list[NDArray[np.float32]]:
     """Magnitudes of every stride-th element of each stretch of each voter."""
 
     def sample(cut: slice) -> Sequence[NDArray[np.float32]]:
-        if isinstance(view, Voters) and work.pool.device.type == "cpu":
+        if isinstance(view, Voters) and work.in_memory:
             return list(sampled(work.stored(cut), floats(view.factors or ()), view.layers, stride))
         return [v.reshape(-1).abs().cpu().numpy() for v in view(cut, work.some(cut, stride))]
 
@@ -95,7 +87,7 @@ def _look(
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """What `split` tells of a stretch of those voters that are looked for still."""
     bounds = [brackets[i] for i in open_]
-    if isinstance(view, Voters) and work.pool.device.type == "cpu":
+    if isinstance(view, Voters) and work.in_memory:
         layers = [view.layers[i] for i in open_]
         return splits(work.stored(cut), floats(view.factors or ()), layers, bounds)
     voters = view(cut, work.at(cut))

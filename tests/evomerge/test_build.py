@@ -286,10 +286,12 @@ def test_bfloat16_sources_are_rounded_once():
     for number in range(8):
         recipe = pipeline(toys, number)
         found = toys.build(recipe)
-        for name, origin in toys.origin.items():
-            exact = build.pipeline_tensor(recipe, name, origin.float(), toys.inputs())
+        wide = {name: origin.float() for name, origin in toys.origin.items()}
+        exact = toys.builder([recipe], **{recipe.base: wide}).build(recipe)
+        for name in toys.origin:
+            assert exact[name].dtype == torch.float32
             assert found[name].dtype == torch.bfloat16
-            assert torch.equal(found[name], exact.to(torch.bfloat16))
+            assert torch.equal(found[name], exact[name].to(torch.bfloat16))
 
 
 def test_the_dtype_of_the_result_is_the_base_s(toys: Toys):

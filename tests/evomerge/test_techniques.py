@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from evomerge import kernels, techniques
 from evomerge.errors import ConfigError
 from evomerge.methods import breadcrumbs, della, karcher, model_stock, sce
-from evomerge.methods.select import kth_magnitude
-from evomerge.stretches import CHUNK, whole
+from evomerge.methods.select import kth_magnitudes
+from evomerge.programs import Voters
+from evomerge.stretches import CHUNK, Pool, Stretches, as_rows, whole
 from tests.evomerge.toys import close, t
 
 
@@ -64,6 +65,12 @@ def test_results_may_be_put_where_the_first_input_was() -> None:
     a = kernels.vote(x, [1.0] * 4)
     one = x.clone()
     assert torch.equal(kernels.vote(one, [1.0] * 4, out=one[0]), a)
+
+
+def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
+    """The k-th largest |element| of one tensor."""
+    work = Stretches("", None, [as_rows(tensor)], Pool(1))
+    return kth_magnitudes(work, [k], Voters([1]))[0]
 
 
 def by_sorting(values: torch.Tensor, k: int) -> float:
