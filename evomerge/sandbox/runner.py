@@ -1,0 +1,210 @@
+"""Our side of the jail.
+
+    with Sandbox.open() as sandbox:
+        ran = sandbox.run("def add(a, b): return a + b", ["add(2, 3)"])
+        ran.values                            # ("5",)
+
+Opening it tries to break out in every way that must fail; where one succeeds, or where the machine
+cannot lock a process in (not Linux, a processor without a table in `filters`, a kernel without
+seccomp), SandboxUnavailableError says so and nothing is ever run.
+
+A jail of one program does not outlive it: nothing is shared between two programs but the memory
+image that both start from. The time limit is processor time, so that a busy machine does not fail a
+program; a program that sleeps meets the wall clock, ten times as late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evomerge.errors import UnavailableError
+
+#: Limits of one program: seconds of processor time, bytes of address space.
+CPU_SECONDS = 4
+MEMORY = 512 << 20
+#: Wall-clock seconds for each second of processor time.
+PATIENCE = 10
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_START = "import sys; sys.path.insert(0, {root!r}); from evomerge.sandbox import jail; jail.serve()"
+
+
+class SandboxUnavailableError(UnavailableError):
+    """Programs cannot be locked in on this machine, so they are not run."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a program."""
+
+    #: `repr` of every call's value; None where the call raised.
+    values: tuple[str | None, ...]
+    #: What the calls that raised said, by place.
+    errors: tuple[str | None, ...]
+    #: Why there are no values: it did not compile, raised, ran out of time …; "" where there are.
+    why: str = ""
+
+
+class Sandbox:
+    """A running jail. Not for several threads at once."""
+
+    def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
+        """Start the process; `open` also tests that it holds."""
+        self._limits = {"cpu": cpu, "wall": cpu * PATIENCE, "memory": memory}
+        self._folder = Path(tempfile.mkdtemp(prefix="forge-sandbox-"))
+        start = _START.format(root=str(_ROOT))
+        self._process = subprocess.Popen(
+            [sys.executable, "-s", "-S", "-B", "-P", "-c", start],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self._folder,
+            env={"PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8"},
+            start_new_session=True,
+        )
+        #: Ends the jail and whatever runs in it; called when this object goes, at the latest.
+        self.close = weakref.finalize(self, _end, self._process, self._folder)
+
+    @classmethod
+    def open(cls, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> Sandbox:
+        """A jail that was seen to hold. Raises SandboxUnavailableError."""
+        if not sys.platform.startswith("linux"):
+            raise SandboxUnavailableError(
+                f"programs can be locked in on Linux only, this is {sys.platform}. Items that run "
+                "code are not measured here."
+            )
+        try:
+            sandbox = cls(cpu, memory)
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"the sandbox cannot be started ({error}). Items that run code are not measured here."
+            ) from error
+        if found := sandbox.escapes():
+            sandbox.close()
+            raise SandboxUnavailableError(
+                f"the sandbox does not hold on this machine: {found}. Items that run code are not "
+                "measured here."
+            )
+        return sandbox
+
+    def escapes(self) -> str:
+        """What a program can do and must not, or must and cannot; "" where all is well."""
+        ran = self.run(_ATTEMPTS, ["broken_out()", "6 * 7"])
+        if ran.why:
+            return ran.why
+        out, sound = ran.values
+        if sound != "42":
+            return f"a plain program does not run ({ran.errors})"
+        return "" if out == "[]" else f"a program can {out or ran.errors}"
+
+    def run(self, program: str, calls: Sequence[str]) -> Ran:
+        """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
+        request = {"program": program, "calls": list(calls), **self._limits}
+        answer = self._ask(json.dumps(request))
+        if answer["how"]:
+            return _nothing(calls, answer["how"])
+        return _understood(answer["said"], calls)
+
+    def _ask(self, line: str) -> dict[str, str]:
+        process = self._process
+        assert process.stdin
+        assert process.stdout
+        try:
+            process.stdin.write(line.encode() + b"\n")
+            process.stdin.flush()
+            patience = self._limits["wall"] + 30
+            ready, _, _ = select.select([process.stdout], [], [], patience)
+            answer = process.stdout.readline() if ready else b""
+        except OSError:
+            answer = b""
+        if not answer:
+            self.close()
+            raise SandboxUnavailableError(
+                "the sandbox's process has ended. If this happens again, items that run code cannot "
+                "be measured on this machine."
+            )
+        return json.loads(answer)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _nothing(calls: Sequence[str], why: str) -> Ran:
+    nothing = (None,) * len(calls)
+    return Ran(nothing, nothing, why)
+
+
+def _understood(said: str, calls: Sequence[str]) -> Ran:
+    """The child's answer, which its program may have written itself."""
+    try:
+        told: Any = json.loads(said)
+        if "values" in told:
+            pairs = [(_text(value), _text(error)) for value, error in told["values"]]
+            if len(pairs) == len(calls):
+                return Ran(tuple(v for v, _ in pairs), tuple(e for _, e in pairs))
+        if why := told.get("error") or told.get("jail"):
+            return _nothing(calls, str(why))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        pass
+    return _nothing(calls, "ended without an answer")
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+#: Everything that must fail. Each is tried, and what succeeds is named.
+_ATTEMPTS = """
+import sys
+
+def broken_out():
+    os = sys.modules["os"]
+    def read(): open("/etc/passwd").read()
+    def write(): open("escaped", "w")
+    def look(): os.listdir("/")
+    def spawn():
+        if os.fork() == 0: os._exit(0)
+    def execute(): os.execv("/bin/true", ["true"])
+    def kill(): os.kill(os.getppid(), 0)
+    def connect():
+        if sys.modules["ctypes"].CDLL(None).socket(2, 1, 0) < 0: raise PermissionError
+    def thread():
+        import _thread
+        _thread.start_new_thread(print, ())
+    def be_root():
+        if os.getuid(): raise PermissionError
+    def inherit():
+        os.fstat(4)
+    done = []
+    for attempt in (read, write, look, spawn, execute, kill, connect, thread, be_root, inherit):
+        try:
+            attempt()
+        except BaseException:
+            continue
+        done.append(attempt.__name__)
+    return done
+"""
