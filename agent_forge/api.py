@@ -15,6 +15,8 @@ from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
 from evomerge.config import EvoMergeConfig
 from evomerge.errors import ConfigError, NotFoundError
 from evomerge.facts import ModelReference
+from evomerge.fitness.data import check_weights
+from evomerge.fitness.data import given as given_data
 from evomerge.log import history, load
 from evomerge.sources import open_family, resolve
 from evomerge.state import RunState
@@ -159,9 +161,9 @@ class EvoMerge:
     ) -> str:
         sources = tuple(self._reference(m) for m in models)
         origin = None if base is None else self._reference(base)
-        paths = tuple(str(Path(p).absolute()) for p in data)
+        paths = given_data(data, self.config.fitness_weights)
         open_family(sources, origin, self.config.strict)
-        load_items(paths)
+        check_weights(load_items(paths), self.config.fitness_weights.domains)
         return advance.submit(store, self.config, sources, origin, paths)
 
     def _reference(self, model: Any) -> ModelReference:

@@ -73,6 +73,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
 
     Raises ConfigError or UnavailableError before anything is started.
     """
+    from evomerge.fitness.data import given as given_data
     from evomerge.sources import ALIASES, resolve
 
     file = read_file(options.get("config_file"))
@@ -91,12 +92,12 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     aliases = {**ALIASES, **about.get("aliases", {})}
     models = split(options.get("base_models")) or _named(about.get("base_models", []))
     base = options.get("base_model") or about.get("base_model")
-    data = list(options.get("data") or about.get("data") or [])
+    data = options.get("data") or about.get("data") or ()
     plan = Plan(
         config=config,
         sources=tuple(resolve(m, aliases) for m in models),
         base=resolve(base, aliases) if base else None,
-        data=tuple(str(Path(p).expanduser().resolve()) for p in data),
+        data=given_data(data, config.fitness_weights),
         output_dir=options.get("output_dir") or about.get("output_dir"),
     )
     check_device(config.device, elsewhere)
@@ -150,13 +151,16 @@ class Checked:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers), tokenizer and data; raise what a run would stumble over."""
+    from evomerge.fitness.data import check_weights
     from evomerge.sources import open_family
     from worker.bench import load_items, load_tokenizer
 
     family = open_family(plan.sources, plan.base, plan.config.strict)
     load_tokenizer(str(family.base.folder))
     counts: dict[str, dict[str, int]] = {}
-    for item in load_items(plan.data):
+    items = load_items(plan.data)
+    check_weights(items, plan.config.fitness_weights.domains)
+    for item in items:
         row = counts.setdefault(
             item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0)
         )

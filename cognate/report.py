@@ -65,7 +65,7 @@ def bits_per_byte(
 ) -> dict[str, float]:
     """Domain → bits per byte."""
     measured = rates(model, weights, data)
-    return {d: nll / math.log(2) / data[d].bytes for d, (nll, _) in measured.items()}
+    return {d: nll / math.log(2) / sum(data[d].bytes) for d, (nll, _) in measured.items()}
 
 
 def mean_loss(model: ResidentModel, weights: Weights, data: Mapping[str, Packed]) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from events import Envelope, Event, EventsError, UnknownEventError, chain
-from evomerge import facts
+from evomerge import facts, watching
 from evomerge.control import CONTROLS, refusal
 from evomerge.errors import ForgeError
 from evomerge.fitness import composite
@@ -207,16 +207,18 @@ def _mismeasured(state: RunState, event: facts.Evaluated, task: Evaluate) -> str
     if event.components is None:
         bare = event.fitness is None and not event.outcomes
         return None if bare else "there is a fitness without anything measured"
-    seen = {d: (len(o.nll), len(o.right)) for d, o in event.outcomes.items()}
-    draws = state.draws(event.slice, event.generation)
-    if seen != {d: (len(draw.windows), len(draw.questions)) for d, draw in draws.items()}:
+    seen = {d: (len(o.nll), len(o.right), len(o.solved)) for d, o in event.outcomes.items()}
+    draws = event.scored or state.draws(event.slice, event.generation)
+    if seen != {d: (len(x.windows), len(x.questions), len(x.problems)) for d, x in draws.items()}:
         return "other items were measured than those that were drawn"
+    if wrong := watching.unfounded(state, event):
+        return wrong
     assert state.started
     cost = state.started.cost
     found = composite.components(event.outcomes, cost.flops_per_token, cost.bytes)
     if found != event.components:
         return "the components are not those of the recorded outcomes"
-    judged = state.judge(event.recipe_id, event.slice, event.generation, found)
+    judged = state.judge(event.recipe_id, event.slice, event.generation, found, event.scored)
     if (event.reference, event.fitness) != judged:
         return "the fitness is not that of the recorded outcomes"
     return None

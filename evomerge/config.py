@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from evomerge.corpus.domains import DOMAINS
 from evomerge.errors import ConfigError
 from evomerge.fitness.composite import Weighting
 from evomerge.recipe import PIPELINES
@@ -22,6 +23,7 @@ RENAMED = {
     "plateau_threshold": "convergence_threshold",
     "diversity_reseed_threshold": "reseed_diversity",
     "fitness_subset_size": "search_windows",
+    "evaluation_weights": "fitness_weights",
     "dare_threshold": "dare_drop",
     "ties_threshold": "ties_density",
 }
@@ -37,7 +39,6 @@ REFUSED = {
     "linear_weight": "weights per model are genes of the recipe and are searched",
     "slerp_t": "t is a gene of the recipe and is searched",
     "merge_operators": "give dare_drop and ties_density themselves, not nested",
-    "evaluation_weights": "the four domains' evaluators are not in this version: use fitness_weights",
     "fitness_device": "one device does both: use device",
     "mixed_precision": "it changes the last bit of every score: evaluation runs in the models' dtype",
     "enable_parallel": "start a second process with `forge evo --resume RUN` instead",
@@ -49,6 +50,8 @@ REFUSED = {
     "wandb_project": "W&B is not in this version",
     "early_stopping": "set convergence_patience to 0 to switch early stopping off",
 }
+
+_DOMAINS_ONLY = {"perplexity": 0.0, "accuracy": 0.0, "speed": 0.0, "memory": 0.0}
 
 
 class EvoMergeConfig(BaseModel):
@@ -80,11 +83,17 @@ class EvoMergeConfig(BaseModel):
     dare_drop: float = Field(default=0.5, ge=0, lt=1)
     ties_density: float = Field(default=0.2, gt=0, le=1)
 
+    #: Weights, or the name of a scheme: composite, or domains (a quarter each).
     fitness_weights: Weighting = Weighting()
     normalise: Literal["best_source", "none"] = "best_source"
-    #: Windows and questions drawn from the search slice, per domain and generation.
+    #: Windows, questions and problems drawn from the search slice, per domain and generation.
     search_windows: int = Field(default=48, ge=1)
     search_questions: int = Field(default=24, ge=0)
+    search_problems: int = Field(default=8, ge=0)
+    #: A candidate is dropped early whose perplexity is so many times the worst source's; 0: never.
+    gate_perplexity: float = Field(default=2.0, ge=0)
+    #: Error rate at which one that is clearly worse than the best source is dropped early; 0: never.
+    stop_error: float = Field(default=0.0, ge=0, lt=0.5)
     #: Tokens of a window; the model's own limit where that is smaller.
     context: int = Field(default=512, ge=8)
 
@@ -114,12 +123,23 @@ class EvoMergeConfig(BaseModel):
         renamed = {RENAMED.get(name, name): value for name, value in data.items()}
         if len(renamed) < len(data):
             raise ValueError("a setting is given under two of its names")
+        if "evaluation_weights" in data:
+            renamed["fitness_weights"] = {**_DOMAINS_ONLY, "domains": data["evaluation_weights"]}
         return renamed
+
+    @field_validator("fitness_weights", mode="before")
+    @classmethod
+    def _scheme(cls, value: Any) -> Any:
+        if value == "composite":
+            return Weighting()
+        if value == "domains":
+            return {**_DOMAINS_ONLY, "domains": dict.fromkeys(DOMAINS, 1 / len(DOMAINS))}
+        return value
 
     @field_validator("fitness_weights", mode="after")
     @classmethod
     def _weights_count(cls, value: Weighting) -> Weighting:
-        numbers = value.model_dump().values()
+        numbers = value.parts.values()
         if min(numbers) < 0 or sum(numbers) <= 0:
             raise ValueError("fitness_weights must not be negative and must not all be zero")
         return value

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from events import Event, Registry
+from evomerge import older
 from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
 from evomerge.fitness.composite import Components, Fitness, Reference
 from evomerge.fitness.cost import Cost, Speed
-from evomerge.fitness.outcomes import DomainOutcomes, Pool
+from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool
 from evomerge.parts import ModelReference, Profile, Rival, SourceRecord
 from evomerge.recipe import Recipe
 
@@ -33,7 +34,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 3
+    schema_version = 4
 
     run: str
     owner: str
@@ -54,23 +55,12 @@ class Submitted(Event):
     quarantine: Quarantine = "fail"
 
 
-@REGISTRY.upcaster("submitted", 1)
-def _submitted_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 had neither priority nor labels."""
-    return {**data, "priority": 0, "labels": ()}
-
-
-@REGISTRY.upcaster("submitted", 2)
-def _submitted_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Schema 2 knew no quarantine."""
-    return {**data, "quarantine": "fail"}
-
-
 @REGISTRY.event
 class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
+    schema_version = 2
 
     run: str
     owner: str
@@ -89,7 +79,7 @@ class Started(Event):
     """Sources, data and profile were read and pinned."""
 
     type = "started"
-    schema_version = 2
+    schema_version = 3
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
@@ -103,12 +93,8 @@ class Started(Event):
     warnings: tuple[str, ...]
     #: The strategy and its version that decide.
     strategy: str
-
-
-@REGISTRY.upcaster("started", 1)
-def _started_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 did not name the strategy: there was one."""
-    return {**data, "strategy": "elite-loser@1"}
+    #: Why problems that run code are not measured; empty where they are, or where there are none.
+    not_run: str = ""
 
 
 @REGISTRY.event
@@ -192,6 +178,7 @@ class Evaluated(Event):
     """A model was measured on a draw of a slice."""
 
     type = "evaluated"
+    schema_version = 2
 
     recipe_id: str
     slice: Slice
@@ -203,6 +190,9 @@ class Evaluated(Event):
     reference: Reference | None
     fitness: Fitness | None
     why_none: str | None = None
+    #: Why it was ended after some of the windows, and which those were; None: everything was seen.
+    stopped: str | None = None
+    scored: dict[str, Draw] | None = None
     seconds: float
 
 
@@ -371,6 +361,10 @@ class DivergenceDetected(Event):
     task: str
     recorded: str
     found: str
+
+
+for (_type, _schema), _upcast in older.UPCASTERS.items():
+    REGISTRY.upcaster(_type, _schema)(_upcast)
 
 
 def luckless(event: Event) -> dict[str, Any]:

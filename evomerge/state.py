@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -16,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from events import Envelope, Event, canonical_json
-from evomerge import facts
+from evomerge import facts, lineage
 from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
 from evomerge.fitness import composite, outcomes
@@ -112,7 +111,7 @@ class RunState:
         Over the data as recorded, so that it stays what it was when schemas grow.
         """
         entries = {
-            key.partition("/")[2]: _lineage_entry(type_, data) for key, type_, data in self.lineage
+            key.partition("/")[2]: lineage.entry(type_, data) for key, type_, data in self.lineage
         }
         return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
 
@@ -129,8 +128,12 @@ class RunState:
         if generation is None:
             return outcomes.whole(pools)
         config = self.settings(generation)
-        windows, questions = config.search_windows, config.search_questions
-        return outcomes.draw(pools, windows, questions, config.seed, "draw", slice_, generation)
+        sizes = outcomes.Sizes(
+            windows=config.search_windows,
+            questions=config.search_questions,
+            problems=config.search_problems,
+        )
+        return outcomes.draw(pools, sizes, config.seed, "draw", slice_, generation)
 
     def components(self, key: EvaluationKey) -> Components | None:
         """What was measured; a draw is taken from the whole slice where that was measured."""
@@ -138,10 +141,7 @@ class RunState:
         if event is not None:
             return event.components
         seen = self.outcomes(key)
-        if seen is None or self.started is None:
-            return None
-        cost = self.started.cost
-        return composite.components(seen, cost.flops_per_token, cost.bytes)
+        return None if seen is None else self._of_these(seen)
 
     def outcomes(self, key: EvaluationKey) -> Outcomes | None:
         """Item by item, or None where it was not measured."""
@@ -152,27 +152,63 @@ class RunState:
             return outcomes.pick(event.outcomes, self.draws(slice_, generation))
         return None
 
-    def reference(self, slice_: Slice, generation: int | None) -> Reference | None:
-        """The best source in each component; None until every source was measured."""
+    def reference(
+        self, slice_: Slice, generation: int | None, scored: Draws | None = None
+    ) -> Reference | None:
+        """The best source in each component; None until every source was measured.
+
+        On what was `scored`, where that was less than the draw.
+        """
         assert self.started
-        measured = [
-            self.components((s.recipe_id, slice_, generation)) for s in self.started.sources
-        ]
-        known = [c for c in measured if c is not None]
-        return composite.reference(known) if known else None
+        assert self.submitted
+        if scored is None:
+            found = [
+                self.components((s.recipe_id, slice_, generation)) for s in self.started.sources
+            ]
+        else:
+            found = [self._of_these(seen) for seen in self.sources_on(slice_, scored).values()]
+        known = [c for c in found if c is not None]
+        weighed = self.submitted.config.fitness_weights.domains
+        return composite.reference(known, weighed) if known else None
+
+    def _of_these(self, seen: Outcomes) -> Components | None:
+        assert self.started
+        cost = self.started.cost
+        return composite.components(seen, cost.flops_per_token, cost.bytes)
+
+    def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
+        """Name → what each source's evaluation of the whole slice says of these items."""
+        assert self.started
+        measured = {
+            s.name: self.evaluations.get((s.recipe_id, slice_, None)) for s in self.started.sources
+        }
+        return {
+            name: outcomes.pick(event.outcomes, draws)
+            for name, event in measured.items()
+            if event is not None
+        }
+
+    def is_source(self, recipe_id: str) -> bool:
+        """Whether it is one of the run's sources."""
+        assert self.started
+        return recipe_id in {s.recipe_id for s in self.started.sources}
 
     def judge(
-        self, recipe_id: str, slice_: Slice, generation: int | None, measured: Components | None
+        self,
+        recipe_id: str,
+        slice_: Slice,
+        generation: int | None,
+        measured: Components | None,
+        scored: Draws | None = None,
     ) -> tuple[Reference | None, Fitness | None]:
         """The reference to judge something just measured by, and its fitness.
 
         A source is measured before there is a reference: its fitness follows from the log later.
         """
-        assert self.started
         assert self.submitted
-        if recipe_id in {s.recipe_id for s in self.started.sources}:
+        if self.is_source(recipe_id):
             return None, None
-        best, config = self.reference(slice_, generation), self.submitted.config
+        best, config = self.reference(slice_, generation, scored), self.submitted.config
         if measured is None or best is None:
             return best, None
         raw = config.normalise == "none"
@@ -330,36 +366,6 @@ def evolve(state: RunState, event: Event) -> RunState:
     return after
 
 
-#: Events that luck, places and names decide.
-_OUTSIDE_LINEAGE = frozenset(
-    event.type
-    for event in (
-        facts.Profiled,
-        facts.TaskFailed,
-        facts.TaskDied,
-        facts.TaskQuarantined,
-        facts.DivergenceDetected,
-        facts.Completed,
-        facts.Forked,
-        facts.Paused,
-        facts.Resumed,
-        facts.Cancelled,
-        facts.Retried,
-        facts.PriorityChanged,
-    )
-)
-
-
-def _lineage_entry(type_: str, text: str) -> str:
-    """Hash of what of an event's data every run of this seed must share."""
-    data = {k: v for k, v in json.loads(text).items() if k not in facts.LUCK}
-    if type_ == facts.Submitted.type:
-        data = {"config": data["config"]}
-    if type_ == facts.Started.type:
-        data.pop("warnings")
-    return hashlib.sha256(canonical_json(data).encode()).hexdigest()
-
-
 def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> RunState:
     """Fold more recorded rows into `state`, in place, and return it. Rows must follow on.
 
@@ -368,7 +374,7 @@ def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> 
     """
     if showing:
         rows = _known(state, rows)
-    handlers, outside, note = _HANDLERS, _OUTSIDE_LINEAGE, state.lineage.append
+    handlers, outside, note = _HANDLERS, lineage.OUTSIDE, state.lineage.append
     for row, event in facts.REGISTRY.load_each(rows):
         handler = handlers.get(type(event))
         if handler is None:

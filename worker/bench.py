@@ -17,7 +17,7 @@ import transformers
 
 from evomerge import checkpoints, facts, sketch
 from evomerge.build import Builder, Weights, not_finite
-from evomerge.corpus import builtin
+from evomerge.corpus import builtin, domains
 from evomerge.corpus.documents import Slice
 from evomerge.errors import (
     ConfigError,
@@ -29,6 +29,7 @@ from evomerge.errors import (
 from evomerge.fitness import data
 from evomerge.fitness.cost import cost
 from evomerge.fitness.data import Item
+from evomerge.fitness.evaluate import Judge
 from evomerge.fitness.outcomes import Pool
 from evomerge.fitness.packing import PackedData, pack
 from evomerge.fitness.perplexity import BATCH_TOKENS
@@ -38,6 +39,7 @@ from evomerge.recipe import Source
 from evomerge.search import CURRENT
 from evomerge.sources import Family, open_family
 from evomerge.state import RunState
+from evomerge.verifiers.checks import SandboxUnavailableError
 from worker.artifacts import Artifacts
 from worker.home import threads
 
@@ -47,9 +49,13 @@ BUILTIN_CHARACTERS = 4_000_000
 
 def load_items(paths: tuple[str, ...], seed: int = 0) -> list[Item]:
     """The run's items: its data files, or the built-in corpus. Raises DataError."""
-    if paths:
-        return data.load([Path(p) for p in paths])
-    return data.from_rows(builtin.items(builtin.corpus(seed, BUILTIN_CHARACTERS), seed))
+    if not paths:
+        return data.from_rows(builtin.items(builtin.corpus(seed, BUILTIN_CHARACTERS), seed))
+    if domains.NAME in paths:
+        if len(paths) > 1:
+            raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
+        return data.from_rows(domains.items(seed))
+    return data.load([Path(p) for p in paths])
 
 
 def load_tokenizer(folder: str) -> Any:
@@ -169,7 +175,26 @@ class Bench:
     @cached_property
     def packed(self) -> PackedData:
         """The items as token ids."""
-        return pack(self.items, load_tokenizer(self.base_reference.path), self.context)
+        measured = [i for i in self.items if not (self.not_run and data.runs_code(i))]
+        return pack(measured, self.judge.tokenizer, self.context)
+
+    @cached_property
+    def not_run(self) -> str:
+        """Why items that run code are left out: as `started` says, or as it is on this machine."""
+        if self.state.started is not None:
+            return self.state.started.not_run
+        if not any(map(data.runs_code, self.items)):
+            return ""
+        try:
+            self.judge.verifier.sandbox  # noqa: B018 - opening it is the test
+        except SandboxUnavailableError as error:
+            return str(error)
+        return ""
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Who reads and verifies replies."""
+        return Judge(load_tokenizer(self.base_reference.path))
 
     def profile(self) -> facts.Profile:
         """What can change the last bit of a number, here and now."""
@@ -181,6 +206,8 @@ class Bench:
 
     def started(self) -> facts.Started:
         """Read and check everything; the event that pins it. Raises ConfigError."""
+        config = self._submitted.config
+        data.check_weights(self.items, config.fitness_weights.domains)
         references = [self.base_reference, *self.references[1]]
         names = [reference.name for reference in references]
         weights = [self.origin, *self.source_weights]
@@ -219,9 +246,14 @@ class Bench:
             data_digest=digest,
             pools=pools,
             profile=self.profile(),
-            warnings=self.family.warnings,
-            strategy=CURRENT[self._submitted.config.strategy],
+            warnings=self.family.warnings + self._left_out(),
+            strategy=CURRENT[config.strategy],
+            not_run=self.not_run,
         )
+
+    def _left_out(self) -> tuple[str, ...]:
+        count = sum(map(data.runs_code, self.items))
+        return (f"{count} problems are not run: {self.not_run}",) if self.not_run else ()
 
     def check_unchanged(self) -> None:
         """Raise where a source, the data or the profile is not what `started` recorded."""

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evomerge.corpus import domains
 from evomerge.errors import ForgeError, TamperedError, UnavailableError
 from evomerge.facts import ModelReference
 from evomerge.fitness import data
@@ -58,7 +59,8 @@ class Supply:
 
         Raises UnavailableError where the store lacks them too.
         """
-        missing = [path for path in paths if not Path(path).exists()]
+        files = [path for path in paths if path != domains.NAME]
+        missing = [path for path in files if not Path(path).exists()]
         if not missing:
             return None
         if digest is not None:

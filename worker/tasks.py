@@ -6,15 +6,15 @@ import math
 import time
 
 from events import Event, failpoints
-from evomerge import facts
+from evomerge import facts, watching
 from evomerge.build import not_finite
 from evomerge.checkpoints import digest
 from evomerge.errors import NotFiniteError
 from evomerge.fitness import composite
-from evomerge.fitness.evaluate import evaluate
+from evomerge.fitness.evaluate import Seen, Watch, evaluate
 from evomerge.fitness.layer_choice import choose
 from evomerge.fitness.layers import MEASURE, swap_gains
-from evomerge.fitness.outcomes import Outcomes
+from evomerge.fitness.outcomes import Draws, Outcomes
 from evomerge.fitness.speed import measure
 from evomerge.recipe import Recipe
 from evomerge.run import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
@@ -108,15 +108,17 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
     failpoints.hit("evaluate-loaded")
     bad = not_finite(weights)
     data = bench.packed[task.slice]
-    outcomes = {} if bad else evaluate(bench.resident, weights, data, draws)
+    seen = Seen({})
+    if not bad:
+        watch = _watch(task, bench)
+        seen = evaluate(bench.resident, weights, data, draws, bench.judge, watch)
     failpoints.hit("evaluate-scored")
-    cost = state.started.cost
+    outcomes, cost = seen.outcomes, state.started.cost
     measured = None
     if not bad:
         measured = composite.components(outcomes, cost.flops_per_token, cost.bytes)
-    best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
-    is_source = task.recipe_id in {s.recipe_id for s in state.started.sources}
-    if is_source and measured is None:
+    best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured, seen.scored)
+    if state.is_source(task.recipe_id) and measured is None:
         raise NotFiniteError("a source's log-likelihood on this data is NaN or Inf")
     return facts.Evaluated(
         recipe_id=task.recipe_id,
@@ -127,8 +129,24 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
         reference=best,
         fitness=fitness,
         why_none=None if measured else _why_none(bad, outcomes),
+        stopped=seen.stopped,
+        scored=seen.scored,
         seconds=time.perf_counter() - began,
     )
+
+
+def _watch(task: Evaluate, bench: Bench) -> Watch | None:
+    """Candidates of a search are watched; what is compared on whole slices is not."""
+    state = bench.state
+    gate = watching.rules(state, task.recipe_id, task.slice, task.generation)
+    if gate is None:
+        return None
+    parts = watching.blocks(state, task.slice, task.generation)
+
+    def reason(sofar: Outcomes, scored: Draws) -> str | None:
+        return watching.reason(state, gate, task.slice, sofar, scored, len(parts) - 1)
+
+    return Watch(parts, reason)
 
 
 def _why_none(tensor: str | None, outcomes: Outcomes) -> str:

@@ -1,4 +1,8 @@
-"""Multiple choice by log-likelihood: the choice with the highest log-likelihood per byte wins."""
+"""Multiple choice by log-likelihood: the choice whose normalised log-likelihood is highest wins.
+
+Normalised by bytes, tokens or not at all; or less the log-likelihood without the prompt, which is the
+mutual information of prompt and choice (Holtzman et al. 2021, "Surface form competition").
+"""
 
 from __future__ import annotations
 
@@ -41,12 +45,15 @@ def score_questions(model: ResidentModel, questions: Sequence[Asked]) -> list[in
                 asked = questions[q]
                 first, last = asked.starts[c] - 1, len(asked.sequences[c]) - 1
                 total = float(losses[row, first:last].astype(np.float64).sum())
-                scores[q, c] = -total / asked.sizes[c]
+                scores[q, c] = -total
     return [_won(question, q, scores) for q, question in enumerate(questions)]
 
 
 def _won(question: Asked, number: int, scores: dict[tuple[int, int], float]) -> int:
-    values = [scores[number, c] for c in range(len(question.sequences))]
+    count = len(question.sizes)
+    values = [scores[number, c] / question.sizes[c] for c in range(count)]
+    if len(question.sequences) > count:
+        values = [value - scores[number, count + c] for c, value in enumerate(values)]
     if not all(np.isfinite(values)):
         return 0
     return int(values.index(max(values)) == question.answer)

@@ -1,13 +1,11 @@
 """Paired comparison of two models on the same items, by the bootstrap (Efron & Tibshirani 1993).
 
-Windows and questions are resampled with replacement within each domain, the same resample for both
-models, RESAMPLES times; the interval is the middle 95 % of the differences of fitness. The best
-sources' values that normalise fitness are held fixed.
+Windows, questions and problems are resampled with replacement within each domain, the same resample
+for both models, RESAMPLES times; the interval is the middle 95 % of the differences of fitness. The
+best sources' values that normalise fitness are held fixed.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +19,8 @@ from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
 RESAMPLES = 2000
 
 Counts = NDArray[np.float64]
+#: Of windows, questions and problems, [resamples, items] each.
+Resampled = tuple[Counts, ...]
 
 
 class Comparison(BaseModel):
@@ -56,45 +56,58 @@ def compare(
     return Comparison(difference=float(point[0]), low=float(low), high=float(high))
 
 
-def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, tuple[Counts, Counts]]:
-    """Domain → how often each window, and each question, is in each resample."""
+def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
+    """Domain → how often each window, question and problem is in each resample."""
     result = {}
     for domain in sorted(outcomes):
+        seen = outcomes[domain]
         counts = []
         for size, what in (
-            (len(outcomes[domain].nll), "windows"),
-            (len(outcomes[domain].right), "questions"),
+            (len(seen.nll), "windows"),
+            (len(seen.right), "questions"),
+            (len(seen.solved), "problems"),
         ):
             rng = keys.generator(*key, domain, what)
             draws = rng.multinomial(size, [1 / size] * size, RESAMPLES) if size else []
             counts.append(np.asarray(draws, np.float64).reshape(RESAMPLES, size))
-        result[domain] = (counts[0], counts[1])
+        result[domain] = tuple(counts)
     return result
 
 
 def _fitness(
     outcomes: Outcomes,
-    counts: dict[str, tuple[Counts, ...]],
+    counts: dict[str, Resampled],
     best: Reference,
     weighting: Weighting,
     raw: bool,
 ) -> NDArray[np.float64]:
     """Fitness of every resample: `composite.fitness` on whole arrays, speed and memory left out."""
     texts = [d for d in sorted(outcomes) if outcomes[d].tokens]
-    asked = [d for d in sorted(outcomes) if outcomes[d].right]
-    rate = _over(texts, lambda d: _ratio(counts[d][0], outcomes[d].nll, outcomes[d].tokens))
-    accuracy = _over(texts, lambda d: _ratio(counts[d][0], outcomes[d].hits, outcomes[d].tokens))
-    if asked:
-        accuracy = (accuracy + _over(asked, lambda d: _choices(counts[d][1], outcomes[d]))) / 2
+    rates = {d: _ratio(counts[d][0], outcomes[d].nll, outcomes[d].tokens) for d in texts}
+    hits = {d: _ratio(counts[d][0], outcomes[d].hits, outcomes[d].tokens) for d in texts}
+    right = {d: _choices(counts[d][1], o) for d, o in sorted(outcomes.items()) if o.right}
+    solved = {d: _solved(counts[d][2], o) for d, o in sorted(outcomes.items()) if o.solved}
+    perplexity = np.exp(_mean([*rates.values()]))
+    accuracy = _mean([_mean([*kind.values()]) for kind in (hits, right, solved) if kind])
     if raw:
-        return weighting.perplexity / np.exp(rate) + weighting.accuracy * accuracy
-    floor = max(best.accuracy, composite.ACCURACY_FLOOR)
-    quality = weighting.perplexity * best.perplexity / np.exp(rate)
-    return quality + weighting.accuracy * accuracy / floor
+        units = (1.0, 1.0)
+    else:
+        units = (best.perplexity, max(best.accuracy, composite.ACCURACY_FLOOR))
+    total = weighting.perplexity * units[0] / perplexity + weighting.accuracy * accuracy / units[1]
+    for domain, weight in sorted(weighting.domains.items()):
+        parts = []
+        if domain in rates:
+            parts.append((1.0 if raw else best.domains[domain]) / np.exp(rates[domain]))
+        own = [kind[domain] for kind in (hits, right, solved) if domain in kind]
+        if own:
+            floor = max(best.accuracies.get(domain, 0.0), composite.ACCURACY_FLOOR)
+            parts.append(_mean(own) / (1.0 if raw else floor))
+        total = total + weight * _mean(parts)
+    return total
 
 
-def _over(domains: list[str], value: Callable[[str], Counts]) -> Counts:
-    return np.mean([value(d) for d in domains], axis=0)
+def _mean(values: list[Counts]) -> Counts:
+    return np.mean(values, axis=0)
 
 
 def _ratio(counts: Counts, above: tuple[float, ...], below: tuple[int, ...]) -> Counts:
@@ -106,3 +119,7 @@ def _choices(counts: Counts, outcomes: DomainOutcomes) -> Counts:
     right = counts @ np.asarray(outcomes.right, np.float64) / size
     chance = counts @ np.asarray(outcomes.chance, np.float64) / size
     return np.maximum(0.0, (right - chance) / (1 - chance))
+
+
+def _solved(counts: Counts, outcomes: DomainOutcomes) -> Counts:
+    return counts @ np.asarray(outcomes.solved, np.float64) / counts.sum(axis=1)

@@ -1,9 +1,10 @@
-"""Items: what fitness is measured on. One JSONL format, or plain text files.
+"""Items: what fitness is measured on. One JSONL format (docs/fitness.md), or plain text files.
 
-A line of JSONL is a text or a multiple-choice question:
+A line of JSONL is a text, a multiple-choice question or a problem whose reply is verified:
 
     {"id": "a", "text": "…", "domain": "code", "slice": "test"}
     {"id": "b", "prompt": "2 + 2 =", "choices": [" 4", " 5"], "answer": 0, "domain": "math"}
+    {"id": "c", "prompt": "2 + 2 =", "check": {"kind": "number", "answer": 4}, "domain": "math"}
 
 `domain` is the file's stem by default. `slice` is train (calibration), search, selection or test;
 where it is missing the item falls into one by the hash of its id. `id` must be unique; where it is
@@ -15,15 +16,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from events import canonical_json
+from evomerge.corpus import domains
 from evomerge.corpus.documents import MEASURING_SHARES, SLICES, Slice, slice_of
 from evomerge.errors import DataError
+from evomerge.fitness.composite import Weighting
+from evomerge.verifiers.checks import AnyCheck
+from evomerge.verifiers.program import Program
 
 #: Characters of one item cut from a text file.
 PARAGRAPHS = 2000
@@ -43,12 +48,22 @@ class Text(_Item):
     text: Annotated[str, Field(min_length=1)]
 
 
+#: How log-likelihoods of choices are made comparable: over their bytes, over their tokens, not at
+#: all, or less what the choice has without its prompt (mutual information).
+Normalise = Literal["bytes", "tokens", "none", "mutual"]
+
+Grade = Annotated[int, Field(ge=0, le=9)]
+
+
 class Question(_Item):
     """A prompt and its possible continuations, scored by log-likelihood."""
 
     prompt: str
     choices: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=2)]
     answer: Annotated[int, Field(ge=0)]
+    normalise: Normalise = "bytes"
+    #: How hard it is; draws take all grades alike.
+    grade: Grade = 0
 
     @model_validator(mode="after")
     def _answer_exists(self) -> Question:
@@ -57,7 +72,29 @@ class Question(_Item):
         return self
 
 
-Item = Text | Question
+class Problem(_Item):
+    """A prompt whose greedy reply is verified by a program."""
+
+    prompt: Annotated[str, Field(min_length=1)]
+    check: AnyCheck
+    #: The reply ends after so many tokens, at the end token, or before one of `stop`.
+    max_tokens: Annotated[int, Field(ge=1, le=4096)] = 64
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    grade: Grade = 0
+
+
+Item = Text | Question | Problem
+
+
+def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
+    """What a run is submitted with: absolute paths, or the name of built-in items.
+
+    Fitness that weighs domains is measured on the four built-in ones, unless data is given.
+    """
+    named = tuple(
+        str(p) if str(p) == domains.NAME else str(Path(p).expanduser().resolve()) for p in paths
+    )
+    return named or ((domains.NAME,) if weighting.domains else ())
 
 
 def load(paths: Sequence[Path]) -> list[Item]:
@@ -87,11 +124,34 @@ def check(items: Iterable[Item]) -> None:
         )
 
 
+def check_weights(items: Iterable[Item], weights: Mapping[str, float]) -> None:
+    """Raise DataError where a domain that fitness weighs has no items to be judged by."""
+    there: dict[str, set[str]] = {}
+    for item in items:
+        there.setdefault(item.domain, set()).add(item.slice)
+    for domain in sorted(weights):
+        missing = [s for s in SLICES if s != "train" and s not in there.get(domain, ())]
+        if missing:
+            raise DataError(
+                f"fitness_weights weighs the domain {domain!r}, but the data has no item of it in the "
+                f"slice{'s' if len(missing) > 1 else ''} {', '.join(missing)}. The data's domains are "
+                f"{', '.join(sorted(there))}; `--data builtin:domains` has code, data, math and "
+                "multilingual."
+            )
+
+
+def runs_code(item: Item) -> bool:
+    """Whether measuring the item runs a program that a model wrote."""
+    return isinstance(item, Problem) and isinstance(item.check, Program)
+
+
 def digest(items: Sequence[Item]) -> str:
     """SHA-256 of the items in their order: what a run was measured on."""
     hasher = hashlib.sha256()
     for item in items:
-        hasher.update(canonical_json(item.model_dump(mode="json")).encode() + b"\n")
+        # What is not said counts as before it could be said.
+        said = item.model_dump(mode="json", exclude_defaults=True)
+        hasher.update(canonical_json(said).encode() + b"\n")
     return hasher.hexdigest()
 
 
@@ -151,7 +211,8 @@ def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:
     try:
         if "slice" not in row:
             row["slice"] = slice_of(str(row["id"]), MEASURING_SHARES)
-        return (Text if "text" in row else Question).model_validate(row)
+        kind = Text if "text" in row else Problem if "check" in row else Question
+        return kind.model_validate(row)
     except UnicodeEncodeError as error:
         raise DataError(f"{where}: id is not Unicode text ({error.reason}).") from error
     except ValidationError as error:

@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from evomerge.fitness.accuracy import score_questions
+from evomerge.fitness.gates import joined
+from evomerge.fitness.generation import replies
 from evomerge.fitness.outcomes import DomainOutcomes, Draws, Outcomes
-from evomerge.fitness.packing import Packed
+from evomerge.fitness.packing import Packed, Posed
 from evomerge.fitness.perplexity import score_windows
 from evomerge.fitness.resident import ResidentModel
+from evomerge.verifiers.checks import Verifier
+from evomerge.verifiers.parts import Verdict
+
+
+@dataclass
+class Judge:
+    """What problems need: the tokenizer that turns replies into text, and the verifiers."""
+
+    tokenizer: Any
+    verifier: Verifier = field(default_factory=Verifier)
+
+    def judge(self, model: ResidentModel, problems: Sequence[Posed]) -> list[tuple[str, Verdict]]:
+        """(reply, verdict) for every problem. Raises SandboxUnavailableError."""
+        said = replies(model, problems, self.tokenizer)
+        result = []
+        for posed, reply in zip(problems, said, strict=True):
+            item = posed.problem.model_dump(include={"id", "domain", "prompt"})
+            result.append((reply, self.verifier.verify(posed.problem.check, reply, item)))
+        return result
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a search evaluation is watched: in which blocks, and who says that it is enough."""
+
+    blocks: Sequence[Draws]
+    #: What was seen so far → why no more is needed, or None.
+    reason: Callable[[Outcomes, Draws], str | None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an evaluation saw."""
+
+    outcomes: Outcomes
+    #: The windows that it was stopped after, and why; None where it saw everything.
+    scored: Draws | None = None
+    stopped: str | None = None
 
 
 def evaluate(
@@ -18,23 +60,61 @@ def evaluate(
     weights: Mapping[str, torch.Tensor],
     data: Mapping[str, Packed],
     draws: Draws,
-) -> Outcomes:
-    """The outcomes of the drawn windows and questions, domain by domain in order of name.
+    judge: Judge,
+    watch: Watch | None = None,
+) -> Seen:
+    """The outcomes of the drawn windows, questions and problems, domain by domain in order of name.
 
     A log-likelihood that is not finite stays in the outcomes as such; `composite.components` then
-    gives None.
+    gives None. Windows come first; where they are watched, it may end there.
     """
     model.load(weights)
+    read: Windows = {}
+    for number, block in enumerate(watch.blocks if watch else [draws], start=1):
+        _read(model, data, block, read)
+        if watch and number < len(watch.blocks):
+            scored = joined(watch.blocks[:number])
+            sofar = {d: _windows(data[d], draw.windows, read[d]) for d, draw in scored.items()}
+            if why := watch.reason(sofar, scored):
+                return Seen(sofar, scored, why)
     result: Outcomes = {}
     for domain in sorted(draws):
         packed, drawn = data[domain], draws[domain]
-        nll, tokens, hits = score_windows(model, [packed.windows[i] for i in drawn.windows])
         questions = [packed.questions[i] for i in drawn.questions]
-        result[domain] = DomainOutcomes(
-            nll=tuple(nll),
-            tokens=tuple(tokens),
-            hits=tuple(hits),
-            right=tuple(score_questions(model, questions)),
-            chance=tuple(1 / len(q.sequences) for q in questions),
-        )
-    return result
+        problems = [packed.problems[i] for i in drawn.problems]
+        judged = [verdict for _, verdict in judge.judge(model, problems)]
+        failed = [
+            (p.problem.id, v.why) for p, v in zip(problems, judged, strict=True) if not v.scored
+        ]
+        asked = {
+            "right": tuple(score_questions(model, questions)),
+            "chance": tuple(1 / len(q.sizes) for q in questions),
+            "solved": tuple(verdict.score for verdict in judged),
+            "unscored": dict(failed),
+        }
+        result[domain] = _windows(packed, drawn.windows, read[domain]).model_copy(update=asked)
+    return Seen(result)
+
+
+#: Domain → window → (Σ −log p, predicted tokens, hits).
+Windows = dict[str, dict[int, tuple[float, int, int]]]
+
+
+def _read(model: ResidentModel, data: Mapping[str, Packed], draws: Draws, read: Windows) -> None:
+    """Score windows, in the order of the draw."""
+    for domain in sorted(draws):
+        places = draws[domain].windows
+        scores = score_windows(model, [data[domain].windows[i] for i in places])
+        read.setdefault(domain, {}).update(zip(places, zip(*scores, strict=True), strict=True))
+
+
+def _windows(
+    packed: Packed, places: Sequence[int], read: Mapping[int, tuple[float, int, int]]
+) -> DomainOutcomes:
+    """The outcomes of windows alone."""
+    return DomainOutcomes(
+        nll=tuple(read[i][0] for i in places),
+        tokens=tuple(read[i][1] for i in places),
+        hits=tuple(read[i][2] for i in places),
+        bytes=tuple(packed.bytes[i] for i in places) if packed.bytes else (),
+    )

@@ -92,3 +92,25 @@ class ResidentModel:
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         """[batch, length] int64 → [batch, length, vocabulary], in the model's dtype."""
         return self.module(input_ids=ids.to(self.device), use_cache=False).logits
+
+    @torch.inference_mode()
+    def continued(
+        self, ids: torch.Tensor, mask: torch.Tensor, limit: int, until: Any
+    ) -> torch.Tensor:
+        """[batch, length] int64, padded on the left where `mask` is 0 → the most likely next tokens,
+        [batch, ≤ limit] int64 on the CPU.
+
+        `until` is a transformers StoppingCriteria. What the folder says about sampling does not count.
+        """
+        from transformers import GenerationConfig
+
+        how = GenerationConfig(
+            do_sample=False, max_new_tokens=limit, use_cache=True, pad_token_id=0, eos_token_id=None
+        )
+        found = self.module.generate(
+            input_ids=ids.to(self.device),
+            attention_mask=mask.to(self.device),
+            generation_config=how,
+            stopping_criteria=[until],
+        )
+        return found[:, ids.shape[1] :].cpu()

@@ -271,7 +271,7 @@ class World:
         seen: Outcomes = {}
         if rate is not None:
             seen = {
-                domain: observed(rate, task.slice, domain).pick(draw.windows, draw.questions)
+                domain: observed(rate, task.slice, domain).pick(draw)
                 for domain, draw in state.draws(task.slice, task.generation).items()
             }
         measured = None

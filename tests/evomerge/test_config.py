@@ -38,7 +38,28 @@ def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic():
         parse({"mutants_per_elite": 1})
 
 
-@pytest.mark.parametrize(("old", "new"), settings_of.RENAMED.items())
+def test_the_documents_weights_of_domains_are_weights_of_domains_alone():
+    """`evaluation_weights` is the scheme `domains` with weights of one's own."""
+    given = {"code": 0.5, "math": 0.5}
+    found = parse({"evaluation_weights": given}).fitness_weights
+    assert found.parts == {"perplexity": 0, "accuracy": 0, "speed": 0, "memory": 0,
+                           "domain/code": 0.5, "domain/math": 0.5}  # fmt: skip
+    scheme = parse({"fitness_weights": "domains"}).fitness_weights
+    assert scheme.domains == dict.fromkeys(("code", "math", "multilingual", "data"), 0.25)
+    assert scheme.perplexity == scheme.accuracy == scheme.speed == scheme.memory == 0
+    assert parse({"fitness_weights": "composite"}) == parse({})
+    with pytest.raises(ConfigError, match="two of its names"):
+        parse({"evaluation_weights": given, "fitness_weights": "domains"})
+    with pytest.raises(ConfigError, match="must not be negative"):
+        parse({"evaluation_weights": {"code": -1}})
+    with pytest.raises(ConfigError, match=r"fitness_weights"):
+        parse({"fitness_weights": "taste"})
+
+
+PLAIN = {old: new for old, new in settings_of.RENAMED.items() if old != "evaluation_weights"}
+
+
+@pytest.mark.parametrize(("old", "new"), PLAIN.items())
 def test_other_names_of_the_documents_are_taken(old: str, new: str):
     """Configs written for the documents keep working."""
     usual = getattr(parse({}), new)

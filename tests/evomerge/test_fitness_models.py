@@ -22,7 +22,7 @@ from evomerge import checkpoints
 from evomerge.build import Weights
 from evomerge.errors import SourceError
 from evomerge.fitness import accuracy, layer_choice, layers, packing, perplexity, speed
-from evomerge.fitness.evaluate import evaluate
+from evomerge.fitness.evaluate import Judge, evaluate
 from evomerge.fitness.outcomes import Draw
 from evomerge.fitness.packing import Asked, Packed
 from evomerge.fitness.resident import ResidentModel
@@ -242,7 +242,7 @@ def test_evaluating_gives_the_drawn_items_and_nothing_else(
     items = [*texts(*models.texts()[:2]), question(1), *texts("few words here", domain="a")]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(1, 3), questions=(0,)), "a": Draw(windows=(0,), questions=())}
-    found = evaluate(model, weights, data, draws)
+    found = evaluate(model, weights, data, draws, Judge(tokenizer)).outcomes
     assert list(found) == ["a", "d"]
     nll, tokens, hits = perplexity.score_windows(model, [data["d"].windows[i] for i in (1, 3)])
     assert found["d"].nll == tuple(nll)

@@ -14,7 +14,7 @@ from evomerge import keys
 from evomerge.fitness import composite, outcomes
 from evomerge.fitness.compare import Comparison, compare
 from evomerge.fitness.composite import Components, Reference, Weighting
-from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool
+from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool, Sizes
 
 # ---- draws ---------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ def test_a_whole_slice_is_every_item_in_order():
 
 def test_a_draw_is_ascending_without_repetition_and_at_most_what_there_is():
     """Eight of 20 windows, all five of code, four of nine questions, none of none."""
-    drawn = outcomes.draw(POOLS, 8, 4, 1, "draw", 0)
+    drawn = outcomes.draw(POOLS, Sizes(windows=8, questions=4), 1, "draw", 0)
     assert [len(drawn[d].windows) for d in ("code", "math")] == [5, 8]
     assert [len(drawn[d].questions) for d in ("code", "math")] == [0, 4]
     for draw in drawn.values():
@@ -41,25 +41,52 @@ def test_a_draw_is_ascending_without_repetition_and_at_most_what_there_is():
 
 def test_a_draw_depends_on_its_key_alone():
     """The same key gives the same items to all candidates; the next generation gets others."""
-    assert outcomes.draw(POOLS, 8, 4, 1, "g", 0) == outcomes.draw(POOLS, 8, 4, 1, "g", 0)
-    assert outcomes.draw(POOLS, 8, 4, 1, "g", 0) != outcomes.draw(POOLS, 8, 4, 1, "g", 1)
-    alone = outcomes.draw({"math": POOLS["math"]}, 8, 4, 1, "g", 0)
-    assert alone["math"] == outcomes.draw(POOLS, 8, 4, 1, "g", 0)["math"]
+    assert outcomes.draw(POOLS, Sizes(windows=8, questions=4), 1, "g", 0) == outcomes.draw(
+        POOLS, Sizes(windows=8, questions=4), 1, "g", 0
+    )
+    assert outcomes.draw(POOLS, Sizes(windows=8, questions=4), 1, "g", 0) != outcomes.draw(
+        POOLS, Sizes(windows=8, questions=4), 1, "g", 1
+    )
+    alone = outcomes.draw({"math": POOLS["math"]}, Sizes(windows=8, questions=4), 1, "g", 0)
+    assert alone["math"] == outcomes.draw(POOLS, Sizes(windows=8, questions=4), 1, "g", 0)["math"]
 
 
 def test_draws_are_even():
     """Over 400 draws of 8 from 20 each window comes 160 times, within 5·√(400·0.4·0.6) = 49."""
     counts = np.zeros(20)
     for generation in range(400):
-        counts[list(outcomes.draw(POOLS, 8, 0, 1, generation)["math"].windows)] += 1
+        counts[
+            list(outcomes.draw(POOLS, Sizes(windows=8, questions=0), 1, generation)["math"].windows)
+        ] += 1
     assert np.abs(counts - 160).max() <= 49
 
 
-def test_a_draw_s_name_tells_draws_apart():
-    """Used in the log."""
-    a, b = (outcomes.draw(POOLS, 8, 4, 1, g) for g in (0, 1))
-    assert outcomes.draw_digest(a) != outcomes.draw_digest(b)
-    assert outcomes.draw_digest(a) == outcomes.draw_digest(dict(reversed(list(a.items()))))
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=5).filter(any), st.integers(0, 60))
+def test_every_grade_gets_its_share(strata: list[int], count: int):
+    """Together what was asked for or all there is; each within one of its exact share."""
+    found = outcomes.shares(strata, count)
+    total = sum(strata)
+    assert sum(found) == min(count, total)
+    for size, share in zip(strata, found, strict=True):
+        assert share <= size
+        assert abs(share - min(count, total) * size / total) < 1
+
+
+def test_a_stratified_draw_takes_from_every_grade():
+    """Grades of 10, 20 and 30 questions: six draws are one, two and three, in their own ranges."""
+    pool = Pool(windows=0, questions=60, question_grades=(10, 20, 30), problems=4)
+    firsts = set()
+    for generation in range(20):
+        drawn = outcomes.draw(
+            {"d": pool}, Sizes(windows=0, questions=6, problems=2), 1, generation
+        )["d"]
+        counts = [
+            sum(a <= q < b for q in drawn.questions) for a, b in ((0, 10), (10, 30), (30, 60))
+        ]
+        assert counts == [1, 2, 3]
+        assert len(drawn.problems) == 2
+        firsts.add(drawn.questions[0])
+    assert len(firsts) > 4
 
 
 SEEN = DomainOutcomes(
@@ -145,6 +172,31 @@ def test_what_is_not_finite_or_overflows_has_no_components(nll: float):
     assert composite.components({"a": good, "b": bad}, 1.0, 1.0) is None
 
 
+def test_solved_problems_and_bytes_by_hand():
+    """Two domains: one with problems alone beside its text.
+
+    code: hits 4/10, solved (1 + 0 + ½)/3 = ½, accuracy (0.4 + 0.5)/2. math: hits 2/10 alone.
+    Accuracy is the mean of next-token (0.4 + 0.2)/2 = 0.3 and solved ½ = 0.4.
+    Bits per byte: code 10 nats over 20 bytes, math 30 nats over 10: (0.5 + 3)/2/ln 2.
+    """
+    seen = {
+        "code": DomainOutcomes(
+            nll=(10.0,), tokens=(10,), hits=(4,), bytes=(20,), solved=(1.0, 0.0, 0.5)
+        ),
+        "math": DomainOutcomes(nll=(30.0,), tokens=(10,), hits=(2,), bytes=(10,)),
+    }
+    found = composite.components(seen, 1.0, 1.0)
+    assert found is not None
+    assert found.solved == pytest.approx(0.5)
+    assert found.accuracy == pytest.approx(0.4)
+    assert found.accuracies == pytest.approx({"code": 0.45, "math": 0.2})
+    assert found.bits_per_byte == pytest.approx(1.75 / math.log(2))
+    old = {d: o.model_copy(update={"bytes": ()}) for d, o in seen.items()}
+    again = composite.components(old, 1.0, 1.0)
+    assert again is not None
+    assert again.bits_per_byte is None
+
+
 # ---- fitness -------------------------------------------------------------------------------
 
 
@@ -213,6 +265,33 @@ def test_quality_without_quality_weights_is_zero():
     assert found.scalar == pytest.approx(1.0)
 
 
+DOMAINS = Weighting(
+    perplexity=0.0, accuracy=0.0, speed=0.0, memory=0.0, domains={"x": 0.75, "y": 0.25}
+)
+
+
+def test_a_domain_s_score_is_its_own_two_ratios():
+    """x: (10/8 + 0.6/0.5)/2 = 1.225; y has no text: 0.3/0.4 = 0.75. ¾ and ¼ of them."""
+    seen = measured(8, 0.6).model_copy(
+        update={"domains": {"x": 8.0}, "accuracies": {"x": 0.6, "y": 0.3}}
+    )
+    best = BEST.model_copy(update={"domains": {"x": 10.0}, "accuracies": {"x": 0.5, "y": 0.4}})
+    found = composite.fitness(seen, best, DOMAINS)
+    assert found.normalised["domain/x"] == pytest.approx(1.225)
+    assert found.normalised["domain/y"] == pytest.approx(0.75)
+    assert found.scalar == pytest.approx(0.75 * 1.225 + 0.25 * 0.75)
+    assert found.quality == pytest.approx(found.scalar)
+
+
+def test_the_reference_of_a_domain_is_the_best_source_in_it():
+    """Only of domains that count, so that other runs record nothing new."""
+    one = measured(10, 0.3).model_copy(update={"domains": {"x": 4.0}, "accuracies": {"x": 0.3}})
+    two = measured(12, 0.5).model_copy(update={"domains": {"x": 5.0}, "accuracies": {"x": 0.7}})
+    found = composite.reference([one, two], ["x"])
+    assert (found.domains, found.accuracies) == ({"x": 4.0}, {"x": 0.7})
+    assert composite.reference([one, two]).domains == {}
+
+
 # ---- comparison ----------------------------------------------------------------------------
 
 
@@ -243,17 +322,26 @@ def test_a_clear_winner_has_a_lower_bound_above_zero():
     assert not found.loses
 
 
+MIXED = Weighting(domains={"x": 0.5, "y": 0.3})
+SOLVED = SEEN.model_copy(update={"solved": (0.25, 1.0, 0.0)})
+SOLVED_TOO = SEEN.model_copy(update={"solved": (0.5, 1.0, 1.0)})
+
+
 @pytest.mark.parametrize("raw", [False, True])
-def test_a_comparison_s_difference_is_the_difference_of_fitness(raw: bool):
+@pytest.mark.parametrize("weighting", [Weighting(), DOMAINS, MIXED])
+def test_a_comparison_s_difference_is_the_difference_of_fitness(raw: bool, weighting: Weighting):
     """The same formula as `composite.fitness`, whose speed and memory cancel."""
-    a, b = {"x": observed(-0.1, 1), "y": SEEN}, {"x": observed(0.2, 1), "y": SEEN}
+    a, b = {"x": observed(-0.1, 1), "y": SOLVED}, {"x": observed(0.2, 1), "y": SOLVED_TOO}
+    best = UNIT.model_copy(
+        update={"domains": {"x": 7.0, "y": 1.2}, "accuracies": {"x": 0.4, "y": 0.001}}
+    )
     scalars = []
     for seen in (a, b):
         parts = composite.components(seen, 1e9, 1e9)
         assert parts is not None
-        scalars.append(composite.fitness(parts, UNIT, Weighting(), raw=raw).scalar)
-    found = compare(a, b, UNIT, Weighting(), raw, 1)
-    assert found.difference == pytest.approx(scalars[0] - scalars[1], abs=1e-12)
+        scalars.append(composite.fitness(parts, best, weighting, raw=raw).scalar)
+    found = compare(a, b, best, weighting, raw, 1)
+    assert found.difference == pytest.approx(scalars[0] - scalars[1], abs=1e-9)
 
 
 def test_identical_outcomes_differ_by_exactly_nothing():

@@ -1,0 +1,128 @@
+"""Several languages: which sentence is the right translation, and which is in the right language.
+
+Sentences are put together from phrases (who, does what, where, when; phrases.csv) that were written
+in all seven languages for this purpose, by hand, under the project's own licence (Apache-2.0); the
+order of the parts is each language's own. A translation is told from other sentences of the same
+language, by likelihood; the harder the grade, the fewer parts they differ in. Whether a model keeps
+to a language is told from the same sentence in others.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+from evomerge.corpus.documents import SLICES, Slice, slice_of
+from evomerge.corpus.domains.making import choose, make
+
+LANGUAGES = ("English", "German", "French", "Spanish", "Italian", "Dutch", "Portuguese")
+
+
+def _read() -> dict[str, list[dict[str, str]]]:
+    """Part → its phrases, each by language."""
+    found: dict[str, list[dict[str, str]]] = {}
+    file = files("evomerge.corpus.domains") / "phrases.csv"
+    for row in csv.DictReader(file.read_text("utf-8").splitlines()):
+        found.setdefault(row.pop("part"), []).append(row)
+    return found
+
+
+#: A verb and its object belong together, with a bar between them.
+PHRASES = _read()
+PARTS = tuple(PHRASES)
+
+#: A sentence: which phrase each part has.
+Sentence = tuple[int, ...]
+
+#: Languages that put time and place before the object.
+_VERB_SECOND = ("German", "Dutch")
+
+#: Sentences of one document, and characters of running text in each slice.
+SENTENCES = 12
+HELD_OUT = {"train": 20_000, "search": 60_000, "selection": 40_000, "test": 60_000}
+
+
+def say(sentence: Sentence, language: str) -> str:
+    """The sentence in a language."""
+    who, does, where, when = (
+        PHRASES[part][i][language] for part, i in zip(PARTS, sentence, strict=True)
+    )
+    verb, thing = does.split("|")
+    if language in _VERB_SECOND:
+        return f"{who} {verb} {when} {where} {thing}."
+    return f"{who} {verb} {thing} {where} {when}."
+
+
+def _sentence(r: random.Random) -> Sentence:
+    return tuple(r.randrange(len(PHRASES[part])) for part in PARTS)
+
+
+def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
+    """A sentence that differs in so many parts."""
+    changed = set(r.sample(range(len(PARTS)), parts))
+    return tuple(
+        r.choice([i for i in range(len(PHRASES[PARTS[p]])) if i != old]) if p in changed else old
+        for p, old in enumerate(sentence)
+    )
+
+
+def _translation(r: random.Random, grade: int) -> dict[str, Any] | None:
+    """Grades 0 to 3: wrong sentences differ in all parts, in two, in one; without English in 3."""
+    sentence = _sentence(r)
+    foreign = LANGUAGES[1:]
+    first, second = (
+        r.sample(foreign, 2) if grade == 3 else r.sample(("English", r.choice(foreign)), 2)
+    )
+    parts = (4, 2, 1, 1)[grade]
+    right = say(sentence, second)
+    wrong = {say(_other(r, sentence, parts), second) for _ in range(3)}
+    if len(wrong) < 3:
+        return None
+    return choose(
+        r,
+        f"{first}: {say(sentence, first)}\n{second}:",
+        f" {right}",
+        [f" {w}" for w in sorted(wrong)],
+    )
+
+
+def _identity(r: random.Random, grade: int) -> dict[str, Any]:
+    """The same sentence in four languages; the harder, the closer the wrong ones are."""
+    sentence = _sentence(r)
+    romance, germanic = (
+        ("French", "Spanish", "Italian", "Portuguese"),
+        ("English", "German", "Dutch"),
+    )
+    second = r.choice(romance if grade % 2 else germanic)
+    own, far = (romance, germanic) if grade % 2 else (germanic, romance)
+    near = [x for x in own if x != second]
+    wrong = r.sample(far, 3) if grade < 2 else [*near, *far][:3]
+    first = r.choice([x for x in LANGUAGES if x != second and x not in wrong])
+    prompt = f"{first}: {say(sentence, first)}\n{second}:"
+    return choose(r, prompt, f" {say(sentence, second)}", [f" {say(sentence, w)}" for w in wrong])
+
+
+def texts(seed: int) -> Iterator[dict[str, Any]]:
+    """Running text: documents of sentences in one language, languages in turn."""
+    left = dict(HELD_OUT)
+    number = 0
+    while any(n > 0 for n in left.values()):
+        name = f"multilingual/text/{number:05d}"
+        r = random.Random(f"{name}/{seed}")
+        language = LANGUAGES[number % len(LANGUAGES)]
+        number += 1
+        slice_: Slice = slice_of(name, dict.fromkeys(SLICES, 0.25))
+        if left[slice_] <= 0:
+            continue
+        text = " ".join(say(_sentence(r), language) for _ in range(SENTENCES)) + "\n"
+        left[slice_] -= len(text)
+        yield {"id": name, "domain": "multilingual", "slice": slice_, "text": text}
+
+
+def items(seed: int) -> Iterator[dict[str, Any]]:
+    """Questions of both kinds."""
+    yield from make("multilingual", "translation", seed, _translation)
+    yield from make("multilingual", "identity", seed, _identity)

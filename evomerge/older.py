@@ -1,0 +1,74 @@
+"""Older schemas of a run's events, brought up to the next: pure, dictionary to dictionary.
+
+Logs are never rewritten; what an old row lacks is said here, once for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from evomerge.fitness import composite
+from evomerge.fitness.outcomes import DomainOutcomes
+
+Data = dict[str, Any]
+
+
+def _config(config: Data) -> Data:
+    """Settings from before there were problems, domains and gates."""
+    weights = {**config["fitness_weights"], "domains": {}}
+    off = {"search_problems": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
+    return {**config, **off, "fitness_weights": weights}
+
+
+def _submitted_1(data: Data) -> Data:
+    """Schema 1 had neither priority nor labels."""
+    return {**data, "priority": 0, "labels": ()}
+
+
+def _submitted_2(data: Data) -> Data:
+    """Schema 2 knew no quarantine."""
+    return {**data, "quarantine": "fail"}
+
+
+def _submitted_3(data: Data) -> Data:
+    """Schema 3 knew neither problems nor weights of domains."""
+    return {**data, "config": _config(data["config"])}
+
+
+def _forked_1(data: Data) -> Data:
+    """Schema 1 knew neither problems nor weights of domains."""
+    return {**data, "config": _config(data["config"])}
+
+
+def _started_1(data: Data) -> Data:
+    """Schema 1 did not name the strategy: there was one."""
+    return {**data, "strategy": "elite-loser@1"}
+
+
+def _started_2(data: Data) -> Data:
+    """Schema 2 knew no problems and no grades, which is what the defaults say."""
+    return data
+
+
+def _evaluated_1(data: Data) -> Data:
+    """Schema 1 did not put down accuracy by domain; it follows from the outcomes."""
+    measured = data["components"]
+    if measured is None:
+        return data
+    seen = {d: DomainOutcomes.model_validate(o) for d, o in data["outcomes"].items()}
+    found = composite.components(seen, measured["flops"], measured["bytes"])
+    assert found is not None
+    return {**data, "components": {**measured, "accuracies": found.accuracies}}
+
+
+#: (event type, schema) → to the schema after it.
+UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
+    ("submitted", 1): _submitted_1,
+    ("submitted", 2): _submitted_2,
+    ("submitted", 3): _submitted_3,
+    ("forked", 1): _forked_1,
+    ("started", 1): _started_1,
+    ("started", 2): _started_2,
+    ("evaluated", 1): _evaluated_1,
+}

@@ -1,0 +1,127 @@
+"""Scorers of users: a function `(reply: str, item: dict) -> float` in [0, 1], found by name among the
+entry points of the group `evomerge.scorers`.
+
+    [project.entry-points."evomerge.scorers"]
+    politeness = "my_package.scoring:politeness"
+
+It is the user's own, installed code and runs with our rights, but in a process of its own, one for
+each scorer, so that one that hangs is ended and one that raises is told: such an item counts 0 and
+its event says why. `item` has the item's `id`, `domain`, `prompt` and the check's `options`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import select
+import subprocess
+import sys
+import weakref
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, field_validator
+
+from evomerge.verifiers.parts import Check, Verdict
+
+GROUP = "evomerge.scorers"
+#: Seconds that a scorer may think about one reply; the first one has time to load.
+PATIENCE, LOADING = 60.0, 120.0
+
+
+class Scored(Check):
+    """`scorer` is the entry point's name; `options` is handed to it."""
+
+    kind: Literal["scorer"]
+    scorer: Annotated[str, Field(min_length=1)]
+    options: dict[str, JsonValue] = {}
+
+    @field_validator("scorer")
+    @classmethod
+    def _exists(cls, value: str) -> str:
+        known = sorted(point.name for point in entry_points(group=GROUP))
+        if value not in known:
+            there = f"there are {', '.join(known)}" if known else "none is installed"
+            raise ValueError(f"no entry point {value!r} in group {GROUP}: {there}")
+        return value
+
+
+class Scorer:
+    """The process of one scorer."""
+
+    def __init__(self, name: str, patience: float = PATIENCE) -> None:
+        """Nothing is started before the first reply."""
+        self._name = name
+        self._patience = patience
+        self._process: subprocess.Popen[str] | None = None
+
+    def verify(self, reply: str, item: dict[str, Any]) -> Verdict:
+        """What the scorer says. It is ended where it does not answer in time."""
+        process, patience = self._process, self._patience
+        if process is None or process.poll() is not None:
+            process, patience = self._start(), max(LOADING, self._patience)
+        assert process.stdin
+        assert process.stdout
+        answer = ""
+        try:
+            process.stdin.write(json.dumps([reply, item]) + "\n")
+            process.stdin.flush()
+            if not select.select([process.stdout], [], [], patience)[0]:
+                self.close()
+                return _failed(f"scorer {self._name} did not answer in {patience:g} s")
+            answer = process.stdout.readline()
+            said = json.loads(answer)
+        except (OSError, ValueError):
+            self.close()
+            return _failed(f"scorer {self._name} ended without an answer")
+        if isinstance(said, str):
+            return _failed(f"scorer {self._name} raised {said}")
+        if not (math.isfinite(said) and 0 <= said <= 1):
+            return _failed(f"scorer {self._name} gave {said}, which is not from 0 to 1")
+        return Verdict(float(said), "" if said == 1 else f"scorer {self._name} gave {said:g}")
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve({self._name!r})"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        #: Ends the process; called when this object goes, at the latest.
+        self._finish = weakref.finalize(self, _end, self._process)
+        return self._process
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._finish()
+            self._process = None
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _failed(why: str) -> Verdict:
+    return Verdict(0.0, why, scored=False)
+
+
+def serve(name: str) -> None:
+    """In the scorer's process: a line in, a line out. What it prints itself goes to our stderr."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    (point,) = entry_points(group=GROUP, name=name)
+    function = point.load()
+    for line in sys.stdin:
+        try:
+            answer: float | str = float(function(*json.loads(line)))
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"[:200]
+        out.write(json.dumps(answer) + "\n")
+        out.flush()
