@@ -96,6 +96,20 @@ def data(folder: Path) -> Path:
             for item in choices.continuation(whole, 6, 0):
                 item = {**item, "id": f"{domain}/{slice_}/{item['id']}", "slice": slice_}
                 rows.append({**item, "prompt": item["prompt"][-30:]})
+        if domain == "math":
+            rows += problems()
         lines = "\n".join(json.dumps({**row, "domain": domain}) for row in rows)
         (folder / f"{domain}.jsonl").write_text(lines + "\n", "utf-8")
     return folder
+
+
+def problems() -> list[dict[str, Any]]:
+    """Two short ones of two grades for every slice: a number, and a program that is run."""
+    rows: list[dict[str, Any]] = []
+    for slice_ in ("search", "selection", "test"):
+        sum_ = {"prompt": "2 + 2 =", "check": {"kind": "number", "answer": 4}}
+        function = {"prompt": "f =", "check": {"kind": "program", "tests": ["assert f == 1"]}}
+        for grade, fields in enumerate((sum_, function)):
+            id_ = f"math/{slice_}/problem-{grade}"
+            rows.append({"id": id_, "slice": slice_, "grade": grade, "max_tokens": 3, **fields})
+    return rows

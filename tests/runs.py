@@ -19,7 +19,13 @@ from worker.artifacts import Artifacts
 from worker.home import Home
 
 #: Small and quick, but with every kind of event.
-SETTINGS: dict[str, Any] = {"generations": 2, "search_windows": 3, "search_questions": 2, "seed": 3}
+SETTINGS: dict[str, Any] = {
+    "generations": 2,
+    "search_windows": 3,
+    "search_questions": 2,
+    "search_problems": 2,
+    "seed": 3,
+}
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

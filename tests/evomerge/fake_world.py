@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from events import Envelope, Event, New, chain
-from evomerge import facts, keys
+from evomerge import facts, keys, watching
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.fitness import composite
 from evomerge.fitness.cost import Cost, Speed
-from evomerge.fitness.outcomes import DomainOutcomes, Outcomes, Pool
+from evomerge.fitness.gates import joined
+from evomerge.fitness.outcomes import DomainOutcomes, Draws, Outcomes, Pool, pick
 from evomerge.recipe import Recipe, Source
 from evomerge.run import (
     Build,
@@ -35,7 +36,10 @@ from evomerge.state import RunState, absorb
 
 RUN = "run-1"
 BLOCKS = 3
-POOLS = {"code": Pool(windows=6, questions=4), "math": Pool(windows=5, questions=0)}
+POOLS = {
+    "code": Pool(windows=6, questions=4, problems=5, question_grades=(1, 3), problem_grades=(2, 3)),
+    "math": Pool(windows=5, questions=0),
+}
 SLICES = ("train", "search", "selection", "test")
 COST = Cost(flops_per_token=1e6, bytes=1e6)
 
@@ -267,23 +271,18 @@ class World:
     def _evaluated(self, task: Evaluate) -> Event:
         rate = self.quality(task.recipe_id)
         state = self.state
-        assert state.submitted
+        draws = state.draws(task.slice, task.generation)
         seen: Outcomes = {}
+        scored = stopped = None
         if rate is not None:
-            seen = {
-                domain: observed(rate, task.slice, domain).pick(draw)
-                for domain, draw in state.draws(task.slice, task.generation).items()
-            }
+            whole = {d: observed(rate, task.slice, d) for d in draws}
+            seen = pick(whole, draws)
+            scored, stopped = self._stopped(task, whole)
+            seen = pick(whole, scored) if scored else seen
         measured = None
         if seen:
             measured = composite.components(seen, COST.flops_per_token, COST.bytes)
-        is_source = task.recipe_id in {source.id for source in SOURCES}
-        best = None if is_source else state.reference(task.slice, task.generation)
-        fitness = None
-        if measured and best:
-            config = state.submitted.config
-            raw = config.normalise == "none"
-            fitness = composite.fitness(measured, best, config.fitness_weights, raw=raw)
+        best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured, scored)
         return facts.Evaluated(
             recipe_id=task.recipe_id,
             slice=task.slice,
@@ -293,8 +292,23 @@ class World:
             reference=best,
             fitness=fitness,
             why_none=None if measured else "tensor x holds NaN or Inf",
+            stopped=stopped,
+            scored=scored,
             seconds=1.0,
         )
+
+    def _stopped(self, task: Evaluate, whole: Outcomes) -> tuple[Draws | None, str | None]:
+        """The windows after which the evaluation ends early, and why, as a worker would."""
+        state, slice_ = self.state, task.slice
+        gate = watching.rules(state, task.recipe_id, slice_, task.generation)
+        parts = watching.blocks(state, slice_, task.generation) if gate else []
+        for number in range(1, len(parts)):
+            assert gate
+            scored = joined(parts[:number])
+            looks = len(parts) - 1
+            if why := watching.reason(state, gate, slice_, pick(whole, scored), scored, looks):
+                return scored, why
+        return None, None
 
 
 def observed(rate: float, slice_: str, domain: str) -> DomainOutcomes:
@@ -308,4 +322,6 @@ def observed(rate: float, slice_: str, domain: str) -> DomainOutcomes:
         hits=(hits,) * pool.windows,
         right=tuple(int(i % 2) for i in range(pool.questions)),
         chance=(0.25,) * pool.questions,
+        bytes=(30,) * pool.windows,
+        solved=tuple(float(i / 4 < 1 / rate) for i in range(pool.problems)),
     )

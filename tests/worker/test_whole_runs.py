@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from evomerge import audit, watching
 from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
+from evomerge.log import history
 from evomerge.recipe import genome
 from tests import runs
 from tests.conftest import Toys
@@ -63,6 +65,64 @@ def test_the_same_seed_gives_the_same_run_elsewhere(undisturbed, toys: Toys, tmp
     assert other.champion == state.champion
     assert other.completed.digest == state.completed.digest
     assert other.lineage_digest() == state.lineage_digest()
+
+
+def test_problems_are_generated_verified_and_recorded(undisturbed) -> None:
+    """Both of them, one of each grade, on every draw and on whole slices."""
+    _, state = undisturbed
+    assert state.started.pools["search"]["math"].problem_grades == (1, 1)
+    for event in state.evaluations.values():
+        solved = event.outcomes["math"].solved
+        assert len(solved) == 2
+        assert set(solved) <= {0.0, 1.0}
+        assert event.components.solved is not None
+        assert event.components.bits_per_byte > 0
+        assert event.outcomes["data"].solved == ()
+    assert state.started.not_run == ""
+
+
+def test_clear_losers_are_dropped_early_and_the_rest_is_audited(
+    toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """With a gate that almost everybody meets: a fitness that sorts, a reason, the same run again."""
+    monkeypatch.setattr("worker.bench.BATCH_TOKENS", 128)  # blocks of two windows
+    strict = {"gate_perplexity": 0.999, "search_windows": 12}
+    states = []
+    for name in ("a", "b"):
+        home = Home(tmp_path / name)
+        runs.submit(home, toys, **strict)
+        states.append(runs.finish(home))
+    first, second = states
+    assert first.lineage_digest() == second.lineage_digest()
+    drawn = [e for e in first.evaluations.values() if e.generation is not None]
+    early = [e for e in drawn if e.stopped]
+    assert early
+    for event in early:
+        assert "times that of the worst source" in event.stopped
+        assert event.fitness is not None
+        draws = first.draws("search", event.generation)
+        for domain, part in event.scored.items():
+            assert set(part.windows) < set(draws[domain].windows)
+            assert len(event.outcomes[domain].nll) == len(part.windows)
+            assert event.outcomes[domain].right == ()
+    assert all(e.stopped is None for e in first.evaluations.values() if e.generation is None)
+    store = Home(tmp_path / "a").open_store()
+    rows = list(history(store, "r"))
+    store.close()
+    assert [f for f in audit.audit(rows) if f.level == "error"] == []
+    changed = early[0].model_copy(update={"stopped": "because", "seconds": 0.0})
+    assert watching.unfounded(first, changed) == "it was ended early for another reason"
+    assert "should have been" in (watching.unfounded(first, _whole(first, early[0])) or ""), (
+        "an evaluation that should have been ended early passes for whole"
+    )
+
+
+def _whole(state, event):
+    """The same evaluation as if it had gone on, on the windows of a source."""
+    draws = state.draws(event.slice, event.generation)
+    seen = state.sources_on(event.slice, draws)
+    name = max(seen, key=lambda n: sum(sum(o.nll) for o in seen[n].values()))
+    return event.model_copy(update={"stopped": None, "scored": None, "outcomes": seen[name]})
 
 
 def test_another_seed_gives_another_run(undisturbed, toys: Toys, tmp_path) -> None:
