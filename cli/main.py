@@ -43,6 +43,8 @@ COMMANDS = {
     "export": ("cli.export", "Write a run's champion as a Hugging Face folder, with a report."),
     "merge": ("cli.merge", "Merge models as a mergekit config says, out of core."),
     "recipe": ("cli.recipe", "Print how a candidate is made, as a config for `forge merge`."),
+    "score": ("cli.score", "Measure models as runs do, without a run."),
+    "items": ("cli.items", "Show where a candidate wins and loses, item by item."),
     "check": ("cli.evo", "Check config, models and data in seconds; start nothing."),
     "cognate": ("cli.cognate", "Train a small base and three specialists here."),
     "doctor": ("cli.doctor", "Check this machine."),

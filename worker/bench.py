@@ -31,7 +31,7 @@ from evomerge.fitness.cost import cost
 from evomerge.fitness.data import Item
 from evomerge.fitness.evaluate import Judge
 from evomerge.fitness.outcomes import Pool
-from evomerge.fitness.packing import PackedData, pack
+from evomerge.fitness.packing import PackedData, fitting, pack
 from evomerge.fitness.perplexity import BATCH_TOKENS
 from evomerge.fitness.resident import ResidentModel
 from evomerge.methods import frankenmerge
@@ -175,8 +175,15 @@ class Bench:
     @cached_property
     def packed(self) -> PackedData:
         """The items as token ids."""
-        measured = [i for i in self.items if not (self.not_run and data.runs_code(i))]
-        return pack(measured, self.judge.tokenizer, self.context)
+        return pack(self.measured, self.judge.tokenizer, self.context)
+
+    @cached_property
+    def measured(self) -> list[Item]:
+        """The items without those that cannot be measured here, or by these models."""
+        items = [i for i in self.items if not (self.not_run and data.runs_code(i))]
+        if domains.NAME in self._submitted.data:
+            return fitting(items, self.judge.tokenizer, self.context)
+        return items
 
     @cached_property
     def not_run(self) -> str:
@@ -252,8 +259,14 @@ class Bench:
         )
 
     def _left_out(self) -> tuple[str, ...]:
-        count = sum(map(data.runs_code, self.items))
-        return (f"{count} problems are not run: {self.not_run}",) if self.not_run else ()
+        """What is said of items that are not measured."""
+        told = []
+        count = sum(map(data.runs_code, self.items)) if self.not_run else 0
+        if count:
+            told.append(f"{count} problems are not run: {self.not_run}")
+        if long := len(self.items) - len(self.measured) - count:
+            told.append(f"{long} built-in problems are longer than the context and left out")
+        return tuple(told)
 
     def check_unchanged(self) -> None:
         """Raise where a source, the data or the profile is not what `started` recorded."""

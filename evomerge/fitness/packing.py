@@ -104,6 +104,18 @@ def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
     return result
 
 
+def fitting(items: Sequence[Item], tokenizer: Any, context: int) -> list[Item]:
+    """The items without the problems that are longer than a context: for built-in items, which were
+    not made for any one model.
+    """
+    return [
+        item
+        for item in items
+        if not isinstance(item, Problem)
+        or len(tokenizer.encode(item.prompt, add_special_tokens=False)) + item.max_tokens <= context
+    ]
+
+
 def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Any, context: int) -> None:
     """Join texts and cut them into windows."""
     written = [t.text for t in texts]

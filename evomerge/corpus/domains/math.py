@@ -151,7 +151,7 @@ def _problem(r: random.Random, grade: int) -> dict[str, Any]:
     return {
         "prompt": f"Question: {text}\nAnswer:",
         "check": {"kind": "number", "answer": result},
-        "max_tokens": 16 if grade < 2 else 96,
+        "max_tokens": 12 if grade < 2 else 64,
         "stop": ["\nQuestion:", "\n\n"],
     }
 

@@ -114,7 +114,7 @@ def _problem(r: random.Random, grade: int) -> dict[str, Any]:
     return {
         "prompt": prompt,
         "check": {"kind": "data", "format": form, "answer": meant(records, form, grade < 2)},
-        "max_tokens": 64 if grade < 2 else 160,
+        "max_tokens": 48 if grade < 2 else 128,
         "stop": ["\n\n"],
     }
 

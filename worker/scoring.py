@@ -1,0 +1,142 @@
+"""One model on some items, alone: the evaluation that runs use, without a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evomerge import checkpoints
+from evomerge.build import not_finite
+from evomerge.corpus.documents import Slice
+from evomerge.errors import DataError, NotFiniteError
+from evomerge.facts import ModelReference
+from evomerge.fitness import composite, outcomes
+from evomerge.fitness import data as itemdata
+from evomerge.fitness.composite import Components
+from evomerge.fitness.cost import cost
+from evomerge.fitness.data import Item
+from evomerge.fitness.evaluate import Judge, evaluate
+from evomerge.fitness.itemised import Item as Scored
+from evomerge.fitness.itemised import Kind, itemise
+from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
+from evomerge.fitness.packing import Packed, fitting, pack
+from evomerge.fitness.resident import ResidentModel
+from evomerge.verifiers.checks import SandboxUnavailableError
+from worker.bench import load_tokenizer
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a model scored on a slice of the data."""
+
+    name: str
+    slice: Slice
+    components: Components
+    outcomes: Outcomes
+    items: list[Scored]
+    #: Domain → kind → grade → (right, asked), of questions and problems.
+    grades: dict[str, dict[Kind, dict[int, tuple[float, int]]]]
+    context: int
+    #: What is to be said of items that were left out.
+    left_out: tuple[str, ...]
+    seconds: float
+
+
+def score(
+    model: ModelReference,
+    items: Sequence[Item],
+    slice_: Slice,
+    device: str = "cpu",
+    context: int = 512,
+    builtin: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Score:
+    """Measure one model on a whole slice. Of `builtin` items those that do not fit are left out.
+
+    Raises SourceError, DataError, NotFiniteError.
+    """
+    began = time.perf_counter()
+    opened = checkpoints.open_checkpoint(Path(model.path))
+    weights = opened.tensors()
+    if bad := not_finite(weights):
+        raise NotFiniteError(f"model {model.name}: tensor {bad} holds NaN or Inf.")
+    resident = ResidentModel(Path(model.path), device, opened.tied)
+    context = min(context, resident.positions or context)
+    judge = Judge(load_tokenizer(model.path))
+    asked = [item for item in items if item.slice == slice_]
+    if not any(isinstance(item, itemdata.Text) for item in asked):
+        raise DataError(
+            f"the data has no text in the slice {slice_}: there is no perplexity of it."
+        )
+    kept, left_out = _measurable(asked, judge, context, builtin)
+    data = pack(kept, judge.tokenizer, context)[slice_]
+    tell(f"scoring {model.name} on {len(kept)} items of the {slice_} slice")
+    draws = outcomes.whole({domain: packed.pool() for domain, packed in data.items()})
+    seen = evaluate(resident, weights, data, draws, judge).outcomes
+    shapes = {name: tuple(t.shape) for name, t in weights.items()}
+    width = next(iter(weights.values())).element_size()
+    price = cost(shapes, width, resident.config, context)
+    measured = composite.components(seen, price.flops_per_token, price.bytes)
+    if measured is None:
+        raise NotFiniteError(f"model {model.name}: its log-likelihood on this data is NaN or Inf.")
+    return Score(
+        name=model.name,
+        slice=slice_,
+        components=measured,
+        outcomes=seen,
+        items=itemise(seen, draws, names(data)),
+        grades={domain: _grades(data[domain], seen[domain]) for domain in sorted(seen)},
+        context=context,
+        left_out=left_out,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _measurable(
+    items: Sequence[Item], judge: Judge, context: int, builtin: bool
+) -> tuple[list[Item], tuple[str, ...]]:
+    """The items that can be measured here by this model, and what is to be said of the others."""
+    kept, told = list(items), []
+    if any(map(itemdata.runs_code, items)):
+        try:
+            judge.verifier.sandbox  # noqa: B018 - opening it is the test
+        except SandboxUnavailableError as error:
+            kept = [item for item in items if not itemdata.runs_code(item)]
+            told.append(f"{len(items) - len(kept)} problems are not run: {error}")
+    if builtin:
+        count = len(kept)
+        kept = fitting(kept, judge.tokenizer, context)
+        if count > len(kept):
+            long = count - len(kept)
+            told.append(f"{long} built-in problems are longer than {context} tokens and left out")
+    return kept, tuple(told)
+
+
+def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:
+    """Names of a slice's items: ids; of a window the first and the last of its texts."""
+    return {
+        domain: {
+            "window": [
+                f"{n}: {first}" + (f" … {last}" if last != first else "")
+                for n, (first, last) in enumerate(packed.texts)
+            ],
+            "question": [asked.id for asked in packed.questions],
+            "problem": [posed.problem.id for posed in packed.problems],
+        }
+        for domain, packed in data.items()
+    }
+
+
+def _grades(packed: Packed, seen: DomainOutcomes) -> dict[Kind, dict[int, tuple[float, int]]]:
+    found: dict[Kind, dict[int, tuple[float, int]]] = {}
+    kinds: list[tuple[Kind, list[int], Sequence[float]]] = [
+        ("question", [q.grade for q in packed.questions], seen.right),
+        ("problem", [p.problem.grade for p in packed.problems], seen.solved),
+    ]
+    for kind, grades, values in kinds:
+        for grade, value in zip(grades, values, strict=True):
+            right, asked = found.setdefault(kind, {}).get(grade, (0.0, 0))
+            found[kind][grade] = (right + value, asked + 1)
+    return found
