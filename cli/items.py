@@ -1,0 +1,115 @@
+"""`forge items`: where a candidate wins and loses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option, short, table, warn_skipped
+
+SLICES = ("test", "selection", "search")
+
+
+@click.command("items")
+@click.argument("run")
+@click.argument("candidate", default="champion")
+@click.option(
+    "--against",
+    metavar="MODEL",
+    help="A source, baseline or candidate. Default: the source that is best there.",
+)
+@click.option(
+    "--slice", "slice_", type=click.Choice(SLICES), help="Default: the last one that was measured."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0, 10**6),
+    default=10,
+    show_default=True,
+    help="Items shown at each end.",
+)
+@click.option("--all", "everything", is_flag=True, help="All items.")
+@json_option
+def items_command(
+    run: str, candidate: str, against: str | None, slice_: Any, limit: int, everything: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show a candidate's items beside the best source's: won, lost, and by how much.
+
+    CANDIDATE is a recipe id, the beginning of one, or "champion" (default). Windows are compared by
+    their mean log-likelihood a token (nats), questions by right or wrong, problems by their score.
+
+    \b
+    Example:
+      forge items 20261121-3fa9c1 champion --slice selection
+    """
+    from evomerge import log
+    from evomerge.beside import beside
+    from evomerge.fitness.itemised import tally
+    from worker.home import Home
+
+    home = Home.default()
+    store = home.open_store()
+    try:
+        state = log.load(store, run, showing=True)
+    finally:
+        store.close()
+    warn_skipped(state)
+    found = beside(state, log.find(state, candidate), slice_, against)
+    contests = found.contests(_names(home, state, found.slice))
+    tallies = tally(contests)
+    if as_json:
+        emit({
+            "run": state.run, "candidate": found.mine, "against": found.name, "slice": found.slice,
+            "generation": found.generation, "stopped": found.stopped,
+            "difference": found.difference and found.difference.model_dump(),
+            "tally": [vars(row) for row in tallies],
+            "items": [{**vars(c), "lead": c.lead} for c in contests],
+        })  # fmt: skip
+        return
+    where = (
+        "the whole" if found.generation is None else f"generation {found.generation}'s draw of the"
+    )
+    click.echo(f"{short(found.mine)} against {found.name} on {where} {found.slice} slice", err=True)
+    if found.stopped:
+        click.echo(f"the evaluation was ended early: {found.stopped}", err=True)
+    if found.difference:
+        d = found.difference
+        click.echo(f"fitness {d.difference:+.4f} [{d.low:+.4f}, {d.high:+.4f}]", err=True)
+    rows = [[t.domain, f"{t.kind}s", str(t.won), str(t.lost), str(t.alike)] for t in tallies]
+    table(["domain", "items", "won", "lost", "alike"], rows)
+    _print(contests if everything else _ends(contests, limit))
+
+
+def _names(home: Any, state: Any, slice_: Any) -> Any:
+    """The items' ids, where models and data are at hand; else they are numbered, and it is said why."""
+    from evomerge.errors import ForgeError
+    from worker.artifacts import Artifacts
+    from worker.bench import Bench
+    from worker.scoring import names
+
+    try:
+        return names(Bench(state, Artifacts.of(home)).packed[slice_])
+    except (ForgeError, OSError) as error:
+        click.echo(f"warning: items are numbered, not named: {error}", err=True)
+        return None
+
+
+def _ends(contests: list[Any], limit: int) -> list[Any]:
+    """The clearest wins and the clearest losses of every domain and kind."""
+    result: list[Any] = []
+    for group in dict.fromkeys((c.domain, c.kind) for c in contests):
+        own = sorted((c for c in contests if (c.domain, c.kind) == group), key=lambda c: -c.lead)
+        own = [c for c in own if c.lead]
+        shown = own if len(own) <= 2 * limit else own[:limit] + own[len(own) - limit :]
+        result += shown
+    return result
+
+
+def _print(contests: list[Any]) -> None:
+    rows = [
+        [c.domain, c.kind, c.name, f"{c.mine:.4f}", f"{c.theirs:.4f}", f"{c.lead:+.4f}"]
+        for c in contests
+    ]
+    table(["domain", "kind", "item", "candidate", "other", "lead"], rows)
