@@ -5,12 +5,16 @@ pure (no torch)
   keys.py        random numbers from keys
   randomness.py  the counter-based generator
   recipe.py      what a candidate is
-  facts.py       the events of a run
+  facts.py       the events of a run; older.py: older schemas; lineage.py: what luck may not change
   state.py       evolve: the fold
   run.py         decide: what is next
   log.py         runs and candidates in the log; streams.py: their names; archived.py: in a file
   history.py     places in a history, and where it may be cut
   audit.py       is a history what it says
+  watching.py    when an evaluation may end early
+  beside.py      a candidate beside another model, item by item
+  verifiers/     is a generated reply right?
+  sandbox/       programs of models, locked in
   control.py     what users may ask of a run
   view.py        a run as it was, two beside each other
   projections.py tables that follow the log; listing.py: questions to them

@@ -12,6 +12,7 @@ import pytest
 from events import Envelope, Event, Registry, UnknownEventError, canonical_json
 from evomerge import audit, facts
 from evomerge.state import fold
+from tests.evomerge.fake_world import small
 from worker import limits
 
 FOLDER = Path(__file__).parent / "golden"
@@ -129,8 +130,26 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
     seen = {f"{row.type}@{row.schema}" for path in LOGS for row in rows_of(path)}
     assert {name for name in set(landed()) - seen if not of_the_queue(name)} == {
         "forked@1",
+        "forked@2",
         "divergence_detected@1",
     }
+
+
+def test_a_fork_of_before_is_read_as_it_was_meant() -> None:
+    """No problems, no gates, no weights of domains: what its settings then could not say."""
+    config = small().model_dump(mode="json")
+    for name in ("search_problems", "gate_perplexity", "stop_error"):
+        del config[name]
+    del config["fitness_weights"]["domains"]
+    old = {"run": "f", "owner": "o", "parent": "p", "version": 3, "head": "0" * 64, "changes": {},
+           "config": config, "output_dir": None}  # fmt: skip
+    row = next(row for row in rows_of(LOGS[0]) if row.type == "submitted")
+    row = row._replace(type="forked", schema=1, data=canonical_json(old))
+    event = facts.REGISTRY.load(row)
+    assert isinstance(event, facts.Forked)
+    assert event.config.search_problems == 0
+    assert event.config.gate_perplexity == event.config.stop_error == 0
+    assert event.config.fitness_weights.domains == {}
 
 
 def test_an_event_of_a_newer_version_is_refused_for_deciding() -> None:

@@ -265,7 +265,7 @@ class Bench:
         if count:
             told.append(f"{count} problems are not run: {self.not_run}")
         if long := len(self.items) - len(self.measured) - count:
-            told.append(f"{long} built-in problems are longer than the context and left out")
+            told.append(f"{long} built-in items are longer than the context and left out")
         return tuple(told)
 
     def check_unchanged(self) -> None:

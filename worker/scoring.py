@@ -110,7 +110,7 @@ def _measurable(
         kept = fitting(kept, judge.tokenizer, context)
         if count > len(kept):
             long = count - len(kept)
-            told.append(f"{long} built-in problems are longer than {context} tokens and left out")
+            told.append(f"{long} built-in items are longer than {context} tokens and left out")
     return kept, tuple(told)
 
 

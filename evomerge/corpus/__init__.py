@@ -7,6 +7,7 @@
     prose.py       the Python language reference (PSF licence); trained on, not measured
     choices.py     multiple-choice items made from documents
     builtin.py     all of it, by domain
+    domains/       questions and problems of the four domains, and multilingual text
 
 It serves twice: `cognate/` trains on the train slice, and a run that is given no data of its own
 measures fitness on the other slices. Nothing here imports torch.

@@ -105,15 +105,21 @@ def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
 
 
 def fitting(items: Sequence[Item], tokenizer: Any, context: int) -> list[Item]:
-    """The items without the problems that are longer than a context: for built-in items, which were
-    not made for any one model.
+    """The items without the questions and problems that are longer than a context: for built-in
+    items, which were not made for any one model.
     """
-    return [
-        item
-        for item in items
-        if not isinstance(item, Problem)
-        or len(tokenizer.encode(item.prompt, add_special_tokens=False)) + item.max_tokens <= context
-    ]
+
+    def size(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    def fits(item: Item) -> bool:
+        if isinstance(item, Problem):
+            return size(item.prompt) + item.max_tokens <= context
+        if isinstance(item, Question):
+            return size(item.prompt) + max(map(size, item.choices)) <= context
+        return True
+
+    return [item for item in items if fits(item)]
 
 
 def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Any, context: int) -> None:

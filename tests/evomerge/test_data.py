@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from evomerge.corpus.documents import MEASURING_SHARES, SLICES, slice_of
 from evomerge.errors import DataError
 from evomerge.fitness import data
-from evomerge.fitness.data import Question, Text
+from evomerge.fitness.composite import Weighting
+from evomerge.fitness.data import Problem, Question, Text
 
 #: A text in every slice: what a run needs at least.
 ENOUGH = [{"id": f"text-{s}", "text": f"some {s} text", "slice": s} for s in SLICES]
@@ -49,6 +51,18 @@ def test_a_good_file_gives_its_items_sorted_by_id(tmp_path: Path):
         ('{"text": "x", "slice": "validation"}', "slice: "),
         ('{"text": "x", "colour": "red"}', "colour: Extra"),
         ('{"id": "", "text": "x"}', "id: "),
+        ('{"prompt": "x", "check": {"kind": "number"}}', "check.number.answer: Field required"),
+        ('{"prompt": "x", "check": {"kind": "taste", "answer": 1}}', "check: .*'taste'"),
+        ('{"prompt": "", "check": {"kind": "exact", "answer": "y"}}', "prompt: "),
+        ('{"prompt": "x", "check": {"kind": "program", "tests": ["f(1)"]}}', "is not `assert CALL"),
+        ('{"prompt": "x", "check": {"kind": "scorer", "scorer": "none"}}', "no entry point 'none'"),
+        (
+            '{"prompt": "x", "check": {"kind": "exact", "answer": "y"}, "max_tokens": 0}',
+            "max_tokens: ",
+        ),
+        ('{"prompt": "x", "choices": ["a", ""], "answer": 0}', "choices.1: "),
+        ('{"prompt": "x", "choices": ["a", "b"], "answer": 0, "normalise": "luck"}', "normalise: "),
+        ('{"prompt": "x", "choices": ["a", "b"], "answer": 0, "grade": 10}', "grade: "),
         ('{"id": "text-train", "text": "x"}\n{"id": "text-train", "text": "y"}', "used twice"),
     ],
 )
@@ -193,3 +207,58 @@ def test_a_digest_changes_with_any_item():
 
 
 ENOUGH_WITH_DOMAIN = [{**row, "domain": "d"} for row in ENOUGH]
+
+
+def test_a_line_with_a_check_is_a_problem(tmp_path: Path):
+    """With the defaults that docs/fitness.md names."""
+    row = {
+        "id": "p",
+        "prompt": "6 * 7 =",
+        "check": {"kind": "number", "answer": 42},
+        "slice": "test",
+    }
+    (found,) = [i for i in data.load([write(tmp_path / "m.jsonl", row)]) if i.id == "p"]
+    assert isinstance(found, Problem)
+    assert (found.max_tokens, found.stop, found.grade) == (64, (), 0)
+    assert not data.runs_code(found)
+
+
+def test_the_digest_of_older_data_has_not_changed():
+    """A run of before must find its data as it recorded it: what is not said is not hashed."""
+    rows = [
+        {"id": "a", "domain": "d", "slice": "test", "text": "x"},
+        {
+            "id": "b",
+            "domain": "d",
+            "slice": "test",
+            "prompt": "p",
+            "choices": ["1", "2"],
+            "answer": 1,
+        },
+    ]
+    lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows]
+    expected = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert data.digest(data.from_rows(rows)) == expected
+    harder = data.from_rows([rows[0], {**rows[1], "grade": 1}])
+    assert data.digest(harder) != expected
+
+
+def test_a_domain_that_counts_must_be_measured(tmp_path: Path):
+    """In search, selection and test; the message names what there is."""
+    items = data.load([write(tmp_path / "math.jsonl")])
+    data.check_weights(items, {"math": 1.0})
+    data.check_weights(items, {})
+    with pytest.raises(
+        DataError, match=r"domain 'code'.*search, selection, test.*domains are math"
+    ):
+        data.check_weights(items, {"math": 0.5, "code": 0.5})
+
+
+def test_what_is_given_is_a_place_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Paths become absolute; weights of domains mean the built-in four where nothing is given."""
+    monkeypatch.chdir(tmp_path)
+    scheme = Weighting(domains={"code": 1.0})
+    assert data.given(["x.jsonl"], scheme) == (str(tmp_path / "x.jsonl"),)
+    assert data.given([], scheme) == ("builtin:domains",)
+    assert data.given([], Weighting()) == ()
+    assert data.given(["builtin:domains"], Weighting()) == ("builtin:domains",)

@@ -23,7 +23,9 @@ def worlds() -> list[World]:
     for attempt in (1, 2, 3):
         broken.fail("start", attempt)
     broken.run()
-    return [plain, alike, broken, ruled, poisoned("worst-fitness"), poisoned("fail")]
+    watched = World(small(gate_perplexity=0.8))
+    watched.run()
+    return [plain, alike, broken, ruled, poisoned("worst-fitness"), poisoned("fail"), watched]
 
 
 def poisoned(quarantine: facts.Quarantine) -> World:

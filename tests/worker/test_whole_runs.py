@@ -81,6 +81,50 @@ def test_problems_are_generated_verified_and_recorded(undisturbed) -> None:
     assert state.started.not_run == ""
 
 
+def test_without_a_sandbox_programs_are_left_out_of_the_whole_run(
+    toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """Said in `started`; also a worker that has one then leaves them out: a score is no mixture."""
+    home = Home(tmp_path)
+    runs.submit(home, toys, generations=0)
+    store = home.open_store()
+    worker = advance.Worker(store, artifacts.Artifacts(home.artifacts), stop=_after_start(store))
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.platform", "darwin")
+        worker.run("r")
+    store.close()
+    state = runs.finish(home)
+    assert "on Linux only" in state.started.not_run
+    assert any("3 problems are not run: programs" in w for w in state.started.warnings)
+    assert state.started.pools["search"]["math"].problems == 1
+    assert all(len(e.outcomes["math"].solved) == 1 for e in state.evaluations.values())
+    assert state.status == "completed"
+
+
+def _after_start(store):
+    return lambda: any(row.type == "started" for row in store.read("evomerge/r"))
+
+
+def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
+    """Scores are those of the domains alone; one that the data lacks fails before any work."""
+    weights = {"perplexity": 0, "accuracy": 0, "speed": 0, "memory": 0}
+    home = Home(tmp_path)
+    given = {**weights, "domains": {"math": 0.75, "data": 0.25}}
+    runs.submit(home, toys, generations=0, fitness_weights=given)
+    state = runs.finish(home)
+    for event in state.evaluations.values():
+        if event.fitness:
+            parts = event.fitness.normalised
+            expected = 0.75 * parts["domain/math"] + 0.25 * parts["domain/data"]
+            assert event.fitness.scalar == pytest.approx(expected)
+            assert event.fitness.quality == pytest.approx(expected)
+    assert all(r.lead is not None for r in state.completed.rivals)
+    runs.submit(home, toys, run="wrong", fitness_weights={**weights, "domains": {"poetry": 1}})
+    with pytest.raises(DataError, match="weighs the domain 'poetry'"):
+        runs.finish(home, "wrong")
+    assert runs.state(home, "wrong").status == "failed"
+
+
 def test_clear_losers_are_dropped_early_and_the_rest_is_audited(
     toys: Toys, tmp_path, monkeypatch
 ) -> None:

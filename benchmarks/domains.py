@@ -1,0 +1,112 @@
+"""Specialists on the four built-in domains, and damage that was planted in one of them.
+
+    python -m benchmarks.domains --models FOLDER      # as `forge cognate --out FOLDER` writes it
+
+The first table is every model's score on the test slice. Then the base is damaged where only one
+domain reads: the embedding rows of the tokens that occur in that domain's text alone are exchanged
+among each other. Each damaged model is compared with the base domain by domain, by the paired
+bootstrap that runs use; the damage must show in its own domain and nowhere else.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.common import machine
+from evomerge import checkpoints, keys
+from evomerge.corpus import domains
+from evomerge.fitness import composite, data, outcomes
+from evomerge.fitness.compare import Comparison, compare
+from evomerge.fitness.composite import Components, Weighting
+from evomerge.fitness.evaluate import Judge, evaluate
+from evomerge.fitness.outcomes import Outcomes
+from evomerge.fitness.packing import Packed, fitting, pack
+from evomerge.fitness.resident import ResidentModel
+from worker.bench import load_tokenizer, set_threads
+
+EMBEDDING = "model.embed_tokens.weight"
+
+
+class Table:
+    """Models of one architecture and tokenizer on the test slice."""
+
+    def __init__(self, base: Path) -> None:
+        self.origin = checkpoints.open_checkpoint(base)
+        self.judge = Judge(load_tokenizer(str(base)))
+        self.resident = ResidentModel(base, "cpu", self.origin.tied)
+        context = self.resident.positions or 512
+        items = data.from_rows(i for i in domains.items() if i["slice"] == "test")
+        self.data = pack(
+            fitting(items, self.judge.tokenizer, context), self.judge.tokenizer, context
+        )["test"]
+        self.draws = outcomes.whole({d: packed.pool() for d, packed in self.data.items()})
+
+    def score(self, weights: dict[str, torch.Tensor]) -> tuple[Outcomes, Components]:
+        """What a model does on everything."""
+        seen = evaluate(self.resident, weights, self.data, self.draws, self.judge).outcomes
+        measured = composite.components(seen, 1.0, 1.0)
+        assert measured
+        return seen, measured
+
+
+def own_tokens(packed: dict[str, Packed], domain: str) -> np.ndarray:
+    """Tokens that occur in the windows of one domain only."""
+    used = {d: set(np.concatenate(p.windows).tolist()) for d, p in packed.items()}
+    others = set().union(*(tokens for d, tokens in used.items() if d != domain))
+    return np.asarray(sorted(used[domain] - others))
+
+
+def damaged(weights: dict[str, torch.Tensor], tokens: np.ndarray) -> dict[str, torch.Tensor]:
+    """The model with these tokens' embeddings moved round by one place."""
+    embedding = weights[EMBEDDING].clone()
+    order = keys.generator("damage").permutation(len(tokens))
+    embedding[tokens[order]] = weights[EMBEDDING][tokens[np.roll(order, 1)]]
+    return {**weights, EMBEDDING: embedding}
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", type=Path, required=True)
+    folder = parser.parse_args().models
+    set_threads()
+    table = Table(folder / "base")
+    print(machine())
+    names = [
+        "base",
+        *sorted(p.parent.name for p in folder.glob("*/config.json") if p.parent.name != "base"),
+    ]
+    found = {n: table.score(checkpoints.open_checkpoint(folder / n).tensors()) for n in names}
+    own = sorted(table.data)
+    print("\nbits a byte / next token / questions / problems")
+    for name, (seen, _) in found.items():
+        print(f"{name:10s}", *(f"{d} {_cell(seen, d)}" for d in own), sep="  ")
+    seen, measured = found["base"]
+    best = composite.reference([measured], own)
+    print("\ndamage in → difference of the domain's score, [95 % interval]")
+    for domain in own:
+        tokens = own_tokens(table.data, domain)
+        worse, _ = table.score(damaged(dict(table.origin.tensors()), tokens))
+        leads: dict[str, Comparison] = {}
+        for d in own:
+            weighting = Weighting(perplexity=0, accuracy=0, speed=0, memory=0, domains={d: 1.0})
+            leads[d] = compare(worse, seen, best, weighting, False, 0, "damage", d)
+        caught = [d for d, lead in leads.items() if lead.loses]
+        cells = (f"{d} {x.difference:+.4f} [{x.low:+.4f}, {x.high:+.4f}]" for d, x in leads.items())
+        verdict = "ok" if caught == [domain] else f"CAUGHT IN {caught}"
+        print(f"{domain:13s} {len(tokens):4d} tokens", *cells, verdict, sep="  ")
+
+
+def _cell(seen: Outcomes, domain: str) -> str:
+    o = seen[domain]
+    solved = f"{sum(o.solved):g}/{len(o.solved)}" if o.solved else "-"
+    bits = sum(o.nll) / np.log(2) / sum(o.bytes)
+    return f"{bits:.3f} {sum(o.hits) / sum(o.tokens):.3f} {sum(o.right)}/{len(o.right)} {solved}"
+
+
+if __name__ == "__main__":
+    main()
