@@ -151,18 +151,26 @@ class Checked:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers), tokenizer and data; raise what a run would stumble over."""
+    from evomerge.corpus import domains
     from evomerge.fitness.data import check_weights
+    from evomerge.fitness.packing import pack
     from evomerge.sources import open_family
+    from evomerge.verifiers.checks import Verifier
     from worker.bench import load_items, load_tokenizer
+    from worker.measurable import measurable, why_not_run
 
     family = open_family(plan.sources, plan.base, plan.config.strict)
-    load_tokenizer(str(family.base.folder))
-    counts: dict[str, dict[str, int]] = {}
+    tokenizer = load_tokenizer(str(family.base.folder))
     items = load_items(plan.data)
     check_weights(items, plan.config.fitness_weights.domains)
+    context = min(plan.config.context, family.base.positions or plan.config.context)
+    builtin, not_run = domains.NAME in plan.data, why_not_run(items, Verifier())
+    items, told = measurable(items, tokenizer, context, builtin, not_run)
+    pack(items, tokenizer, context)
+    counts: dict[str, dict[str, int]] = {}
     for item in items:
         row = counts.setdefault(
             item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0)
         )
         row[item.slice] += 1
-    return Checked(family.warnings, family.base.parameters, counts)
+    return Checked(family.warnings + told, family.base.parameters, counts)

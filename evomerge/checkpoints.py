@@ -71,6 +71,16 @@ class Checkpoint:
         """Number of elements of all stored tensors."""
         return sum(elements(shape) for _, shape in self.shapes.values())
 
+    @property
+    def positions(self) -> int | None:
+        """The longest sequence that the architecture takes; None where its config does not say."""
+        inner = self.config.get("text_config") or {}
+        for settings in (inner, self.config):
+            for key in ("max_position_embeddings", "n_positions"):
+                if settings.get(key):
+                    return int(settings[key])
+        return None
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """All tensors by name, in order of name; memory-mapped, not to be written to."""
         result: dict[str, torch.Tensor] = {}

@@ -31,7 +31,7 @@ from evomerge.fitness.cost import cost
 from evomerge.fitness.data import Item
 from evomerge.fitness.evaluate import Judge
 from evomerge.fitness.outcomes import Pool
-from evomerge.fitness.packing import PackedData, fitting, pack
+from evomerge.fitness.packing import PackedData, pack
 from evomerge.fitness.perplexity import BATCH_TOKENS
 from evomerge.fitness.resident import ResidentModel
 from evomerge.methods import frankenmerge
@@ -39,9 +39,9 @@ from evomerge.recipe import Source
 from evomerge.search import CURRENT
 from evomerge.sources import Family, open_family
 from evomerge.state import RunState
-from evomerge.verifiers.checks import SandboxUnavailableError
 from worker.artifacts import Artifacts
 from worker.home import threads
+from worker.measurable import measurable, why_not_run
 
 #: Characters of built-in text per domain.
 BUILTIN_CHARACTERS = 4_000_000
@@ -175,28 +175,20 @@ class Bench:
     @cached_property
     def packed(self) -> PackedData:
         """The items as token ids."""
-        return pack(self.measured, self.judge.tokenizer, self.context)
+        return pack(self._measurable[0], self.judge.tokenizer, self.context)
 
     @cached_property
-    def measured(self) -> list[Item]:
-        """The items without those that cannot be measured here, or by these models."""
-        items = [i for i in self.items if not (self.not_run and data.runs_code(i))]
-        if domains.NAME in self._submitted.data:
-            return fitting(items, self.judge.tokenizer, self.context)
-        return items
+    def _measurable(self) -> tuple[list[Item], tuple[str, ...]]:
+        """The items without those that cannot be measured, and what is said of these."""
+        builtin_ = domains.NAME in self._submitted.data
+        return measurable(self.items, self.judge.tokenizer, self.context, builtin_, self.not_run)
 
     @cached_property
     def not_run(self) -> str:
         """Why items that run code are left out: as `started` says, or as it is on this machine."""
         if self.state.started is not None:
             return self.state.started.not_run
-        if not any(map(data.runs_code, self.items)):
-            return ""
-        try:
-            self.judge.verifier.sandbox  # noqa: B018 - opening it is the test
-        except SandboxUnavailableError as error:
-            return str(error)
-        return ""
+        return why_not_run(self.items, self.judge.verifier)
 
     @cached_property
     def judge(self) -> Judge:
@@ -253,20 +245,10 @@ class Bench:
             data_digest=digest,
             pools=pools,
             profile=self.profile(),
-            warnings=self.family.warnings + self._left_out(),
+            warnings=self.family.warnings + self._measurable[1],
             strategy=CURRENT[config.strategy],
             not_run=self.not_run,
         )
-
-    def _left_out(self) -> tuple[str, ...]:
-        """What is said of items that are not measured."""
-        told = []
-        count = sum(map(data.runs_code, self.items)) if self.not_run else 0
-        if count:
-            told.append(f"{count} problems are not run: {self.not_run}")
-        if long := len(self.items) - len(self.measured) - count:
-            told.append(f"{long} built-in items are longer than the context and left out")
-        return tuple(told)
 
     def check_unchanged(self) -> None:
         """Raise where a source, the data or the profile is not what `started` recorded."""

@@ -21,10 +21,10 @@ from evomerge.fitness.evaluate import Judge, evaluate
 from evomerge.fitness.itemised import Item as Scored
 from evomerge.fitness.itemised import Kind, itemise
 from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
-from evomerge.fitness.packing import Packed, fitting, pack
+from evomerge.fitness.packing import Packed, pack
 from evomerge.fitness.resident import ResidentModel
-from evomerge.verifiers.checks import SandboxUnavailableError
 from worker.bench import load_tokenizer
+from worker.measurable import measurable, why_not_run
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def score(
         raise DataError(
             f"the data has no text in the slice {slice_}: there is no perplexity of it."
         )
-    kept, left_out = _measurable(asked, judge, context, builtin)
+    not_run = why_not_run(asked, judge.verifier)
+    kept, left_out = measurable(asked, judge.tokenizer, context, builtin, not_run)
     data = pack(kept, judge.tokenizer, context)[slice_]
     tell(f"scoring {model.name} on {len(kept)} items of the {slice_} slice")
     draws = outcomes.whole({domain: packed.pool() for domain, packed in data.items()})
@@ -92,26 +93,6 @@ def score(
         left_out=left_out,
         seconds=time.perf_counter() - began,
     )
-
-
-def _measurable(
-    items: Sequence[Item], judge: Judge, context: int, builtin: bool
-) -> tuple[list[Item], tuple[str, ...]]:
-    """The items that can be measured here by this model, and what is to be said of the others."""
-    kept, told = list(items), []
-    if any(map(itemdata.runs_code, items)):
-        try:
-            judge.verifier.sandbox  # noqa: B018 - opening it is the test
-        except SandboxUnavailableError as error:
-            kept = [item for item in items if not itemdata.runs_code(item)]
-            told.append(f"{len(items) - len(kept)} problems are not run: {error}")
-    if builtin:
-        count = len(kept)
-        kept = fitting(kept, judge.tokenizer, context)
-        if count > len(kept):
-            long = count - len(kept)
-            told.append(f"{long} built-in items are longer than {context} tokens and left out")
-    return kept, tuple(told)
 
 
 def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:

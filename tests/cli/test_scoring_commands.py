@@ -116,6 +116,32 @@ def test_what_cannot_be_scored_is_said(finished, toys: Toys, tmp_path: Path) -> 
     fails(home, 2, "score", str(toys.base), "--device", "abacus")
 
 
+def test_check_finds_what_only_the_tokenizer_knows(finished, toys: Toys, tmp_path: Path) -> None:
+    """Before a run is submitted: an item that does not fit; and what would be left out is said."""
+    models = ("--base-models", toys.names, "--base-model", str(toys.base))
+    ok(call(finished[0], "check", *models, "--data", str(toys.data)))
+    only = tmp_path / "only.jsonl"
+    rows = [
+        {"id": s, "text": "some text", "slice": s} for s in ("train", "search", "selection", "test")
+    ]
+    long = {"id": "q", "prompt": "x", "choices": [" y", " z" * 90], "answer": 0, "slice": "test"}
+    only.write_text("\n".join(map(json.dumps, [*rows, long])))
+    told = fails(finished[0], 2, "check", *models, "--data", str(only))
+    assert "question 'q': a choice has" in told
+    result = ok(call(finished[0], "check", *models, "--data", "builtin:domains"))
+    assert "built-in items are longer than 64 tokens and left out" in result.stderr
+    weights = tmp_path / "weights.json"
+    weights.write_text('{"fitness_weights": "domains"}')
+    told = fails(
+        finished[0], 2, "check", *models, "--data", str(toys.data), "--config", str(weights)
+    )
+    assert "weighs the domain 'code'" in told
+    result = ok(call(finished[0], "check", *models, "--config", str(weights)))
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()[3:7]] == [
+        "code", "data", "math", "multilingual",
+    ]  # fmt: skip
+
+
 # ---- items ---------------------------------------------------------------------------------
 
 

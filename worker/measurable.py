@@ -1,0 +1,43 @@
+"""Which items can be measured here, by these models; what is to be said of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evomerge.fitness import data
+from evomerge.fitness.data import Item
+from evomerge.fitness.packing import fitting
+from evomerge.verifiers.checks import SandboxUnavailableError, Verifier
+
+
+def why_not_run(items: Sequence[Item], verifier: Verifier) -> str:
+    """Why items that run code cannot be measured on this machine; empty where they can."""
+    if not any(map(data.runs_code, items)):
+        return ""
+    try:
+        verifier.sandbox  # noqa: B018 - opening it is the test
+    except SandboxUnavailableError as error:
+        return str(error)
+    return ""
+
+
+def measurable(
+    items: Sequence[Item], tokenizer: Any, context: int, builtin: bool, not_run: str
+) -> tuple[list[Item], tuple[str, ...]]:
+    """(items to measure, a line for each kind that is left out).
+
+    Without those that run code where they are `not_run`; of `builtin` items, which were not made for
+    any one model, without those that are longer than the context.
+    """
+    kept, told = list(items), []
+    if not_run:
+        kept = [item for item in items if not data.runs_code(item)]
+        if count := len(items) - len(kept):
+            told.append(f"{count} problems are not run: {not_run}")
+    if builtin:
+        count = len(kept)
+        kept = fitting(kept, tokenizer, context)
+        if long := count - len(kept):
+            told.append(f"{long} built-in items are longer than {context} tokens and left out")
+    return kept, tuple(told)
