@@ -84,13 +84,17 @@ def items_command(
 
 def _names(home: Any, state: Any, slice_: Any) -> Any:
     """The items' ids, where models and data are at hand; else they are numbered, and it is said why."""
-    from evomerge.errors import ForgeError
+    from evomerge.errors import DataError, ForgeError
+    from evomerge.fitness.data import digest
     from worker.artifacts import Artifacts
     from worker.bench import Bench
     from worker.scoring import names
 
     try:
-        return names(Bench(state, Artifacts.of(home)).packed[slice_])
+        bench = Bench(state, Artifacts.of(home))
+        if digest(bench.items) != state.started.data_digest:
+            raise DataError("the data has changed since the run started.")
+        return names(bench.packed[slice_])
     except (ForgeError, OSError) as error:
         click.echo(f"warning: items are numbered, not named: {error}", err=True)
         return None

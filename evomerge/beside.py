@@ -51,7 +51,7 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
     name, other = _named(state, against) if against else _best(state, key)
     whole = state.evaluations.get((other, key[1], None))
     own = state.evaluations.get((other, key[1], key[2]))
-    if whole is not None:
+    if whole is not None and whole.components:
         theirs = pick(whole.outcomes, draws)
     elif own is not None and own.scored == event.scored and own.components:
         theirs = own.outcomes

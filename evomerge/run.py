@@ -244,7 +244,9 @@ def _stayed(state: RunState, generation: int) -> list[str]:
 def _rank(
     state: RunState, population: list[str], generation: int
 ) -> list[tuple[str, float | None]]:
-    """Recipe ids and selection scores, best first; no fitness last, ties by recipe id."""
+    """Recipe ids and selection scores, best first; then those that were dropped early, whose fitness is
+    of other items; no fitness last; ties by recipe id.
+    """
     assert state.submitted
     assert state.started
     weight = state.submitted.config.diversity_weight
@@ -257,7 +259,15 @@ def _rank(
         if score is not None and weight:
             score += weight * diversity.own_distance(index, sketches, sources)
         scores[id_] = score
-    return sorted(scores.items(), key=lambda pair: (pair[1] is None, -(pair[1] or 0.0), pair[0]))
+
+    def dropped(id_: str) -> bool:
+        event = state.evaluations.get((id_, "search", generation))
+        return event is not None and event.stopped is not None
+
+    return sorted(
+        scores.items(),
+        key=lambda pair: (pair[1] is None, dropped(pair[0]), -(pair[1] or 0.0), pair[0]),
+    )
 
 
 def _generation_facts(

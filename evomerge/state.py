@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -251,7 +252,11 @@ def _on_forked(state: RunState, event: facts.Forked) -> None:
         first = 0 if state.started is None else now + 1 if begun else now
         state.eras = [era for era in state.eras if era[0] < first] + [(first, event.config)]
         told = canonical_json({"config": event.config.model_dump(mode="json")})
-        state.lineage.append((f"{event.run}/submitted", facts.Submitted.type, told))
+        state.lineage.append((_SETTINGS.format(event.run), facts.Submitted.type, told))
+
+
+#: What a fork's changed settings are noted as.
+_SETTINGS = "{}/submitted"
 
 
 def _forget_failure(state: RunState) -> None:
@@ -382,6 +387,9 @@ def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> 
         handler(state, event)
         if row.type not in outside:
             note((row.key, row.type, row.data))
+        elif isinstance(event, facts.Forked) and event.changes:  # as recorded, for ever
+            config = canonical_json({"config": json.loads(row.data)["config"]})
+            state.lineage[-1] = (_SETTINGS.format(event.run), facts.Submitted.type, config)
         state.version, state.head, state.place = row.version, row.hash, state.place + 1
     return state
 

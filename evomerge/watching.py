@@ -41,16 +41,21 @@ def unfounded(state: RunState, event: facts.Evaluated) -> str | None:
         return (
             "it was ended early, which it could not be" if event.stopped or event.scored else None
         )
-    draws = state.draws(event.slice, event.generation)
+    draws = event.scored or state.draws(event.slice, event.generation)
     parts = blocks(state, event.slice, event.generation)
     for number in range(1, len(parts)):
         scored = gates.joined(parts[:number])
-        if event.scored is not None and scored == event.scored:
-            why = reason(state, gate, event.slice, event.outcomes, scored, len(parts) - 1)
+        if set(scored) != set(draws) or not _within(scored, draws):
+            break
+        seen = gates.narrowed(event.outcomes, draws, scored)
+        why = reason(state, gate, event.slice, seen, scored, len(parts) - 1)
+        if scored == event.scored:
             sound = why is not None and why == event.stopped
             return None if sound else "it was ended early for another reason"
-        if event.scored is None:
-            seen = gates.narrowed(event.outcomes, draws, scored)
-            if reason(state, gate, event.slice, seen, scored, len(parts) - 1):
-                return "it was not ended early, which it should have been"
+        if why is not None:
+            return "it was not ended early, which it should have been"
     return "it was ended after other windows than those of a block" if event.scored else None
+
+
+def _within(some: Draws, draws: Draws) -> bool:
+    return all(set(draw.windows) <= set(draws[d].windows) for d, draw in some.items())

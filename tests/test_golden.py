@@ -150,6 +150,10 @@ def test_a_fork_of_before_is_read_as_it_was_meant() -> None:
     assert event.config.search_problems == 0
     assert event.config.gate_perplexity == event.config.stop_error == 0
     assert event.config.fitness_weights.domains == {}
+    changed = row._replace(data=canonical_json({**old, "changes": {"seed": 5}}))
+    started = [*rows_of(LOGS[0])[:1], changed]
+    told = [text for _, type_, text in fold(started).lineage if type_ == "submitted"]
+    assert told[-1] == canonical_json({"config": config}), "its lineage is not what it was"
 
 
 def test_an_event_of_a_newer_version_is_refused_for_deciding() -> None:

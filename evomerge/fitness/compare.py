@@ -102,7 +102,7 @@ def _fitness(
         if own:
             floor = max(best.accuracies.get(domain, 0.0), composite.ACCURACY_FLOOR)
             parts.append(_mean(own) / (1.0 if raw else floor))
-        total = total + weight * _mean(parts)
+        total = total + weight * _mean(parts) if parts else total
     return total
 
 

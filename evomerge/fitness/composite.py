@@ -208,7 +208,9 @@ def fitness(
 
 
 def _score(measured: Components, best: Reference, domain: str, raw: bool) -> float:
-    """A domain's score: 1 where perplexity and accuracy are the best source's."""
+    """A domain's score: 1 where perplexity and accuracy are the best source's; 0, for everybody,
+    where these items have nothing of it.
+    """
     found = []
     if domain in measured.domains:
         unit = 1.0 if raw else best.domains[domain]
@@ -216,4 +218,4 @@ def _score(measured: Components, best: Reference, domain: str, raw: bool) -> flo
     if domain in measured.accuracies:
         unit = 1.0 if raw else max(best.accuracies[domain], ACCURACY_FLOOR)
         found.append(measured.accuracies[domain] / unit)
-    return math.fsum(found) / len(found)
+    return math.fsum(found) / len(found) if found else 0.0

@@ -132,7 +132,7 @@ def _worse(mine: Outcomes, other: Outcomes, level: float) -> bool:
 
 def quantile(probability: float, freedom: int) -> float:
     """The quantile of Student's t, to about 1e-3 from 7 degrees of freedom on."""
-    z, n = NormalDist().inv_cdf(probability), float(freedom)
+    z, n = NormalDist().inv_cdf(min(probability, 1 - 1e-15)), float(freedom)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,

@@ -19,6 +19,8 @@ from evomerge.fitness.resident import ResidentModel
 
 #: Prompts are padded to a multiple of this.
 PAD_TO = 32
+#: Tokens of the prompt that a reply is decoded with.
+TAIL = 8
 
 
 def replies(model: ResidentModel, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
@@ -64,6 +66,9 @@ class _Reading(StoppingCriteria):
         self._ends = ends
         self._length = length
         self._ended = [False] * len(problems)
+        #: The end of each prompt, as tokens and as text: some decoders drop a first blank.
+        self._tails = [posed.ids[-TAIL:].tolist() for posed in problems]
+        self._before = [self._text(tail) for tail in self._tails]
         self.replies = [""] * len(problems)
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
@@ -74,13 +79,15 @@ class _Reading(StoppingCriteria):
 
     def _read(self, row: int, tokens: list[int]) -> None:
         ended = tokens[-1] in self._ends
-        said = self._tokenizer.decode(
-            tokens[:-1] if ended else tokens,
-            skip_special_tokens=True,
-            clean_up_tokenization_spaces=False,
-        )
+        said = self._text([*self._tails[row], *(tokens[:-1] if ended else tokens)])
+        said = said[len(self._before[row]) :]
         stops = [
             place for stop in self._problems[row].problem.stop if (place := said.find(stop)) >= 0
         ]
         self.replies[row] = said[: min(stops)] if stops else said
         self._ended[row] = ended or bool(stops)
+
+    def _text(self, tokens: list[int]) -> str:
+        return self._tokenizer.decode(
+            tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )

@@ -6,8 +6,8 @@ those of `filters`, runs the program, evaluates the given expressions in it and 
 into a pipe. What the values should be the child never knows: they are compared on our side, so that
 a program can pass only by computing them.
 
-A request is one line of JSON: program, calls, cpu and wall (seconds), memory (bytes). An answer is
-one line: {"how": "…", "said": "what the child wrote"}; how is "" where the child ended by itself.
+A request is one line of JSON: id, program, calls, cpu and wall (seconds), memory (bytes). An answer is
+one line: {"id": …, "how": "…", "said": "what the child wrote"}; how is "" where it ended by itself.
 
 Standard library only.
 """
@@ -34,8 +34,14 @@ OFFERED = (
     "types", "typing", "unicodedata", "uuid", "zlib",
 )  # fmt: skip
 
+#: Loaded too, because some of the above load it when it is first needed.
+_QUIETLY = ("_strptime", "pprint", "traceback", "encodings.latin_1", "encodings.ascii")
+
+#: Lines at its end that a program may be shortened by until it is one.
+CUT = 200
+
 #: Bytes that a child may answer with.
-ANSWER = 1 << 20
+ANSWER = 1 << 16
 #: Whom root becomes: "nobody" everywhere.
 NOBODY = 65534
 #: The one descriptor that a child can write its answer to.
@@ -44,8 +50,7 @@ _OUT = 3
 
 def serve() -> None:
     """Answer requests until the input ends."""
-    filters.die_with_parent()
-    for name in OFFERED:
+    for name in (*OFFERED, *_QUIETLY):
         __import__(name)
     for line in sys.stdin:
         answer = _one(json.loads(line))
@@ -53,7 +58,7 @@ def serve() -> None:
         sys.stdout.flush()
 
 
-def _one(request: dict[str, Any]) -> dict[str, str]:
+def _one(request: dict[str, Any]) -> dict[str, Any]:
     """Run one program in a child and wait for it."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -65,14 +70,30 @@ def _one(request: dict[str, Any]) -> dict[str, str]:
         finally:
             os._exit(0)
     os.close(writing)
-    said, how = _listen(reading, time.monotonic() + request["wall"])
+    deadline = time.monotonic() + request["wall"]
+    said, how = _listen(reading, deadline)
     os.close(reading)
-    if how:
+    status = None if how else _ended(child, deadline)
+    if status is None:
+        how = how or "ran out of time"
         os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    if not how and os.WIFSIGNALED(status):
+        os.waitpid(child, 0)
+    elif os.WIFSIGNALED(status):
         how = _death(os.WTERMSIG(status))
-    return {"how": how, "said": said.decode("utf-8", "replace")}
+    return {"id": request["id"], "how": how, "said": said.decode("utf-8", "replace")}
+
+
+def _ended(child: int, deadline: float) -> int | None:
+    """How a child that said all it had to say has ended; None where it goes on."""
+    pause = 0.0005
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 def _listen(reading: int, deadline: float) -> tuple[bytes, str]:
@@ -133,16 +154,37 @@ def _run(program: str, calls: list[str]) -> dict[str, Any]:
     random.seed(0)
     space: dict[str, Any] = {"__name__": "program"}
     try:
-        exec(compile(program, "program", "exec"), space)
+        exec(_compiled(program), space)
     except BaseException as error:
         return {"error": _describe(error)}
     values: list[list[str | None]] = []
     for call in calls:
         try:
-            values.append([repr(eval(compile(call, "call", "eval"), space)), None])
+            values.append([repr(_plain(eval(compile(call, "call", "eval"), space))), None])
         except BaseException as error:
             values.append([None, _describe(error)])
     return {"values": values}
+
+
+def _compiled(program: str) -> Any:
+    """The program, without lines at its end that are none: a reply is cut, or goes on in prose."""
+    lines = program.rstrip().split("\n")
+    for dropped in range(min(CUT, len(lines))):
+        try:
+            return compile("\n".join(lines[: len(lines) - dropped]) + "\n", "program", "exec")
+        except SyntaxError:
+            continue
+    return compile(program, "program", "exec")
+
+
+def _plain(value: Any) -> Any:
+    """Counters, named tuples and the like as what they are kinds of, whose text is a literal."""
+    if isinstance(value, dict):
+        return {_plain(k): _plain(v) for k, v in value.items()}
+    for kind in (list, tuple, set, frozenset):
+        if isinstance(value, kind):
+            return kind(map(_plain, value))
+    return value
 
 
 def _describe(error: BaseException) -> str:

@@ -37,7 +37,7 @@ MEMORY = 512 << 20
 PATIENCE = 10
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_START = "import sys; sys.path.insert(0, {root!r}); from evomerge.sandbox import jail; jail.serve()"
+_START = "import sys; sys.path.append({root!r}); from evomerge.sandbox import jail; jail.serve()"
 
 
 class SandboxUnavailableError(UnavailableError):
@@ -62,6 +62,7 @@ class Sandbox:
     def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
         """Start the process; `open` also tests that it holds."""
         self._limits = {"cpu": cpu, "wall": cpu * PATIENCE, "memory": memory}
+        self._asked = 0
         self._folder = Path(tempfile.mkdtemp(prefix="forge-sandbox-"))
         start = _START.format(root=str(_ROOT))
         self._process = subprocess.Popen(
@@ -110,31 +111,36 @@ class Sandbox:
 
     def run(self, program: str, calls: Sequence[str]) -> Ran:
         """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
-        request = {"program": program, "calls": list(calls), **self._limits}
-        answer = self._ask(json.dumps(request))
+        self._asked += 1
+        request = {"id": self._asked, "program": program, "calls": list(calls), **self._limits}
+        try:
+            answer = self._ask(json.dumps(request).encode() + b"\n")
+        except (OSError, ValueError) as error:
+            self.close()
+            raise SandboxUnavailableError(
+                f"the sandbox's process has ended ({error}). If this happens again, items that run "
+                "code cannot be measured on this machine."
+            ) from error
+        except BaseException:
+            self.close()  # its next answer would be to this question
+            raise
         if answer["how"]:
             return _nothing(calls, answer["how"])
         return _understood(answer["said"], calls)
 
-    def _ask(self, line: str) -> dict[str, str]:
+    def _ask(self, line: bytes) -> dict[str, Any]:
+        """The jail's answer to a line. Raises OSError or ValueError."""
         process = self._process
         assert process.stdin
         assert process.stdout
-        try:
-            process.stdin.write(line.encode() + b"\n")
-            process.stdin.flush()
-            patience = self._limits["wall"] + 30
-            ready, _, _ = select.select([process.stdout], [], [], patience)
-            answer = process.stdout.readline() if ready else b""
-        except OSError:
-            answer = b""
-        if not answer:
-            self.close()
-            raise SandboxUnavailableError(
-                "the sandbox's process has ended. If this happens again, items that run code cannot "
-                "be measured on this machine."
-            )
-        return json.loads(answer)
+        process.stdin.write(line)
+        process.stdin.flush()
+        if not select.select([process.stdout], [], [], self._limits["wall"] + 30)[0]:
+            raise TimeoutError("no answer")
+        answer = json.loads(process.stdout.readline())
+        if answer["id"] != self._asked:
+            raise ValueError("an answer to another question")
+        return answer
 
     def __enter__(self) -> Sandbox:
         return self

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from evomerge.verifiers.parts import RIGHT, Check, Verdict, wrong
 
-Answer = Annotated[str, Field(min_length=1)]
+Answer = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
 class Exact(Check):

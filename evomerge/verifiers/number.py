@@ -2,12 +2,13 @@
 
 The result is the first number after the last sign of an answer ("answer:", "answer is", "####",
 "\\boxed{"), or, where there is none, the last number of the reply. Thousands may be separated by
-commas; fractions (3/4) and exponents (1e3) are numbers.
+commas; fractions (3/4) and exponents (1e3) are numbers; a unit may follow (5km).
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -15,8 +16,8 @@ from pydantic import Field, field_validator
 
 from evomerge.verifiers.parts import RIGHT, Check, Verdict, wrong
 
-_PLAIN = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
-_NUMBER = re.compile(rf"(?<![\w.])({_PLAIN})(?:\s*/\s*(\d+))?(?![\w])")
+_PLAIN = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
+_NUMBER = re.compile(rf"(?<![\w.])({_PLAIN})(?:\s*/\s*(\d+))?(?![\d]|[.,]\d)")
 _SIGN = re.compile(r"(?:answer\s*(?:is|:|=)|####|\\boxed\{)\s*\$?\s*", re.IGNORECASE)
 
 
@@ -43,16 +44,20 @@ def parse(text: str) -> Fraction | None:
 
 def result(reply: str) -> Fraction | None:
     """The number that a reply gives as its result, or None."""
-    for sign in reversed([*_SIGN.finditer(reply)]):
-        if found := _NUMBER.search(reply, sign.end()):
-            return _value(found)
     every = [*_NUMBER.finditer(reply)]
-    return _value(every[-1]) if every else None
+    if not every:
+        return None
+    starts = [found.start() for found in every]
+    for sign in reversed([*_SIGN.finditer(reply)]):
+        place = bisect_left(starts, sign.end())
+        if place < len(every):
+            return _value(every[place])
+    return _value(every[-1])
 
 
 def _value(found: re.Match[str]) -> Fraction | None:
     try:
-        above = Fraction(found.group(1).replace(",", ""))
+        above = Fraction(found.group(1).replace(",", "").replace("−", "-"))
         return above / int(found.group(2) or 1)
     except (ValueError, ZeroDivisionError):  # thousands of digits, or nothing to divide by
         return None

@@ -22,7 +22,7 @@ CLOSE = 1e-9
 
 class Program(Check):
     """`tests` must all pass. The reply continues the prompt; with `completes: false` it stands alone,
-    as a chat model's answer does. A fenced code block always stands alone.
+    as a chat model's answer does, and as a fenced code block that opens the reply does.
     """
 
     kind: Literal["program"]
@@ -50,7 +50,7 @@ def parse(test: str) -> tuple[str, Any]:
     if isinstance(asked, ast.Compare) and len(asked.ops) == 1 and isinstance(asked.ops[0], ast.Eq):
         try:
             return ast.unparse(asked.left), ast.literal_eval(asked.comparators[0])
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(problem) from error
     if isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not):
         return f"not not ({ast.unparse(asked.operand)})", False
@@ -59,8 +59,10 @@ def parse(test: str) -> tuple[str, Any]:
 
 def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict:
     """1 where every test passes, else 0. Raises SandboxUnavailableError."""
-    inner = fenced(reply)
-    source = inner if inner is not None else prompt + reply if check.completes else reply
+    source = prompt + reply if check.completes else reply
+    if not check.completes or reply.lstrip().startswith("```"):
+        inner = fenced(reply)
+        source = source if inner is None else inner
     tests = [parse(test) for test in check.tests]
     ran = sandbox.run(source, [call for call, _ in tests])
     if ran.why:
@@ -82,9 +84,11 @@ def _equal(said: str, meant: Any) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal and of one type; floats nearly; lists, tuples, sets and dictionaries part by part."""
-    if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE) or (a != a and b != b)
+    """Equal as Python says, floats nearly; lists, tuples, sets and dictionaries part by part."""
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a == b or (
+            isinstance(a + b, float) and math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE)
+        )
     if type(a) is not type(b):
         return False
     if isinstance(a, Sequence) and not isinstance(a, str | bytes):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -40,13 +41,18 @@ class Structured(Check):
 
     @model_validator(mode="after")
     def _csv_is_rows(self) -> Structured:
-        if not [*_leaves(self.answer)]:
-            raise ValueError("answer has no fields")
         if self.format == "csv" and not (
             isinstance(self.answer, list) and all(isinstance(row, dict) for row in self.answer)
         ):
             raise ValueError("the answer of a CSV item is a list of objects, one for each row")
         return self
+
+
+#: What parsers raise at what is no such data; of YAML's tags, nearly anything.
+_UNREADABLE = (
+    ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError,
+    yaml.YAMLError, csv.Error,
+)  # fmt: skip
 
 
 class _NoAliases(yaml.SafeLoader):
@@ -76,11 +82,11 @@ _PARSERS = {
 def verify(check: Structured, reply: str) -> Verdict:
     """The share of fields that are right."""
     inner = fenced(reply)
-    text = (reply if inner is None else inner).strip()
+    text = textwrap.dedent((reply if inner is None else inner).strip("\n")).strip()
     expected = _as_rows(check.answer) if check.format == "csv" else check.answer
     try:
         said = dict(_leaves(_PARSERS[check.format](text)))
-    except (ValueError, yaml.YAMLError, csv.Error, RecursionError, TypeError) as error:
+    except _UNREADABLE as error:
         return wrong(f"not {check.format.upper()}: {error}".splitlines()[0][:200])
     meant = dict(_leaves(expected))
     right = sum(1 for path, value in meant.items() if path in said and _same(value, said[path]))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import random
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +70,23 @@ def test_right_bodies_pass_and_wrong_bodies_fail(maker: Any):
             for body in bodies:
                 found = program.verify(check, task.prompt, code.indented(body), sandbox)
                 assert found.score == (body == task.right), (task, body, found.why)
+
+
+def test_items_do_not_depend_on_the_process():
+    """Texts hash differently in every process: nothing may be drawn from a set."""
+    code = (
+        "from evomerge.corpus import domains\nfrom evomerge.fitness import data\n"
+        "print(data.digest(data.from_rows(domains.items())))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, cwd=root,
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(digests) == 1
 
 
 def test_results_of_mathematics_follow_from_their_texts():

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,46 @@ def test_a_program_that_sleeps_meets_the_wall_clock():
         began = time.monotonic()
         assert short.run("import time\ntime.sleep(60)", ["1"]).why == "ran out of time"
         assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("said", ["", 'os.write(3, b\'{"values": [["1", null]]}\')\n'])
+def test_a_program_that_closes_its_pipe_and_sleeps_meets_the_clock_too(said: str):
+    """It has nothing more to say and does not end: the jail must go on."""
+    with Sandbox(cpu=1) as short:
+        short._limits["wall"] = 1
+        program = f"import os, time\n{said}os.close(3)\ntime.sleep(1e6)"
+        assert short.run(program, ["1"]).why == "ran out of time"
+        assert short.run("x = 2", ["x"]).values == ("2",)
+
+
+def test_an_interrupted_question_is_not_answered_later(monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C between question and answer: the next program must not get that answer."""
+    opened = Sandbox.open()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("evomerge.sandbox.runner.select.select", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            opened.run("x = 1", ["x"])
+    with pytest.raises(SandboxUnavailableError):
+        opened.run("x = 2", ["x"])
+
+
+def test_a_sandbox_outlives_the_thread_that_opened_it():
+    """Workers have threads."""
+    found: list[Sandbox] = []
+    thread = threading.Thread(target=lambda: found.append(Sandbox.open()))
+    thread.start()
+    thread.join()
+    assert found[0].run("x = 3", ["x"]).values == ("3",)
+
+
+def test_dates_can_be_parsed(sandbox: Sandbox):
+    """What a module loads only when it is used must be there as well."""
+    call = "datetime.strptime('2024-02-29', '%Y-%m-%d').isoformat()"
+    assert sandbox.run("from datetime import datetime", [call]).values == ("'2024-02-29T00:00:00'",)
 
 
 def test_two_programs_share_nothing(sandbox: Sandbox):

@@ -76,6 +76,12 @@ def test_exact_can_ignore_case(verifier: Verifier):
         ("x5 v2.0b", None),
         ("", None),
         ("1/0", None),
+        ("310km, or 12.5cm", "25/2"),
+        ("3/4th", "3/4"),
+        ("−5", "-5"),
+        ("is .5", "1/2"),
+        ("####" * 20_000, None),
+        ("answer is " * 20_000 + "7", "7"),
         ("9" * 5000, None),
     ],
 )
@@ -119,6 +125,10 @@ PERSON = {"name": "ada", "age": 36, "tags": ["x", "y"], "active": True}
         ("json", "", 0),
         ("yaml", "name: ada\nage: 36\ntags: [x, y]\nactive: true\n", 1),
         ("yaml", "a: &a [1]\nb: *a", 0),
+        ("yaml", "  name: ada\n  age: 36\n  tags: [x, y]\n  active: true\n", 1),
+        ("yaml", "a: !!bool x", 0),
+        ("yaml", "a: !!int ''", 0),
+        ("yaml", "a: !!timestamp x", 0),
         ("yaml", "!!python/object/apply:os.system ['true']", 0),
         ("toml", 'name = "ada"\nage = 36\ntags = ["x", "y"]\nactive = true', 1),
         ("toml", "name = ", 0),
@@ -179,7 +189,9 @@ PROMPT = "def add(a, b):\n"
     [
         ("    return a + b", 1, ""),
         ("    return a - b", 0, r"add\(2, 3\) is -1, not 5"),
-        ("    return a * 2.5", 0, r"is 5\.0, not 5"),
+        ("    return a * 2.5 if a == 2 else a + b", 1, ""),  # 5.0 == 5, as Python says
+        ("    return a + b\n\nThat is all there is to", 1, ""),  # prose, and a line that was cut
+        ("    return a + b\n\nExample:\n```python\nadd(1, 2)\n```", 1, ""),
         ("    retrun a", 0, "SyntaxError"),
         ("    while True: pass", 0, "ran out of time"),
         ("```python\ndef add(a, b):\n    return a + b\n```", 1, ""),
@@ -205,6 +217,17 @@ def test_a_program_that_stands_alone(verifier: Verifier):
     assert verifier.verify(asked, "def f(): return {'a': [1, 2.0]}", prompt).score == 0
 
 
+def test_kinds_of_literals_count_as_what_they_are(verifier: Verifier):
+    """Counters, default dictionaries and named tuples come from honest solutions."""
+    tests = ["assert f('aab') == {'a': 2, 'b': 1}", "assert g() == [(1, 2)]"]
+    reply = (
+        "from collections import Counter, namedtuple\nP = namedtuple('P', 'x y')\n"
+        "def f(s): return Counter(s)\ndef g(): return [P(1, 2)]\n"
+    )
+    asked = check(kind="program", tests=tests, completes=False)
+    assert verifier.verify(asked, reply, ITEM).score == 1
+
+
 def test_a_program_never_sees_what_it_should_compute():
     """Only calls go into the sandbox: nothing to look up there."""
     sent: list[Any] = []
@@ -224,13 +247,15 @@ def test_a_program_never_sees_what_it_should_compute():
     "value", ["1", "-1.5", "'a'", "b'a'", "None", "True", "(1,)", "[1, [2]]", "{1, 2}", "{'a': {}}"]
 )
 def test_every_literal_is_itself_and_nothing_else(value: str):
-    """By type too."""
+    """By type too; but for numbers, which are equal as Python says."""
     import ast
 
     one = ast.literal_eval(value)
     assert program.same(one, ast.literal_eval(value))
-    others = [1, -1.5, "a", b"a", None, True, (1,), [1, [2]], {1, 2}, {"a": {}}]
+    others = [1, -1.5, "a", b"a", None, (1,), [1, [2]], {1, 2}, {"a": {}}]
     assert sum(program.same(one, other) for other in others) == 1
+    assert program.same(1, 1.0 + 1e-12)
+    assert not program.same(10**20, 10**20 + 1)
 
 
 # ---- what is no check ----------------------------------------------------------------------
@@ -243,6 +268,8 @@ def test_every_literal_is_itself_and_nothing_else(value: str):
         ({"kind": "exact"}, "answer"),
         ({"kind": "exact", "answer": []}, "answer"),
         ({"kind": "exact", "answer": ""}, "answer"),
+        ({"kind": "exact", "answer": " "}, "answer"),
+        ({"kind": "program", "tests": ["assert f() == {[1]: 2}"]}, r"with a literal VALUE"),
         ({"kind": "number", "answer": "twelve"}, "'twelve' is not a number"),
         ({"kind": "number", "answer": 1, "tolerance": -1}, "tolerance"),
         ({"kind": "data", "format": "xml", "answer": 1}, "format"),

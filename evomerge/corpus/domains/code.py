@@ -2,7 +2,7 @@
 
 Every task is written once: signature, docstring, a right body, three wrong ones, and what it is
 called with. The wrong ones differ from the right one in an operator, a name or a number, so that no
-length and no ease gives it away. The values that tests expect are what the right body computes. As a question the four
+length gives it away. The values that tests expect are what the right body computes. As a question the four
 bodies are choices; as a problem the model writes its own.
 """
 

@@ -74,7 +74,8 @@ def _boxes(r: random.Random) -> Task:
 
 def _shared(r: random.Random) -> Task:
     who, what = r.choice(NAMES), r.choice(THINGS)
-    friends, each, rest = r.randint(3, 9), r.randint(3, 12), r.randint(1, 2)
+    friends, each = r.randint(3, 9), r.randint(3, 12)
+    rest = r.randint(2, friends - 1)
     return (
         f"{who} has {friends * each + rest} {what} and gives the same number to each of {friends} "
         f"friends. {rest} {what} are left. How many does each friend get?",
@@ -152,7 +153,7 @@ def _problem(r: random.Random, grade: int) -> dict[str, Any]:
         "prompt": f"Question: {text}\nAnswer:",
         "check": {"kind": "number", "answer": result},
         "max_tokens": 12 if grade < 2 else 64,
-        "stop": ["\nQuestion:", "\n\n"],
+        "stop": ["\n"] if grade < 2 else ["\nQuestion:", "\n\n"],
     }
 
 

@@ -130,7 +130,7 @@ def _damaged(r: random.Random, records: list[Record]) -> list[Record]:
     elif isinstance(old, int | float):
         record[name] = round(old + r.choice([-1, 1, 10, 100]), 2)
     else:
-        record[name] = r.choice([*{*CITIES, *GOODS, *LEVELS, *UNITS} - {old}])
+        record[name] = r.choice(sorted({*CITIES, *GOODS, *LEVELS, *UNITS} - {old}))
     return result
 
 
