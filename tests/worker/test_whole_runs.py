@@ -150,6 +150,10 @@ def test_clear_losers_are_dropped_early_and_the_rest_is_audited(
             assert len(event.outcomes[domain].nll) == len(part.windows)
             assert event.outcomes[domain].right == ()
     assert all(e.stopped is None for e in first.evaluations.values() if e.generation is None)
+    for generation, done in first.generations.items():
+        evaluations = [first.evaluations[id_, "search", generation] for id_ in done.ranking]
+        dropped = [e.stopped is not None for e in evaluations]
+        assert dropped == sorted(dropped), "what was dropped is ranked after what was not"
     store = Home(tmp_path / "a").open_store()
     rows = list(history(store, "r"))
     store.close()
