@@ -180,14 +180,13 @@ class RunState:
     def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
         """Name → what each source's evaluation of the whole slice says of these items."""
         assert self.started
-        measured = {
-            s.name: self.evaluations.get((s.recipe_id, slice_, None)) for s in self.started.sources
-        }
-        return {
-            name: outcomes.pick(event.outcomes, draws)
-            for name, event in measured.items()
-            if event is not None
-        }
+        found: dict[str, Outcomes] = {}
+        for source in self.started.sources:
+            if event := self.evaluations.get((source.recipe_id, slice_, None)):
+                name = source.name  # two folders may have one
+                name += f" {source.recipe_id[:12]}" if name in found else ""
+                found[name] = outcomes.pick(event.outcomes, draws)
+        return found
 
     def is_source(self, recipe_id: str) -> bool:
         """Whether it is one of the run's sources."""

@@ -315,3 +315,13 @@ def test_evaluations_are_asked_for_once():
     asked = [row.key for row in world.rows if row.type == "evaluated"]
     assert len(asked) == len(set(asked))
     assert Evaluate("x", "search", None).key == "evaluate/search/all/x"
+
+
+def test_sources_of_one_name_are_still_several():
+    """Folders are called `model` everywhere; what is compared with must not be one of them less."""
+    world = World()
+    state = world.run_until(lambda s: s.generation == 1)
+    assert state.started
+    alike = tuple(s.model_copy(update={"name": "model"}) for s in state.started.sources)
+    state.started = state.started.model_copy(update={"sources": alike})
+    assert len(state.sources_on("search", state.draws("search", 0))) == len(alike) > 1
