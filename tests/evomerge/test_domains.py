@@ -6,7 +6,9 @@ import ast
 import random
 import subprocess
 import sys
+import textwrap
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,25 @@ def test_nothing_is_asked_in_two_slices(items: list[Item]):
         if not isinstance(item, Text):
             asked.setdefault((item.domain, item.prompt), set()).add(item.slice)
     assert max(map(len, asked.values())) == 1
+
+
+def test_one_function_under_two_names_is_in_one_slice(items: list[Item]):
+    """Names and wordings vary; what is to be written is the same task."""
+    right: dict[str, set[str]] = {}
+    for item in items:
+        if isinstance(item, Question) and item.domain == "code":
+            task = code.Task("f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ())
+            body = textwrap.dedent(item.choices[item.answer]).rstrip()
+            right.setdefault(replace(task, right=body).about, set()).add(item.slice)
+    assert max(map(len, right.values())) == 1
+    assert len(right) > 100
+    first, second = code._gcd(random.Random(1)), code._gcd(random.Random(5))
+    assert first.name != second.name
+    assert (
+        first.about
+        == second.about
+        == ("def f(v0, v1):\n    while v1:\n        v0, v1 = (v1, v0 % v1)\n    return v0")
+    )
 
 
 def test_items_are_made_of_the_seed_alone():

@@ -11,6 +11,7 @@ bodies are choices; as a problem the model writes its own.
 
 from __future__ import annotations
 
+import ast
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,6 +43,22 @@ class Task:
         exec(self.prompt + indented(self.right), space)  # our own text, above and below
         calls = [f"{self.name}({given})" for given in self.calls]
         return [f"assert {call} == {eval(call, space)!r}" for call in calls]
+
+    @property
+    def about(self) -> str:
+        """The right function without its names: what tasks that differ in names alone share."""
+        tree = ast.parse(f"def f({self.parameters}):\n{indented(self.right)}")
+        own = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
+        own += [
+            n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        ]
+        numbers = {name: f"v{place}" for place, name in enumerate(dict.fromkeys(own))}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.arg):
+                node.arg = numbers[node.arg]
+            elif isinstance(node, ast.Name):
+                node.id = numbers.get(node.id, node.id)
+        return ast.unparse(tree)
 
 
 def indented(body: str) -> str:
@@ -349,13 +366,15 @@ TASKS: list[list[Callable[[random.Random], Task]]] = [
 
 def _question(r: random.Random, grade: int) -> dict[str, Any]:
     task = r.choice(TASKS[grade])(r)
-    return choose(r, task.prompt, indented(task.right), [indented(body) for body in task.wrong])
+    asked = choose(r, task.prompt, indented(task.right), [indented(body) for body in task.wrong])
+    return {**asked, "about": task.about}
 
 
 def _problem(r: random.Random, grade: int) -> dict[str, Any]:
     task = r.choice(TASKS[grade])(r)
     return {
         "prompt": task.prompt,
+        "about": task.about,
         "check": {"kind": "program", "tests": task.tests()},
         "max_tokens": (32, 48, 96, 128)[grade],
         "stop": ["\ndef ", "\nclass ", "\nif ", "\nprint", "\n#", "\n@", "\n```"],

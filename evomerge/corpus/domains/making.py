@@ -1,6 +1,8 @@
 """What the domains share: ids, slices, choices.
 
-The slice is that of the prompt, so that a question and a problem which ask the same are in one.
+Whatever asks the same is in one slice: the slice is that of the prompt, or of what the maker says that
+the item is about (`about`), so that a question and a problem of one task, or one task under two names,
+are not apart.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def make(
         tries = (maker(r, grade) for _ in range(TRIES))
         made = next(x for x in tries if x is not None and x["prompt"] not in seen)
         seen.add(made["prompt"])
-        slice_ = slice_of(f"{domain}/{made['prompt']}", SHARES)
+        slice_ = slice_of(f"{domain}/{made.pop('about', made['prompt'])}", SHARES)
         id_ = f"{domain}/{kind}/{number:04d}"
         yield {"id": id_, "domain": domain, "slice": slice_, "grade": grade, **made}
 
