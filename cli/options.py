@@ -60,6 +60,9 @@ def split(value: str | None) -> list[str]:
     return [part.strip() for part in (value or "").split(",") if part.strip()]
 
 
+#: Slices that something is measured on, the last first.
+SLICES = ("test", "selection", "search")
+
 #: What `queue_options` gives a command.
 QUEUED = ("priority", "labels", "key", "quarantine")
 

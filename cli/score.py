@@ -6,9 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, table
-
-SLICES = ("test", "selection", "search")
+from cli.options import SLICES, emit, json_option, number, table
 
 
 @click.command("score")

@@ -14,7 +14,7 @@ pure (no torch)
   watching.py    when an evaluation may end early
   beside.py      a candidate beside another model, item by item
   verifiers/     is a generated reply right?
-  sandbox/       programs of models, locked in
+  sandbox/       programs of models, locked in; asking.py: processes that answer questions
   control.py     what users may ask of a run
   view.py        a run as it was, two beside each other
   projections.py tables that follow the log; listing.py: questions to them

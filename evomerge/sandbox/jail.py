@@ -6,8 +6,8 @@ those of `filters`, runs the program, evaluates the given expressions in it and 
 into a pipe. What the values should be the child never knows: they are compared on our side, so that
 a program can pass only by computing them.
 
-A request is one line of JSON: id, program, calls, cpu and wall (seconds), memory (bytes). An answer is
-one line: {"id": …, "how": "…", "said": "what the child wrote"}; how is "" where it ended by itself.
+A request is one line of JSON (see `evomerge.asking`): program, calls, cpu and wall (seconds), memory
+(bytes). An answer is one, too: how ("" where the child ended by itself) and said, what it wrote.
 
 Standard library only.
 """
@@ -53,12 +53,12 @@ def serve() -> None:
     for name in (*OFFERED, *_QUIETLY):
         __import__(name)
     for line in sys.stdin:
-        answer = _one(json.loads(line))
-        sys.stdout.write(json.dumps(answer) + "\n")
+        number, request = json.loads(line)
+        sys.stdout.write(json.dumps([number, _one(request)]) + "\n")
         sys.stdout.flush()
 
 
-def _one(request: dict[str, Any]) -> dict[str, Any]:
+def _one(request: dict[str, Any]) -> dict[str, str]:
     """Run one program in a child and wait for it."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -80,7 +80,7 @@ def _one(request: dict[str, Any]) -> dict[str, Any]:
         os.waitpid(child, 0)
     elif os.WIFSIGNALED(status):
         how = _death(os.WTERMSIG(status))
-    return {"id": request["id"], "how": how, "said": said.decode("utf-8", "replace")}
+    return {"how": how, "said": said.decode("utf-8", "replace")}
 
 
 def _ended(child: int, deadline: float) -> int | None:

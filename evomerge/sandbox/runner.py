@@ -15,19 +15,18 @@ program; a program that sleeps meets the wall clock, ten times as late.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evomerge.asking import Respondent
 from evomerge.errors import UnavailableError
 
 #: Limits of one program: seconds of processor time, bytes of address space.
@@ -62,20 +61,17 @@ class Sandbox:
     def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
         """Start the process; `open` also tests that it holds."""
         self._limits = {"cpu": cpu, "wall": cpu * PATIENCE, "memory": memory}
-        self._asked = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="forge-sandbox-"))
-        start = _START.format(root=str(_ROOT))
-        self._process = subprocess.Popen(
-            [sys.executable, "-s", "-S", "-B", "-P", "-c", start],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        folder = tempfile.mkdtemp(prefix="forge-sandbox-")
+        self._jail = Respondent(
+            [sys.executable, "-s", "-S", "-B", "-P", "-c", _START.format(root=str(_ROOT))],
+            after=partial(shutil.rmtree, folder, ignore_errors=True),
             stderr=subprocess.DEVNULL,
-            cwd=self._folder,
+            cwd=folder,
             env={"PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8"},
             start_new_session=True,
         )
         #: Ends the jail and whatever runs in it; called when this object goes, at the latest.
-        self.close = weakref.finalize(self, _end, self._process, self._folder)
+        self.close = self._jail.close
 
     @classmethod
     def open(cls, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> Sandbox:
@@ -111,52 +107,23 @@ class Sandbox:
 
     def run(self, program: str, calls: Sequence[str]) -> Ran:
         """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
-        self._asked += 1
-        request = {"id": self._asked, "program": program, "calls": list(calls), **self._limits}
+        request = {"program": program, "calls": list(calls), **self._limits}
         try:
-            answer = self._ask(json.dumps(request).encode() + b"\n")
+            answer = self._jail.ask(request, self._limits["wall"] + 30)
         except (OSError, ValueError) as error:
-            self.close()
             raise SandboxUnavailableError(
                 f"the sandbox's process has ended ({error}). If this happens again, items that run "
                 "code cannot be measured on this machine."
             ) from error
-        except BaseException:
-            self.close()  # its next answer would be to this question
-            raise
         if answer["how"]:
             return _nothing(calls, answer["how"])
         return _understood(answer["said"], calls)
-
-    def _ask(self, line: bytes) -> dict[str, Any]:
-        """The jail's answer to a line. Raises OSError or ValueError."""
-        process = self._process
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(line)
-        process.stdin.flush()
-        if not select.select([process.stdout], [], [], self._limits["wall"] + 30)[0]:
-            raise TimeoutError("no answer")
-        answer = json.loads(process.stdout.readline())
-        if answer["id"] != self._asked:
-            raise ValueError("an answer to another question")
-        return answer
 
     def __enter__(self) -> Sandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _nothing(calls: Sequence[str], why: str) -> Ran:

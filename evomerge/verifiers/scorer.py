@@ -11,20 +11,16 @@ its event says why. `item` has the item's `id`, `domain`, `prompt` and the check
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import select
-import subprocess
 import sys
-import time
-import weakref
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator
 
+from evomerge.asking import Respondent
 from evomerge.verifiers.parts import Check, Verdict
 
 GROUP = "evomerge.scorers"
@@ -56,77 +52,31 @@ class Scorer:
         """Nothing is started before the first reply."""
         self._name = name
         self._patience = patience
-        self._process: subprocess.Popen[bytes] | None = None
-        self._asked = 0
+        self._process: Respondent | None = None
 
     def verify(self, reply: str, item: dict[str, Any]) -> Verdict:
         """What the scorer says. It is ended where it does not answer in time."""
         process, patience = self._process, self._patience
-        if process is None or process.poll() is not None:
-            process, patience = self._start(), max(LOADING, self._patience)
-        self._asked += 1
+        if process is None or not process.living:
+            start = [sys.executable, "-c", f"from {__name__} import serve; serve({self._name!r})"]
+            process = self._process = Respondent(start)
+            patience = max(LOADING, patience)
         try:
-            said = self._ask(process, [self._asked, reply, item], patience)
+            said = process.ask([reply, item], patience)
         except TimeoutError:
-            self.close()
             return _failed(f"scorer {self._name} did not answer in {patience:g} s")
         except (OSError, ValueError):
-            self.close()
             return _failed(f"scorer {self._name} ended without an answer")
-        except BaseException:
-            self.close()  # its next answer would be to this question
-            raise
         if isinstance(said, str):
             return _failed(f"scorer {self._name} raised {said}")
         if not (math.isfinite(said) and 0 <= said <= 1):
             return _failed(f"scorer {self._name} gave {said}, which is not from 0 to 1")
         return Verdict(float(said), "" if said == 1 else f"scorer {self._name} gave {said:g}")
 
-    def _ask(self, process: subprocess.Popen[bytes], question: Any, patience: float) -> float | str:
-        """What the process answers. Raises TimeoutError, OSError or ValueError."""
-        assert process.stdin
-        assert process.stdout
-        deadline = time.monotonic() + patience
-        process.stdin.write(json.dumps(question).encode() + b"\n")
-        process.stdin.flush()
-        line = b""
-        while not line.endswith(b"\n"):
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([process.stdout], [], [], left)[0]:
-                raise TimeoutError
-            piece = os.read(process.stdout.fileno(), 1 << 16)
-            if not piece:
-                raise ValueError("it has ended")
-            line += piece
-        number, said = json.loads(line)
-        if number != self._asked or not isinstance(said, float | str):
-            raise ValueError("no answer to what was asked")
-        return said
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve({self._name!r})"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        #: Ends the process; called when this object goes, at the latest.
-        self._finish = weakref.finalize(self, _end, self._process)
-        return self._process
-
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
-            self._finish()
-            self._process = None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe:
-            with contextlib.suppress(OSError):
-                pipe.close()
+            self._process.close()
 
 
 def _failed(why: str) -> Verdict:
@@ -140,7 +90,7 @@ def serve(name: str) -> None:
     (point,) = entry_points(group=GROUP, name=name)
     function = point.load()
     for line in sys.stdin:
-        number, reply, item = json.loads(line)
+        number, (reply, item) = json.loads(line)
         try:
             answer: float | str = float(function(reply, item))
         except Exception as error:

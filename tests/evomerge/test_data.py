@@ -13,6 +13,7 @@ from evomerge.errors import DataError
 from evomerge.fitness import data
 from evomerge.fitness.composite import Weighting
 from evomerge.fitness.data import Problem, Question, Text
+from worker.bench import load_items
 
 #: A text in every slice: what a run needs at least.
 ENOUGH = [{"id": f"text-{s}", "text": f"some {s} text", "slice": s} for s in SLICES]
@@ -262,3 +263,9 @@ def test_what_is_given_is_a_place_or_a_name(tmp_path: Path, monkeypatch: pytest.
     assert data.given([], scheme) == ("builtin:domains",)
     assert data.given([], Weighting()) == ()
     assert data.given(["builtin:domains"], Weighting()) == ("builtin:domains",)
+
+
+def test_built_in_domains_stand_alone(tmp_path: Path):
+    """Beside other data their slices and weights would be somebody else's."""
+    with pytest.raises(DataError, match="whole in itself"):
+        load_items(("builtin:domains", str(write(tmp_path / "more.jsonl"))))

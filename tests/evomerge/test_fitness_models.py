@@ -33,23 +33,9 @@ CONTEXT = 32
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tied base and two sources."""
-    place = tmp_path_factory.mktemp("family")
-    models.family(place, count=2)
-    return place
-
-
-@pytest.fixture(scope="module")
 def weights(folder: Path) -> Weights:
     """The base's tensors."""
     return checkpoints.open_checkpoint(folder / "base").tensors()
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    """The byte-level BPE of the tiny models."""
-    return models.tokenizer()
 
 
 @pytest.fixture

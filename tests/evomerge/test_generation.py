@@ -24,20 +24,6 @@ from tests.evomerge.toys import texts
 CONTEXT = 64
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tied base and a source."""
-    place = tmp_path_factory.mktemp("family")
-    models.family(place, count=1)
-    return place
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    """The byte-level BPE of the tiny models."""
-    return models.tokenizer()
-
-
 @pytest.fixture
 def resident(folder: Path) -> ResidentModel:
     """The base, loaded."""

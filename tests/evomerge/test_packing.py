@@ -20,12 +20,6 @@ from tests.evomerge.toys import question, texts
 CONTEXT = 32
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    """The byte-level BPE of the tiny models."""
-    return models.tokenizer()
-
-
 def test_packing_accounts_for_every_token(tokenizer: PreTrainedTokenizerFast):
     """The windows joined are the texts' tokens, an end after each; all but each first are scored."""
     contents = models.texts()[:4]

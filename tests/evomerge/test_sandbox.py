@@ -125,7 +125,7 @@ def test_an_interrupted_question_is_not_answered_later(monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("evomerge.sandbox.runner.select.select", interrupted)
+        patch.setattr("evomerge.asking.select.select", interrupted)
         with pytest.raises(KeyboardInterrupt):
             opened.run("x = 1", ["x"])
     with pytest.raises(SandboxUnavailableError):
@@ -188,7 +188,10 @@ def test_nothing_of_ours_is_inherited(sandbox: Sandbox):
 def test_closing_leaves_no_process_and_no_folder():
     """Also when nobody closes it: the object's end is the jail's."""
     opened = Sandbox.open()
-    process, folder = opened._process, opened._folder
+    process, folder = (
+        opened._jail.process,
+        Path(os.readlink(f"/proc/{opened._jail.process.pid}/cwd")),
+    )
     assert folder.is_dir()
     del opened
     assert process.poll() is not None
@@ -198,7 +201,7 @@ def test_closing_leaves_no_process_and_no_folder():
 def test_a_jail_that_was_killed_is_an_error_not_a_wrong_answer():
     """An item is never scored by a sandbox that is not there."""
     opened = Sandbox.open()
-    opened._process.kill()
+    opened._jail.process.kill()
     with pytest.raises(SandboxUnavailableError, match="process has ended"):
         opened.run("x = 1", ["x"])
     opened.close()
