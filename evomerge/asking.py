@@ -13,24 +13,22 @@ import select
 import subprocess
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 
 class Respondent:
     """A running process; it ends with this object at the latest."""
 
-    def __init__(
-        self, command: Sequence[str], after: Callable[[], None] = lambda: None, **how: Any
-    ) -> None:
-        """Start it; `how` goes to Popen, `after` is called when it has ended. Raises OSError."""
+    def __init__(self, command: Sequence[str], **how: Any) -> None:
+        """Start it; `how` goes to Popen. Raises OSError."""
         self._number = 0
         process: Any = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **how
         )
         self.process: subprocess.Popen[bytes] = process
         #: Ends the process.
-        self.close = weakref.finalize(self, _end, self.process, after)
+        self.close = weakref.finalize(self, _end, self.process)
 
     @property
     def living(self) -> bool:
@@ -67,11 +65,10 @@ class Respondent:
         return answer
 
 
-def _end(process: subprocess.Popen[bytes], after: Callable[[], None]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe:
             with contextlib.suppress(OSError):
                 pipe.close()
-    after()

@@ -218,7 +218,8 @@ def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{where}: {key + ': ' if key else ''}{first['msg']}.") from error
+        what = first["msg"].removeprefix("Value error, ")
+        raise DataError(f"{where}: {key + ': ' if key else ''}{what}.") from error
 
 
 def _paragraphs(file: Path, content: str) -> Iterator[tuple[str, Item]]:

@@ -16,13 +16,11 @@ program; a program that sleeps meets the wall clock, ten times as late.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +59,10 @@ class Sandbox:
     def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
         """Start the process; `open` also tests that it holds."""
         self._limits = {"cpu": cpu, "wall": cpu * PATIENCE, "memory": memory}
-        folder = tempfile.mkdtemp(prefix="forge-sandbox-")
         self._jail = Respondent(
             [sys.executable, "-s", "-S", "-B", "-P", "-c", _START.format(root=str(_ROOT))],
-            after=partial(shutil.rmtree, folder, ignore_errors=True),
             stderr=subprocess.DEVNULL,
-            cwd=folder,
+            cwd=tempfile.mkdtemp(prefix="forge-sandbox-"),  # the jail removes it
             env={"PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8"},
             start_new_session=True,
         )

@@ -185,17 +185,18 @@ def test_nothing_of_ours_is_inherited(sandbox: Sandbox):
             assert fresh.run(program, [reads]).values == ("[]",)
 
 
-def test_closing_leaves_no_process_and_no_folder():
-    """Also when nobody closes it: the object's end is the jail's."""
+def test_closing_leaves_no_process_and_nobody_leaves_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also when nobody closes it: the object's end is the jail's. The folder is gone while it runs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     opened = Sandbox.open()
-    process, folder = (
-        opened._jail.process,
-        Path(os.readlink(f"/proc/{opened._jail.process.pid}/cwd")),
-    )
-    assert folder.is_dir()
+    process = opened._jail.process
+    assert os.readlink(f"/proc/{process.pid}/cwd").startswith(str(tmp_path))
+    assert [*tmp_path.iterdir()] == []
+    assert opened.run("x = 1", ["x"]).values == ("1",)
     del opened
     assert process.poll() is not None
-    assert not folder.exists()
 
 
 def test_a_jail_that_was_killed_is_an_error_not_a_wrong_answer():
