@@ -47,7 +47,8 @@ class Table:
 
     def score(self, weights: dict[str, torch.Tensor]) -> tuple[Outcomes, Components]:
         """What a model does on everything."""
-        seen = evaluate(self.resident, weights, self.data, self.draws, self.judge).outcomes
+        self.resident.load(weights)
+        seen = evaluate(self.resident, self.data, self.draws, self.judge).outcomes
         measured = composite.components(seen, 1.0, 1.0)
         assert measured
         return seen, measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import click
@@ -19,14 +20,30 @@ from cli.options import SLICES, emit, json_option, number, table
     "multilingual and structured data.",
 )
 @click.option("--slice", "slice_", type=click.Choice(SLICES), default="test", show_default=True)
-@click.option("--context", type=click.IntRange(8, 1 << 20), default=512, show_default=True,
-              help="Tokens of a window; the model's own limit where that is smaller.")  # fmt: skip
+@click.option(
+    "--context",
+    type=click.IntRange(8, 1 << 20),
+    default=512,
+    show_default=True,
+    help="Tokens of a window; the model's own limit where that is smaller.",
+)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda:N.")
+@click.option(
+    "--speed", is_flag=True, help="Measure speed and memory as well, beside the first model."
+)
+@click.option(
+    "--endpoint",
+    metavar="URL",
+    help="An OpenAI-compatible server that holds the model, such as "
+    "http://localhost:8000/v1. Its key: FORGE_ENDPOINT_KEY.",
+)
+@click.option("--served", metavar="NAME",
+              help="The name that the server knows the model by.  [default: the model's]")  # fmt: skip
 @click.option("--items", "show_items", is_flag=True, help="Print every item as well.")
 @json_option
 def score_command(
-    models: tuple[str, ...], slice_: Any, context: int, device: str, show_items: bool,
-    as_json: bool, **options: Any,
+    models: tuple[str, ...], slice_: Any, context: int, show_items: bool, as_json: bool,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Measure models as runs do, on a slice of the data, without a run.
 
@@ -34,19 +51,22 @@ def score_command(
     models of different tokenizers; share of tokens predicted; questions whose right choice was the
     most likely, chance in brackets; problems whose generated reply a program found right.
 
+    A model that a server holds is asked there for log-probabilities and replies; MODELS is then the
+    same model's folder or Hub id, for its tokenizer and its limits.
+
     \b
     Example:
       forge score models/code models/math --data builtin:domains
+      forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
-    from cli.plan import check_device
     from evomerge.corpus import domains
     from evomerge.fitness.composite import Weighting
     from evomerge.fitness.data import given
     from evomerge.sources import resolve
+    from worker import scoring
     from worker.bench import load_items, set_threads
-    from worker.scoring import score
 
-    check_device(device)
+    _check(models, options)
     references = [resolve(model) for model in models]
     named = given(options["data"] or (domains.NAME,), Weighting())
     items, builtin = load_items(named), named == (domains.NAME,)
@@ -55,12 +75,43 @@ def score_command(
     def tell(what: str) -> None:
         click.echo(what, err=True)
 
-    scores = [score(m, items, slice_, device, context, builtin, tell) for m in references]
+    scores, residents = [], []
+    for model in references:
+        if options["endpoint"]:
+            evaluator = scoring.served(model, options["endpoint"], options["served"])
+        else:
+            evaluator = scoring.resident(model, options["device"])
+            residents += [evaluator] if options["speed"] else []
+        scores.append(scoring.score(model, items, slice_, evaluator, context, builtin, tell))
+    speeds = scoring.speeds(residents, min(s.context for s in scores), tell) if residents else []
     if as_json:
-        emit([_as_data(found, show_items) for found in scores])
+        emit(_all_as_data(scores, speeds, show_items))
         return
     for found in scores:
         _show(found, show_items)
+    if speeds:
+        _show_speeds(scores, speeds)
+
+
+def _check(models: tuple[str, ...], options: dict[str, Any]) -> None:
+    from cli.plan import check_device
+
+    check_device(options["device"])
+    if options["endpoint"] is None:
+        if options["served"] is not None:
+            raise click.UsageError("--served is the name at a server: give its --endpoint too.")
+        return
+    if len(models) > 1:
+        raise click.UsageError("an endpoint holds one model: give one.")
+    if options["speed"]:
+        raise click.UsageError("--speed measures models on this machine: leave out --endpoint.")
+
+
+def _all_as_data(scores: list[Any], speeds: list[Any], show_items: bool) -> list[dict[str, Any]]:
+    data = [_as_data(found, show_items) for found in scores]
+    for told, beside in zip(data, speeds, strict=False):
+        told["speed"] = dataclasses.asdict(beside) | {"speed": beside.speed.model_dump()}
+    return data
 
 
 def _as_data(found: Any, show_items: bool) -> dict[str, Any]:
@@ -115,3 +166,19 @@ def _row(domain: str, found: Any) -> list[str]:
         f"{sum(seen.right)} of {len(seen.right)} ({chance:.0f})" if seen.right else "-",
         f"{sum(seen.solved):g} of {len(seen.solved)}" if seen.solved else "-",
     ]
+
+
+def _show_speeds(scores: list[Any], speeds: list[Any]) -> None:
+    """Cost by arithmetic, and what was measured."""
+    rows = []
+    for found, beside in zip(scores, speeds, strict=True):
+        speed, measured = beside.speed, found.components
+        peak = "-" if speed.peak_bytes is None else f"{speed.peak_bytes / 1e6:,.1f}"
+        rows.append(
+            [found.name, f"{measured.flops / 1e9:.4g}", f"{measured.bytes / 1e6:,.1f}",
+             f"{speed.tokens_per_second:,.0f} ± {speed.spread:,.0f}",
+             f"{speed.latency_seconds * 1e3:,.1f} ± {(speed.latency_spread or 0) * 1e3:,.1f}",
+             peak, f"{beside.ratio:.2f} ({beside.least:.2f} to {beside.most:.2f})"]
+        )  # fmt: skip
+    columns = ["model", "GFLOP/token", "MB", "tokens/s", "ms/window", "peak MB", "beside the first"]
+    table(columns, rows, title="Speed and memory; the first two columns are arithmetic")

@@ -5,7 +5,7 @@ refused with the reason. `docs/settings.md` is the table; a test reads it.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -40,7 +40,7 @@ REFUSED = {
     "slerp_t": "t is a gene of the recipe and is searched",
     "merge_operators": "give dare_drop and ties_density themselves, not nested",
     "fitness_device": "one device does both: use device",
-    "mixed_precision": "it changes the last bit of every score: evaluation runs in the models' dtype",
+    "mixed_precision": "merging never rounds twice; for evaluation in bfloat16 set evaluation_dtype",
     "enable_parallel": "start a second process with `forge evo --resume RUN` instead",
     "num_workers": "start a second process with `forge evo --resume RUN` instead",
     "enable_caching": "scores are never measured twice: the log has them",
@@ -96,6 +96,10 @@ class EvoMergeConfig(BaseModel):
     stop_error: float = Field(default=0.0, ge=0, lt=0.5)
     #: Tokens of a window; the model's own limit where that is smaller.
     context: int = Field(default=512, ge=8)
+    #: Tokens of a forward pass; None: 4096, fewer for a large vocabulary; "probe": measured first.
+    batch_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | Literal["probe"] | None = None
+    #: What evaluation computes in; "probe": bfloat16 where it is measured to be faster and equal.
+    evaluation_dtype: Literal["model", "bfloat16", "probe"] = "model"
 
     convergence_threshold: float = Field(default=0.001, ge=0)
     #: Generations without improvement before stopping; 0 never stops early.

@@ -67,3 +67,7 @@ class ConflictError(ForgeError):
 
 class TamperedError(ForgeError):
     """A history, an archive or a model is not what its hashes say."""
+
+
+class EndpointError(UnavailableError):
+    """A server that holds a model does not answer, or not as it should."""

@@ -34,7 +34,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 4
+    schema_version = 5
 
     run: str
     owner: str
@@ -60,7 +60,7 @@ class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
-    schema_version = 2
+    schema_version = 3
 
     run: str
     owner: str
@@ -79,7 +79,7 @@ class Started(Event):
     """Sources, data and profile were read and pinned."""
 
     type = "started"
-    schema_version = 3
+    schema_version = 4
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
@@ -102,6 +102,7 @@ class Profiled(Event):
     """Speed and memory of the architecture were measured, once."""
 
     type = "profiled"
+    schema_version = 2
 
     seconds: float
     speed: Speed

@@ -21,6 +21,11 @@ def _config(config: Data) -> Data:
     return {**config, **off, "fitness_weights": weights}
 
 
+def _pace(config: Data) -> Data:
+    """Settings from before one could say how evaluation is run."""
+    return {**config, "batch_tokens": None, "evaluation_dtype": "model"}
+
+
 def _submitted_1(data: Data) -> Data:
     """Schema 1 had neither priority nor labels."""
     return {**data, "priority": 0, "labels": ()}
@@ -36,9 +41,19 @@ def _submitted_3(data: Data) -> Data:
     return {**data, "config": _config(data["config"])}
 
 
+def _submitted_4(data: Data) -> Data:
+    """Schema 4 had one batch and one dtype."""
+    return {**data, "config": _pace(data["config"])}
+
+
 def _forked_1(data: Data) -> Data:
     """Schema 1 knew neither problems nor weights of domains."""
     return {**data, "config": _config(data["config"])}
+
+
+def _forked_2(data: Data) -> Data:
+    """Schema 2 had one batch and one dtype."""
+    return {**data, "config": _pace(data["config"])}
 
 
 def _started_1(data: Data) -> Data:
@@ -48,6 +63,16 @@ def _started_1(data: Data) -> Data:
 
 def _started_2(data: Data) -> Data:
     """Schema 2 knew no problems and no grades, which is what the defaults say."""
+    return data
+
+
+def _started_3(data: Data) -> Data:
+    """Schema 3 evaluated in the weights' dtype, which is what the default says."""
+    return data
+
+
+def _profiled_1(data: Data) -> Data:
+    """Schema 1 did not put down the spread of the latency, which is what the default says."""
     return data
 
 
@@ -67,8 +92,12 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("submitted", 1): _submitted_1,
     ("submitted", 2): _submitted_2,
     ("submitted", 3): _submitted_3,
+    ("submitted", 4): _submitted_4,
     ("forked", 1): _forked_1,
+    ("forked", 2): _forked_2,
     ("started", 1): _started_1,
     ("started", 2): _started_2,
+    ("started", 3): _started_3,
+    ("profiled", 1): _profiled_1,
     ("evaluated", 1): _evaluated_1,
 }

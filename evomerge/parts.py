@@ -47,12 +47,14 @@ class Profile(Part):
     torch: str
     transformers: str
     numpy: str
+    #: What evaluation computes in; empty: in `dtype`, that of the weights.
+    evaluation: str = ""
 
     @property
     def of_machine(self) -> str:
         """What belongs to the machine and not to the model, in one string."""
         kind = self.device.partition(":")[0]
-        rest = (self.threads, self.batch_tokens, self.machine, self.torch, self.transformers)
+        rest = (self.threads, self.machine, self.torch, self.transformers)
         return "|".join([kind, *map(str, rest), self.numpy])
 
 

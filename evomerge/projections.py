@@ -104,7 +104,7 @@ class Runs:
     """The projection of merging runs."""
 
     name = "evomerge"
-    version = 3
+    version = 4
     tables = (RUNS, CANDIDATES, METRICS, LINEAGE)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:

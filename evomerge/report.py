@@ -203,6 +203,10 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
         "generations": generations(state),
         "stages": bit_effects(state),
         "seconds": {**spent(state, rows), "wall": wall_seconds(rows)},
+        "cost": {
+            **state.started.cost.model_dump(),
+            "measured": state.profiled.speed.model_dump() if state.profiled else None,
+        },
         "warnings": list(state.started.warnings),
         "profile": state.started.profile.model_dump(),
         "chain_head": rows[-1].hash,
@@ -224,6 +228,26 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
 
 def _cell(value: float | None, form: str = ".4f") -> str:
     return "–" if value is None else format(value, form)
+
+
+def _cost(data: dict[str, Any]) -> str:
+    """What every model of the run costs: all have one shape."""
+    said = (
+        f"Champion and sources have one shape: {data['flops_per_token'] / 1e9:.4g} GFLOP a token, "
+        f"{data['bytes'] / 1e6:,.1f} MB of weights, cache and activations, by arithmetic."
+    )
+    speed = data["measured"]
+    if speed is None:
+        return said
+    spread = speed["latency_spread"]
+    peak = speed["peak_bytes"]
+    return (
+        f"{said} Measured on the run's device: {speed['tokens_per_second']:,.0f} ± "
+        f"{speed['spread']:,.0f} tokens/s, {speed['latency_seconds'] * 1e3:,.1f}"
+        + (f" ± {spread * 1e3:,.1f}" if spread is not None else "")
+        + " ms a window"
+        + (f", at most {peak / 1e6:,.1f} MB beside the weights." if peak is not None else ".")
+    )
 
 
 def markdown(data: dict[str, Any]) -> str:
@@ -262,7 +286,7 @@ def markdown(data: dict[str, Any]) -> str:
     lines += ["", "What each stage's choice moves (‖Δ‖ / ‖mean task vector‖, from sketches):", ""]
     for stage, effect in data["stages"].items():
         lines.append(f"- {stage}: {effect:.2f}{' (inactive)' if effect < INACTIVE else ''}")
-    lines += ["", "## Time", ""]
+    lines += ["", "## Cost", "", _cost(data["cost"]), "", "## Time", ""]
     seconds = dict(data["seconds"])
     wall = seconds.pop("wall")
     for what, value in seconds.items():

@@ -131,6 +131,7 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
     assert {name for name in set(landed()) - seen if not of_the_queue(name)} == {
         "forked@1",
         "forked@2",
+        "forked@3",
         "divergence_detected@1",
     }
 

@@ -30,15 +30,16 @@ from evomerge.fitness import data
 from evomerge.fitness.cost import cost
 from evomerge.fitness.data import Item
 from evomerge.fitness.evaluate import Judge
+from evomerge.fitness.evaluator import BATCH_TOKENS
 from evomerge.fitness.outcomes import Pool
 from evomerge.fitness.packing import PackedData, pack
-from evomerge.fitness.perplexity import BATCH_TOKENS
 from evomerge.fitness.resident import ResidentModel
 from evomerge.methods import frankenmerge
 from evomerge.recipe import Source
 from evomerge.search import CURRENT
 from evomerge.sources import Family, open_family
 from evomerge.state import RunState
+from worker import pace
 from worker.artifacts import Artifacts
 from worker.home import threads
 from worker.measurable import measurable, why_not_run
@@ -154,9 +155,13 @@ class Bench:
         fetched = self.artifacts.supply.items(given, digest)
         return load_items(given) if fetched is None else fetched
 
-    @cached_property
+    @property
     def resident(self) -> ResidentModel:
-        """The model object that candidates' weights go into."""
+        """The model object that candidates' weights go into, run as the profile says."""
+        return pace.follow(self._resident, self._submitted.config, self.state.started)
+
+    @cached_property
+    def _resident(self) -> ResidentModel:
         folder = Path(self.base_reference.path)
         return ResidentModel(folder, self.device, self.family.tied)
 
@@ -199,7 +204,13 @@ class Bench:
         """What can change the last bit of a number, here and now."""
         dtype = str(next(iter(self.origin.values())).dtype).removeprefix("torch.")
         attention = str(self.resident.module.config._attn_implementation)
-        return machine_profile(self.device, dtype, attention)
+        evaluation = self.resident.dtype
+        return machine_profile(self.device, dtype, attention).model_copy(
+            update={
+                "batch_tokens": self.resident.batch_tokens or BATCH_TOKENS,
+                "evaluation": str(evaluation).removeprefix("torch.") if evaluation else "",
+            }
+        )
 
     # ---- started -------------------------------------------------------------------------
 
@@ -224,7 +235,9 @@ class Bench:
             for name, digest, tensors in zip(names, self.digests, weights, strict=True)
         ]
         _check_different(records[1:])
-        self.resident.load(self.origin)  # names fit the architecture, or SourceError
+        probed = pace.probe(
+            self.resident, config, weights, self.packed["train"], self.context
+        )  # SourceError where names do not fit the architecture
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()
         pools: dict[Slice, dict[str, Pool]] = {
@@ -245,7 +258,7 @@ class Bench:
             data_digest=digest,
             pools=pools,
             profile=self.profile(),
-            warnings=self.family.warnings + self._measurable[1],
+            warnings=self.family.warnings + self._measurable[1] + probed,
             strategy=CURRENT[config.strategy],
             not_run=self.not_run,
         )

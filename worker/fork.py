@@ -23,6 +23,8 @@ FIXED = {
     "fitness_weights": "the recorded scores were computed with them",
     "normalise": "the recorded scores were computed with it",
     "context": "the recorded items were cut by it",
+    "batch_tokens": "it belongs to the profile that the run is pinned to",
+    "evaluation_dtype": "it belongs to the profile that the run is pinned to",
     "device": "it belongs to the profile that the run is pinned to",
     "strict": "the models are accepted already",
 }

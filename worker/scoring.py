@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +16,17 @@ from evomerge.facts import ModelReference
 from evomerge.fitness import composite, outcomes
 from evomerge.fitness import data as itemdata
 from evomerge.fitness.composite import Components
-from evomerge.fitness.cost import cost
+from evomerge.fitness.cost import Cost, cost
 from evomerge.fitness.data import Item
+from evomerge.fitness.endpoint import Endpoint
 from evomerge.fitness.evaluate import Judge, evaluate
+from evomerge.fitness.evaluator import Evaluator
 from evomerge.fitness.itemised import Item as Scored
 from evomerge.fitness.itemised import Kind, itemise
 from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
 from evomerge.fitness.packing import Packed, pack
 from evomerge.fitness.resident import ResidentModel
+from evomerge.fitness.speed import Beside, paired
 from worker.bench import load_tokenizer
 from worker.measurable import measurable, why_not_run
 
@@ -48,22 +52,17 @@ def score(
     model: ModelReference,
     items: Sequence[Item],
     slice_: Slice,
-    device: str = "cpu",
+    evaluator: Evaluator,
     context: int = 512,
     builtin: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Score:
     """Measure one model on a whole slice. Of `builtin` items those that do not fit are left out.
 
-    Raises SourceError, DataError, NotFiniteError.
+    `evaluator` has its weights. Raises DataError, EndpointError, NotFiniteError.
     """
     began = time.perf_counter()
-    opened = checkpoints.open_checkpoint(Path(model.path))
-    weights = opened.tensors()
-    if bad := not_finite(weights):
-        raise NotFiniteError(f"model {model.name}: tensor {bad} holds NaN or Inf.")
-    resident = ResidentModel(Path(model.path), device, opened.tied)
-    context = min(context, resident.positions or context)
+    context = min(context, evaluator.positions or context)
     judge = Judge(load_tokenizer(model.path))
     asked = [item for item in items if item.slice == slice_]
     if not any(isinstance(item, itemdata.Text) for item in asked):
@@ -75,10 +74,8 @@ def score(
     data = pack(kept, judge.tokenizer, context)[slice_]
     tell(f"scoring {model.name} on {len(kept)} items of the {slice_} slice")
     draws = outcomes.whole({domain: packed.pool() for domain, packed in data.items()})
-    seen = evaluate(resident, weights, data, draws, judge).outcomes
-    shapes = {name: tuple(t.shape) for name, t in weights.items()}
-    width = next(iter(weights.values())).element_size()
-    price = cost(shapes, width, resident.config, context)
+    seen = evaluate(evaluator, data, draws, judge).outcomes
+    price = _price(model, context)
     measured = composite.components(seen, price.flops_per_token, price.bytes)
     if measured is None:
         raise NotFiniteError(f"model {model.name}: its log-likelihood on this data is NaN or Inf.")
@@ -93,6 +90,42 @@ def score(
         left_out=left_out,
         seconds=time.perf_counter() - began,
     )
+
+
+def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
+    """The model, loaded. Raises SourceError, NotFiniteError."""
+    opened = checkpoints.open_checkpoint(Path(model.path))
+    weights = opened.tensors()
+    if bad := not_finite(weights):
+        raise NotFiniteError(f"model {model.name}: tensor {bad} holds NaN or Inf.")
+    found = ResidentModel(Path(model.path), device, opened.tied)
+    found.load(weights)
+    return found
+
+
+def speeds(
+    models: Sequence[ResidentModel], context: int, tell: Callable[[str], None]
+) -> list[Beside]:
+    """How fast the loaded models are, in turns."""
+    tell("measuring speed and memory, in turns")
+    return paired(models, context)
+
+
+def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
+    """The model as a server holds it, under `name`; the folder tells tokenizer and limits only."""
+    positions = checkpoints.open_checkpoint(Path(model.path)).positions
+    return Endpoint(url, name or model.name, positions, os.environ.get("FORGE_ENDPOINT_KEY"))
+
+
+def _price(model: ModelReference, context: int) -> Cost:
+    """What the model costs by its shapes."""
+    from transformers import AutoConfig
+
+    weights = checkpoints.open_checkpoint(Path(model.path)).tensors()
+    shapes = {name: tuple(t.shape) for name, t in weights.items()}
+    width = next(iter(weights.values())).element_size()
+    config = AutoConfig.from_pretrained(model.path, trust_remote_code=False)
+    return cost(shapes, width, config, context)
 
 
 def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:

@@ -110,8 +110,9 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
     data = bench.packed[task.slice]
     seen = Seen({})
     if not bad:
+        bench.resident.load(weights)
         watch = _watch(task, bench)
-        seen = evaluate(bench.resident, weights, data, draws, bench.judge, watch)
+        seen = evaluate(bench.resident, data, draws, bench.judge, watch)
     failpoints.hit("evaluate-scored")
     outcomes, cost = seen.outcomes, state.started.cost
     measured = None

@@ -35,6 +35,8 @@ class Speed(BaseModel):
     spread: float
     #: Seconds for one window at batch 1.
     latency_seconds: float
+    #: Half the spread of the latency, seconds; None where it was not recorded.
+    latency_spread: float | None = None
     #: Peak memory of a forward pass beyond the weights, bytes; None where it cannot be measured.
     peak_bytes: int | None
 

@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from evomerge.fitness.accuracy import score_questions
+from evomerge.fitness.evaluator import Evaluator
 from evomerge.fitness.gates import joined
-from evomerge.fitness.generation import replies
 from evomerge.fitness.outcomes import DomainOutcomes, Draws, Outcomes
 from evomerge.fitness.packing import Packed, Posed
 from evomerge.fitness.perplexity import score_windows
-from evomerge.fitness.resident import ResidentModel
 from evomerge.verifiers.checks import Verifier
 from evomerge.verifiers.parts import Verdict
 
@@ -26,9 +23,9 @@ class Judge:
     tokenizer: Any
     verifier: Verifier = field(default_factory=Verifier)
 
-    def judge(self, model: ResidentModel, problems: Sequence[Posed]) -> list[tuple[str, Verdict]]:
+    def judge(self, model: Evaluator, problems: Sequence[Posed]) -> list[tuple[str, Verdict]]:
         """(reply, verdict) for every problem. Raises SandboxUnavailableError."""
-        said = replies(model, problems, self.tokenizer)
+        said = model.replies(problems, self.tokenizer)
         result = []
         for posed, reply in zip(problems, said, strict=True):
             item = posed.problem.model_dump(include={"id", "domain", "prompt"})
@@ -56,8 +53,7 @@ class Seen:
 
 
 def evaluate(
-    model: ResidentModel,
-    weights: Mapping[str, torch.Tensor],
+    model: Evaluator,
     data: Mapping[str, Packed],
     draws: Draws,
     judge: Judge,
@@ -68,7 +64,6 @@ def evaluate(
     A log-likelihood that is not finite stays in the outcomes as such; `composite.components` then
     gives None. Windows come first; where they are watched, it may end there.
     """
-    model.load(weights)
     read: Windows = {}
     for number, block in enumerate(watch.blocks if watch else [draws], start=1):
         _read(model, data, block, read)
@@ -100,7 +95,7 @@ def evaluate(
 Windows = dict[str, dict[int, tuple[float, int, int]]]
 
 
-def _read(model: ResidentModel, data: Mapping[str, Packed], draws: Draws, read: Windows) -> None:
+def _read(model: Evaluator, data: Mapping[str, Packed], draws: Draws, read: Windows) -> None:
     """Score windows, in the order of the draw."""
     for domain in sorted(draws):
         places = draws[domain].windows

@@ -7,15 +7,16 @@ one of its stop texts, or at its length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from transformers import StoppingCriteria
 
 from evomerge.fitness.packing import Posed
-from evomerge.fitness.perplexity import rows_per_batch
-from evomerge.fitness.resident import ResidentModel
+
+if TYPE_CHECKING:
+    from evomerge.fitness.resident import ResidentModel
 
 #: Prompts are padded to a multiple of this.
 PAD_TO = 32
@@ -33,7 +34,7 @@ def replies(model: ResidentModel, problems: Sequence[Posed], tokenizer: Any) -> 
         groups.setdefault((padded, posed.problem.max_tokens), []).append(number)
     for (_, limit), members in sorted(groups.items()):
         length = max(len(problems[n].ids) for n in members)
-        rows = rows_per_batch(length + limit, model.vocabulary)
+        rows = model.rows(length + limit)
         for start in range(0, len(members), rows):
             chosen = [problems[n] for n in members[start : start + rows]]
             ids = np.zeros((len(chosen), length), np.int64)

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from evomerge.fitness.evaluator import batches
 from evomerge.fitness.packing import Packed
-from evomerge.fitness.perplexity import batches, score_windows
+from evomerge.fitness.perplexity import score_windows
 from evomerge.fitness.resident import ResidentModel
 from evomerge.methods import frankenmerge
 
@@ -100,7 +101,7 @@ def _gradients(
     for domain in domains:
         windows = data[domain].windows[:WINDOWS]
         tokens = sum(len(w) - 1 for w in windows)
-        for chosen in batches(windows, model.vocabulary):
+        for _, chosen in batches(windows, model.rows):
             ids = torch.from_numpy(np.stack([windows[i] for i in chosen])).to(model.device)
             logits = model.module(input_ids=ids, use_cache=False).logits[:, :-1].float()
             loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")

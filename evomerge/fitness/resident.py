@@ -5,18 +5,28 @@ No re-instantiation and no copy: parameters are pointed at the candidate's tenso
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch.nn import functional as F
 
 from evomerge.errors import SourceError
+from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
+from evomerge.fitness.generation import replies
+from evomerge.fitness.packing import Ids, Posed
 from evomerge.tensors import HEADS
 
 
 class ResidentModel:
     """A causal language model in evaluation mode whose weights can be replaced."""
+
+    #: Tokens of one forward pass; None: as `evaluator.rows_per_batch` says.
+    batch_tokens: int | None = None
+    #: What floating-point weights are computed in; None: their own.
+    dtype: torch.dtype | None = None
 
     def __init__(self, folder: Path, device: str, tied: bool) -> None:
         """Build the architecture of the model folder `folder` (its weights are not read)."""
@@ -78,9 +88,13 @@ class ResidentModel:
             for name in own:
                 parent, _, leaf = name.rpartition(".")
                 module = self.module.get_submodule(parent)
-                tensor = weights[name].to(self.device)
+                tensor = weights[name].to(self.device, self.dtype)
                 module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
         self.module.tie_weights()
+
+    def rows(self, length: int) -> int:
+        """How many sequences of `length` tokens go into one forward pass."""
+        return rows_per_batch(length, self.vocabulary, self.batch_tokens)
 
     @property
     def positions(self) -> int | None:
@@ -92,6 +106,35 @@ class ResidentModel:
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         """[batch, length] int64 → [batch, length, vocabulary], in the model's dtype."""
         return self.module(input_ids=ids.to(self.device), use_cache=False).logits
+
+    @torch.inference_mode()
+    def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
+        """See `Evaluator`. Padding is on the right, where causal attention does not see it."""
+        found: list[Losses | None] = [None] * len(sequences)
+        for length, places in batches(sequences, self.rows, pad, self.positions):
+            ids = np.zeros((len(places), length), np.int64)
+            for row, place in enumerate(places):
+                ids[row, : len(sequences[place])] = sequences[place]
+            losses, best = self.token_losses(torch.from_numpy(ids))
+            for row, place in enumerate(places):
+                last = len(sequences[place]) - 1
+                found[place] = losses[row, :last], best[row, :last]
+        return [each for each in found if each is not None]
+
+    @torch.inference_mode()
+    def token_losses(self, ids: torch.Tensor) -> Losses:
+        """[batch, length] ids → −log p (float32) and whether it was the most likely token, both
+        [batch, length − 1].
+        """
+        logits = self.logits(ids)[:, :-1].float()
+        targets = ids[:, 1:].to(self.device)
+        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        best = logits.argmax(dim=-1) == targets
+        return losses.view_as(targets).cpu().numpy(), best.cpu().numpy()
+
+    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+        """See `Evaluator`."""
+        return replies(self, problems, tokenizer)
 
     @torch.inference_mode()
     def continued(

@@ -1,8 +1,17 @@
-"""Speed and memory, measured once per architecture and device; reported, never decided by."""
+"""Speed and memory, measured once per architecture and device; reported, never decided by.
+
+Several models are timed in turns, one pass of each after the other, so that a busy moment of the
+machine hits all of them; how they compare is the median of the turns' ratios.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import statistics
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -10,26 +19,44 @@ from evomerge.fitness.cost import Speed
 from evomerge.fitness.resident import ResidentModel
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A model's speed, and how it compares with the first model's."""
+
+    speed: Speed
+    #: Times as fast as the first model: the median of the turns, the least and the most.
+    ratio: float
+    least: float
+    most: float
+
+
 def measure(model: ResidentModel, context: int, repetitions: int = 5, batch: int = 8) -> Speed:
     """Time forward passes of the loaded model. Wall-clock: another run gives other numbers."""
+    return paired([model], context, repetitions, batch)[0].speed
+
+
+def paired(
+    models: Sequence[ResidentModel], context: int, repetitions: int = 5, batch: int = 8
+) -> list[Beside]:
+    """Time forward passes of loaded models, beside the first of them."""
     ids = torch.zeros((batch, context), dtype=torch.int64)
-    cuda = model.device.type == "cuda"
-    model.logits(ids)
-    before = 0
-    if cuda:
-        torch.cuda.reset_peak_memory_stats(model.device)
-        before = torch.cuda.memory_allocated(model.device)
-    speeds = []
-    for _ in range(repetitions):
-        speeds.append(ids.numel() / _seconds(model, ids))
-    latency = min(_seconds(model, ids[:1]) for _ in range(repetitions))
-    peak = torch.cuda.max_memory_allocated(model.device) - before if cuda else None
-    return Speed(
-        tokens_per_second=sorted(speeds)[len(speeds) // 2],
-        spread=(max(speeds) - min(speeds)) / 2,
-        latency_seconds=latency,
-        peak_bytes=peak,
-    )
+    peaks = [_peak(model, ids) for model in models]  # this prepares as well
+    turns = [[_seconds(model, ids) for model in models] for _ in range(repetitions)]
+    short = [[_seconds(model, ids[:1]) for model in models] for _ in range(repetitions)]
+    result = []
+    for place, peak in enumerate(peaks):
+        speeds = [ids.numel() / turn[place] for turn in turns]
+        latencies = [turn[place] for turn in short]
+        ratios = [turn[0] / turn[place] for turn in turns]
+        speed = Speed(
+            tokens_per_second=statistics.median(speeds),
+            spread=(max(speeds) - min(speeds)) / 2,
+            latency_seconds=statistics.median(latencies),
+            latency_spread=(max(latencies) - min(latencies)) / 2,
+            peak_bytes=peak,
+        )
+        result.append(Beside(speed, statistics.median(ratios), min(ratios), max(ratios)))
+    return result
 
 
 def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
@@ -38,3 +65,29 @@ def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)
     return time.perf_counter() - started
+
+
+def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
+    """Bytes that forward passes need beyond what is there, of two: the first one prepares."""
+    _seconds(model, ids)
+    if model.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(model.device)
+        before = torch.cuda.memory_allocated(model.device)
+        _seconds(model, ids)
+        return torch.cuda.max_memory_allocated(model.device) - before
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # what was freed would be used again, unseen
+        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark falls to what is there
+        before = _resident("VmRSS")
+        _seconds(model, ids)
+        return max(0, _resident("VmHWM") - before)
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _resident(what: str) -> int:
+    """A line of /proc/self/status, in bytes. Raises OSError, ValueError."""
+    for line in Path("/proc/self/status").read_text("ascii").splitlines():
+        if line.startswith(what + ":"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(what)

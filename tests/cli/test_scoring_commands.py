@@ -13,6 +13,7 @@ from evomerge.fitness.itemised import Contest, Tally, tally
 from tests import runs
 from tests.cli.test_forge import call, fails
 from tests.conftest import Toys
+from tests.endpoint import completions, serving
 from worker.home import Home
 
 
@@ -51,6 +52,45 @@ def test_a_source_scores_what_its_run_recorded(finished, toys: Toys) -> None:
     assert len(found["items"]) == sum(counts.values())
     twice = json.loads(ok(call(home, *words)).stdout)
     assert twice[0]["items"] == found["items"]
+
+
+def test_a_served_model_scores_as_it_does_here(finished, toys: Toys, monkeypatch) -> None:
+    """Through a server: the same but for the last digits, and the key goes along."""
+    words = ("score", str(toys.sources[0]), "--data", str(toys.data), "--json")
+    (here,) = json.loads(ok(call(finished[0], *words)).stdout)
+    monkeypatch.setenv("FORGE_ENDPOINT_KEY", "k")
+    with serving(completions(toys.sources[0], "ours")) as (url, seen):
+        asked = (*words, "--endpoint", url, "--served", "ours")
+        (there,) = json.loads(ok(call(finished[0], *asked)).stdout)
+        assert {request["headers"]["Authorization"] for request in seen} == {"Bearer k"}
+        wrong = (*words, "--endpoint", url, "--served", "theirs")
+        assert "answered 404" in fails(finished[0], 3, *wrong)
+    mine, theirs = here["components"], there["components"]
+    assert theirs["perplexity"] == pytest.approx(mine["perplexity"], rel=1e-5)
+    assert theirs["flops"] == mine["flops"]
+    assert theirs["choice_accuracy"] == mine["choice_accuracy"]
+    assert there["grades"] == here["grades"]
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--served", "x"), "give its --endpoint too"),
+        (("--endpoint", "http://x", "--speed"), "leave out --endpoint"),
+        (("other", "--endpoint", "http://x"), "holds one model"),
+    ],
+)
+def test_options_that_do_not_go_together(toys: Toys, tmp_path, words, what: str) -> None:
+    assert what in fails(tmp_path, 2, "score", str(toys.base), *words)
+
+
+def test_speed_stands_beside_the_first_model(toys: Toys, tmp_path) -> None:
+    words = ("score", *map(str, toys.sources[:2]), "--data", str(toys.data), "--speed")
+    first, second = json.loads(ok(call(tmp_path, *words, "--json")).stdout)
+    assert first["speed"]["ratio"] == 1.0
+    assert second["speed"]["least"] <= second["speed"]["ratio"] <= second["speed"]["most"]
+    assert first["components"]["flops"] == second["components"]["flops"]
+    assert "1.00 (1.00 to 1.00)" in ok(call(tmp_path, *words)).output
 
 
 def test_every_item_has_a_name_of_the_data(finished, toys: Toys) -> None:

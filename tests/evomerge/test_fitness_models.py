@@ -21,7 +21,7 @@ from transformers import (
 from evomerge import checkpoints
 from evomerge.build import Weights
 from evomerge.errors import SourceError
-from evomerge.fitness import accuracy, layer_choice, layers, packing, perplexity, speed
+from evomerge.fitness import accuracy, evaluator, layer_choice, layers, packing, perplexity, speed
 from evomerge.fitness.evaluate import Judge, evaluate
 from evomerge.fitness.outcomes import Draw
 from evomerge.fitness.packing import Asked, Packed
@@ -80,12 +80,20 @@ def test_batching_does_not_matter(resident: ResidentModel):
 def test_batches_hold_every_window_once_and_one_length_each():
     """At most 4,096 tokens: 128 windows of 32; fewer where the vocabulary is large."""
     drawn = [np.zeros(n, np.int64) for n in (32, 7, 32, 7, 32)]
-    assert list(perplexity.batches(drawn, 320)) == [[0, 2, 4], [1, 3]]
-    assert perplexity.rows_per_batch(32, 320) == 128
+
+    def rows(length: int) -> int:
+        return evaluator.rows_per_batch(length, 320)
+
+    assert list(evaluator.batches(drawn, rows)) == [(32, [0, 2, 4]), (7, [1, 3])]
+    assert list(evaluator.batches(drawn, rows, pad=4)) == [(32, [0, 2, 4]), (8, [1, 3])]
+    assert list(evaluator.batches(drawn, rows, pad=48)) == [(48, [0, 1, 2, 3, 4])]
+    assert list(evaluator.batches(drawn, rows, pad=48, limit=33)) == [(33, [0, 1, 2, 3, 4])]
+    assert rows(32) == 128
+    assert evaluator.rows_per_batch(32, 320, 64) == 2
     # 2²⁴ logits / 2¹⁸ tokens of vocabulary = 64 tokens = two windows of 32, and never none.
-    assert perplexity.rows_per_batch(32, 1 << 18) == 2
-    assert perplexity.rows_per_batch(100_000, 320) == 1
-    assert [len(b) for b in perplexity.batches([drawn[0]] * 300, 320)] == [128, 128, 44]
+    assert evaluator.rows_per_batch(32, 1 << 18) == 2
+    assert evaluator.rows_per_batch(100_000, 320) == 1
+    assert [len(b) for _, b in evaluator.batches([drawn[0]] * 300, rows)] == [128, 128, 44]
 
 
 # ---- questions -----------------------------------------------------------------------------
@@ -228,7 +236,8 @@ def test_evaluating_gives_the_drawn_items_and_nothing_else(
     items = [*texts(*models.texts()[:2]), question(1), *texts("few words here", domain="a")]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(1, 3), questions=(0,)), "a": Draw(windows=(0,), questions=())}
-    found = evaluate(model, weights, data, draws, Judge(tokenizer)).outcomes
+    model.load(weights)
+    found = evaluate(model, data, draws, Judge(tokenizer)).outcomes
     assert list(found) == ["a", "d"]
     nll, tokens, hits = perplexity.score_windows(model, [data["d"].windows[i] for i in (1, 3)])
     assert found["d"].nll == tuple(nll)
@@ -239,13 +248,35 @@ def test_evaluating_gives_the_drawn_items_and_nothing_else(
     assert found["a"].right == ()
 
 
-def test_measured_speed_is_positive_and_has_no_gpu_memory(resident: ResidentModel):
-    """Reported, never decided by; on a CPU the peak cannot be measured."""
+def test_measured_speed_is_positive_and_peak_memory_holds_the_logits(resident: ResidentModel):
+    """Reported, never decided by. 256 x 32 tokens have 10.5 MB of logits over 320 tokens."""
     found = speed.measure(resident, 8, repetitions=2, batch=2)
     assert found.tokens_per_second > 0
     assert found.latency_seconds > 0
     assert found.spread >= 0
-    assert found.peak_bytes is None
+    found = speed.measure(resident, 32, repetitions=1, batch=256)
+    assert found.peak_bytes
+    assert 10e6 < found.peak_bytes < 200e6
+
+
+def test_models_are_timed_in_turns(resident: ResidentModel, monkeypatch: pytest.MonkeyPatch):
+    """A moment that is busy for everybody does not change how they compare."""
+    seconds = {0: 1.0, 1: 2.0}
+    calls = []
+
+    def timed(model: ResidentModel, ids: torch.Tensor) -> float:
+        calls.append(which := int(model is other))
+        return seconds[which] * (1 + len(calls) // 6)  # it gets busier
+
+    other = ResidentModel.from_module(resident.module)
+    monkeypatch.setattr(speed, "_seconds", timed)
+    monkeypatch.setattr(speed, "_peak", lambda model, ids: None)
+    first, second = speed.paired([resident, other], 8, repetitions=3)
+    assert calls == [0, 1] * 6
+    assert (first.ratio, first.least, first.most) == (1.0, 1.0, 1.0)
+    assert second.ratio == 0.5
+    assert second.least == 0.25  # the sixth call was in a busier time
+    assert second.most == 0.5
 
 
 # ---- layer choice --------------------------------------------------------------------------

@@ -128,12 +128,13 @@ def test_evaluating_problems_gives_scores_in_order(
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(0,), questions=(), problems=(1, 2))}
     weights = checkpoints.open_checkpoint(folder / "base").tensors()
-    found = evaluate(resident, weights, data, draws, Judge(tokenizer)).outcomes["d"]
+    resident.load(weights)
+    found = evaluate(resident, data, draws, Judge(tokenizer)).outcomes["d"]
     assert found.solved == (1.0, 0.0)
     assert found.unscored == {}
     assert len(found.bytes) == 1
     assert found.bytes[0] > 0
-    again = evaluate(resident, weights, data, draws, Judge(tokenizer)).outcomes["d"]
+    again = evaluate(resident, data, draws, Judge(tokenizer)).outcomes["d"]
     assert again == found
 
 
@@ -151,7 +152,8 @@ def test_a_verifier_that_fails_is_in_the_outcomes_with_the_item(
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(0,), questions=(), problems=(0,))}
     weights = checkpoints.open_checkpoint(folder / "base").tensors()
-    found = evaluate(resident, weights, data, draws, Judge(tokenizer)).outcomes["d"]
+    resident.load(weights)
+    found = evaluate(resident, data, draws, Judge(tokenizer)).outcomes["d"]
     assert found.solved == (0.0,)
     assert found.unscored == {"p0": "scorer x raised KeyError"}
 

@@ -173,6 +173,8 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "normalise": {"normalise": "none"},
         "context": {"context": 16},
         "device": {"device": "cuda:0"},
+        "batch_tokens": {"batch_tokens": 64},
+        "evaluation_dtype": {"evaluation_dtype": "bfloat16"},
         "strict": {"strict": True},
     }  # fmt: skip
     with pytest.raises(ConfigError, match="cannot change in a fork"):

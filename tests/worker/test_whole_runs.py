@@ -125,12 +125,9 @@ def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
     assert runs.state(home, "wrong").status == "failed"
 
 
-def test_clear_losers_are_dropped_early_and_the_rest_is_audited(
-    toys: Toys, tmp_path, monkeypatch
-) -> None:
+def test_clear_losers_are_dropped_early_and_the_rest_is_audited(toys: Toys, tmp_path) -> None:
     """With a gate that almost everybody meets: a fitness that sorts, a reason, the same run again."""
-    monkeypatch.setattr("worker.bench.BATCH_TOKENS", 128)  # blocks of two windows
-    strict = {"gate_perplexity": 0.999, "search_windows": 12}
+    strict = {"gate_perplexity": 0.999, "search_windows": 12, "batch_tokens": 128}
     states = []
     for name in ("a", "b"):
         home = Home(tmp_path / name)

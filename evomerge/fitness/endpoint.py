@@ -1,0 +1,120 @@
+"""A model that a server holds, behind an OpenAI-compatible endpoint (`/v1/completions`) that gives
+log-probabilities of prompts, as vLLM's does.
+
+Prompts are sent as token ids, so that the server's tokenizer has no say. With `echo` and `logprobs`
+the answer holds, for every token of the prompt but the first, its log-probability and the most
+likely tokens' beside it. One token is generated and dropped, because some servers want at least one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx2 as httpx
+import numpy as np
+
+from evomerge.errors import EndpointError
+from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
+from evomerge.fitness.packing import Ids, Posed
+
+#: Seconds that the server may take for one answer; how often one that cannot be reached is tried.
+PATIENCE, TRIES = 600.0, 3
+#: A log-probability may be this much under the largest one given and still be the most likely
+#: token's: servers round.
+TIE = 1e-6
+
+
+class Endpoint:
+    """See `Evaluator`."""
+
+    def __init__(
+        self, url: str, model: str, positions: int | None = None, key: str | None = None
+    ) -> None:
+        """`url` is that of the API (`http://host:8000/v1`), `model` the name it serves it under.
+
+        `key` is sent as the bearer token. Nothing is asked yet.
+        """
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._url, self._model, self._positions = url.rstrip("/"), model, positions
+        transport = httpx.HTTPTransport(retries=TRIES - 1)
+        self._client = httpx.Client(headers=headers, timeout=PATIENCE, transport=transport)
+
+    @property
+    def positions(self) -> int | None:
+        """As the model's config.json says."""
+        return self._positions
+
+    def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
+        """See `Evaluator`; nothing is padded. Raises EndpointError."""
+        found: list[Losses | None] = [None] * len(sequences)
+        for _, places in batches(sequences, lambda length: rows_per_batch(length, 1), pad):
+            prompts = [sequences[place].tolist() for place in places]
+            choices = self._ask(prompts, max_tokens=1, echo=True, logprobs=1)
+            for place, prompt, choice in zip(places, prompts, choices, strict=True):
+                found[place] = self._read(choice, len(prompt))
+        return [each for each in found if each is not None]
+
+    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+        """See `Evaluator`. Stop texts are cut here, all of them at any number. Raises EndpointError."""
+        result = []
+        for posed in problems:
+            problem = posed.problem
+            stops = {"stop": list(problem.stop[:4])} if problem.stop else {}
+            (choice,) = self._ask([posed.ids.tolist()], max_tokens=problem.max_tokens, **stops)
+            said = choice.get("text")
+            if not isinstance(said, str):
+                raise self._error("an answer has no text")
+            ends = [place for stop in problem.stop if (place := said.find(stop)) >= 0]
+            result.append(said[: min(ends)] if ends else said)
+        return result
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def _read(self, choice: Mapping[str, Any], length: int) -> Losses:
+        given = choice.get("logprobs") or {}
+        logprobs, tops = given.get("token_logprobs"), given.get("top_logprobs")
+        if not logprobs or not tops:
+            raise self._error(
+                "it gives no log-probabilities of prompts: the server must support `echo` "
+                "together with `logprobs`"
+            )
+        if len(logprobs) < length or len(tops) < length:
+            raise self._error(
+                f"a prompt of {length} tokens came back with {len(logprobs)} log-probabilities"
+            )
+        own = logprobs[1:length]
+        if any(not isinstance(value, int | float) for value in own):
+            raise self._error("a token of a prompt has no log-probability")
+        best = [
+            value >= max(top.values(), default=math.inf) - TIE
+            for value, top in zip(own, tops[1:length], strict=True)
+        ]
+        return -np.asarray(own, np.float32), np.asarray(best, np.bool_)
+
+    def _ask(self, prompts: list[list[int]], **fields: Any) -> list[Mapping[str, Any]]:
+        """The choices of one request, in the order of the prompts."""
+        wanted = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
+        try:
+            answer = self._client.post(f"{self._url}/completions", json=wanted)
+        except httpx.TimeoutException as error:
+            raise self._error(f"no answer in {PATIENCE:g} s") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._error(f"it cannot be reached ({error or type(error).__name__})") from error
+        if answer.status_code != 200:
+            raise self._error(f"it answered {answer.status_code}: {answer.text.strip()[:300]}")
+        try:
+            choices = {int(c["index"]): c for c in answer.json()["choices"]}
+            return [choices[number] for number in range(len(prompts))]
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise self._error(f"its answer lacks a choice for every prompt ({error})") from error
+
+    def _error(self, what: str) -> EndpointError:
+        return EndpointError(
+            f"endpoint {self._url}, model {self._model!r}: {what}. Check the address, the name under "
+            "which the model is served, and the key in FORGE_ENDPOINT_KEY."
+        )

@@ -1,0 +1,136 @@
+"""A model behind a server: the same numbers as in this process, and clear errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from evomerge import checkpoints
+from evomerge.errors import EndpointError
+from evomerge.fitness import packing
+from evomerge.fitness.accuracy import score_questions
+from evomerge.fitness.data import Item, from_rows
+from evomerge.fitness.endpoint import Endpoint
+from evomerge.fitness.perplexity import score_windows
+from evomerge.fitness.resident import ResidentModel
+from tests.endpoint import completions, serving
+from tests.evomerge.toys import question, texts
+
+NAME = "tiny"
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The base, served."""
+    with serving(completions(folder / "base", NAME)) as found:
+        yield found
+
+
+@pytest.fixture
+def resident(folder: Path) -> ResidentModel:
+    """The base, in this process."""
+    model = ResidentModel(folder / "base", "cpu", tied=True)
+    model.load(checkpoints.open_checkpoint(folder / "base").tensors())
+    return model
+
+
+def problem(number: int, prompt: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": f"p{number}", "domain": "d", "slice": "test", "prompt": prompt,
+        "check": {"kind": "exact", "answer": "x"}, "max_tokens": 10, **fields,
+    }  # fmt: skip
+
+
+def test_windows_questions_and_replies_are_those_of_the_model(server, resident, tokenizer) -> None:
+    url, seen = server
+    prompts = ["one", "2 + 2 =", "a longer prompt than these"]
+    items: list[Item] = [*texts("some text " * 30), *(question(i, id=f"q{i}") for i in (0, 1))]
+    items += from_rows([problem(i, prompt) for i, prompt in enumerate(prompts)])
+    packed = packing.pack(items, tokenizer, 32)["test"]["d"]
+    likely = [5]
+    for _ in range(20):
+        likely.append(int(resident.logits(torch.tensor([likely]))[0, -1].argmax()))
+    packed.windows.append(np.asarray(likely))
+    endpoint = Endpoint(url, NAME, positions=64, key="secret")
+    theirs, ours = score_windows(endpoint, packed.windows), score_windows(resident, packed.windows)
+    assert theirs[0] == pytest.approx(ours[0], rel=1e-5)
+    assert theirs[1:] == ours[1:]
+    assert ours[2][-1] == 20
+    assert not all(ours[2])
+    assert score_questions(endpoint, packed.questions) == score_questions(
+        resident, packed.questions
+    )
+    told = endpoint.replies(packed.problems, tokenizer)
+    assert told == resident.replies(packed.problems, tokenizer)
+    assert any(told)
+    endpoint.close()
+    assert {request["path"] for request in seen} == {"/v1/completions"}
+    assert {request["headers"]["Authorization"] for request in seen} == {"Bearer secret"}
+    assert all(request["body"]["temperature"] == 0 for request in seen)
+
+
+def test_replies_end_before_any_of_many_stops(server, resident, tokenizer) -> None:
+    """A server takes four; the others are looked for here."""
+    (whole,) = resident.replies(
+        packing.pack(from_rows([problem(0, "one")]), tokenizer, 32)["test"]["d"].problems, tokenizer
+    )
+    stops = ["never", "Never", "nEver", "neVer", whole[2:4]]
+    given = from_rows([problem(0, "one", stop=stops)])
+    problems = packing.pack(given, tokenizer, 32)["test"]["d"].problems
+    assert Endpoint(server[0], NAME).replies(problems, tokenizer) == [
+        whole[: whole.find(stops[-1])]
+    ]
+
+
+GOOD = {"text": "", "index": 0}
+LOGPROBS = {"token_logprobs": [None, -1.0, -2.0], "top_logprobs": [None, {"a": -0.5}, {"b": -2.0}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "what"),
+    [
+        (404, {"error": {"message": "no such model"}}, "answered 404: .*no such model"),
+        (200, "<html>", "lacks a choice for every prompt"),
+        (200, {"choices": []}, "lacks a choice for every prompt"),
+        (200, {"choices": [{**GOOD, "index": 1}]}, "lacks a choice for every prompt"),
+        (200, {"choices": [GOOD]}, "gives no log-probabilities of prompts"),
+        (200, {"choices": [{**GOOD, "logprobs": {"token_logprobs": [None, -1.0]}}]}, "gives no"),
+        (
+            200,
+            {"choices": [{**GOOD, "logprobs": {k: v[:2] for k, v in LOGPROBS.items()}}]},
+            "a prompt of 3 tokens came back with 2",
+        ),
+        (
+            200,
+            {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "token_logprobs": [None, None, -1.0]}}]},
+            "a token of a prompt has no log-probability",
+        ),
+    ],
+)
+def test_what_a_server_does_wrong_is_said(status: int, body: Any, what: str) -> None:
+    with serving(lambda asked: (status, body)) as (url, _):
+        with pytest.raises(EndpointError, match=what) as error:
+            Endpoint(url, NAME).losses([np.asarray([1, 2, 3])])
+        assert url in str(error.value)
+
+
+def test_what_is_right_is_read() -> None:
+    """The token that is generated besides is dropped; the most likely one is known by its value."""
+    longer = {"token_logprobs": [*LOGPROBS["token_logprobs"], -3.0],
+              "top_logprobs": [*LOGPROBS["top_logprobs"], {"c": -3.0}]}  # fmt: skip
+    with serving(lambda asked: (200, {"choices": [{**GOOD, "logprobs": longer}]})) as (url, _):
+        ((losses, best),) = Endpoint(url + "/", NAME).losses([np.asarray([1, 2, 3])])
+    assert losses.tolist() == [1.0, 2.0]
+    assert best.tolist() == [False, True]
+
+
+def test_a_server_that_is_not_there() -> None:
+    with serving(lambda asked: (200, {})) as (url, _):
+        pass
+    with pytest.raises(EndpointError, match="cannot be reached"):
+        Endpoint(url, NAME).losses([np.asarray([1, 2])])

@@ -1,0 +1,116 @@
+"""Batch and dtype are measured, pinned, and followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from evomerge import checkpoints
+from evomerge.build import Weights
+from evomerge.fitness import perplexity, probing
+from evomerge.fitness.packing import Packed
+from evomerge.fitness.resident import ResidentModel
+
+CONTEXT = 16
+
+
+@pytest.fixture
+def weights(folder: Path) -> Weights:
+    return checkpoints.open_checkpoint(folder / "base").tensors()
+
+
+@pytest.fixture
+def resident(folder: Path, weights: Weights) -> ResidentModel:
+    model = ResidentModel(folder / "base", "cpu", tied=True)
+    model.load(weights)
+    return model
+
+
+@pytest.fixture
+def data() -> dict[str, Packed]:
+    rng = np.random.default_rng(0)
+    return {"d": Packed(windows=[rng.integers(1, 320, CONTEXT) for _ in range(8)])}
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, speeds: dict[int, float]) -> list[int]:
+    """Rows → tokens a second, instead of a clock; the rows that were tried."""
+    tried: list[int] = []
+
+    def speed(model: ResidentModel, rows: int, context: int) -> float:
+        tried.append(rows)
+        if rows not in speeds:
+            raise torch.OutOfMemoryError
+        return speeds[rows]
+
+    monkeypatch.setattr(probing, "_speed", speed)
+    return tried
+
+
+def test_the_smallest_of_the_fastest_batches(resident, monkeypatch) -> None:
+    """Twice in a row no faster: enough was tried. Within 5 % of the fastest: the smaller one."""
+    tried = timed(monkeypatch, {1: 10, 2: 18, 4: 18.5, 8: 18.9, 16: 99})
+    assert probing.chosen(probing.batch(resident, CONTEXT)) == 2 * CONTEXT
+    assert tried == [1, 2, 4, 8]
+
+
+def test_what_does_not_fit_ends_the_search(resident, monkeypatch) -> None:
+    timed(monkeypatch, {1: 10, 2: 20, 4: 40})
+    found = probing.batch(resident, CONTEXT)
+    assert found == {CONTEXT: 10, 2 * CONTEXT: 20, 4 * CONTEXT: 40}
+    assert probing.chosen(found) == 4 * CONTEXT
+    monkeypatch.setattr(probing, "LOGIT_BYTES", 2 * CONTEXT * 320 * 4)
+    assert list(probing.batch(resident, CONTEXT)) == [CONTEXT, 2 * CONTEXT]
+
+
+def test_really_timed(resident, weights, data) -> None:
+    """Numbers of this machine: above zero; the model is left as it was."""
+    speeds = probing.batch(resident, CONTEXT)
+    assert all(speed > 0 for speed in speeds.values())
+    before = perplexity.score_windows(resident, data["d"].windows)
+    found = probing.halved(resident, [weights, weights], data, CONTEXT)
+    assert found.ratio > 0
+    assert 0 < found.change < 0.01
+    assert perplexity.score_windows(resident, data["d"].windows) == before
+
+
+def test_bfloat16_is_computed_in_bfloat16(resident, weights, data) -> None:
+    """Another number, by less than the tolerance; what is loaded really is half as wide."""
+    own = perplexity.score_windows(resident, data["d"].windows)[0]
+    resident.dtype = torch.bfloat16
+    resident.load(weights)
+    assert {p.dtype for p in resident.module.parameters()} == {torch.bfloat16}
+    half = perplexity.score_windows(resident, data["d"].windows)[0]
+    assert half != own
+    assert half == pytest.approx(own, rel=probing.TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "change", "used"), [(1.5, 0.004, True), (1.05, 0.0, False), (3.0, 0.006, False),
+                                  (3.0, float("inf"), False)],
+)  # fmt: skip
+def test_it_must_pay_and_give_the_same(ratio: float, change: float, used: bool) -> None:
+    assert probing.Halved(ratio, change).used is used
+
+
+def test_nan_in_bfloat16_is_not_equal(resident, weights, data) -> None:
+    broken = {n: t.clone() for n, t in weights.items()}
+    broken["model.norm.weight"].fill_(torch.nan)
+    assert probing.halved(resident, [broken], data, CONTEXT).change == float("inf")
+
+
+def test_batch_tokens_decide_how_many_go_together(resident, monkeypatch) -> None:
+    """64 tokens: four windows of 16 in each pass."""
+    shapes: list[tuple[int, ...]] = []
+    logits = resident.logits
+
+    def watched(ids: torch.Tensor) -> torch.Tensor:
+        shapes.append(tuple(ids.shape))
+        return logits(ids)
+
+    monkeypatch.setattr(resident, "logits", watched)
+    resident.batch_tokens = 64
+    perplexity.score_windows(resident, [np.ones(CONTEXT, np.int64)] * 9)
+    assert shapes == [(4, CONTEXT), (4, CONTEXT), (1, CONTEXT)]
