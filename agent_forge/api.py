@@ -163,7 +163,8 @@ class EvoMerge:
         origin = None if base is None else self._reference(base)
         paths = given_data(data, self.config.fitness_weights)
         open_family(sources, origin, self.config.strict)
-        check_weights(load_items(paths), self.config.fitness_weights.domains)
+        items = load_items(paths, self.config.allow_benchmarks)
+        check_weights(items, self.config.fitness_weights.domains)
         return advance.submit(store, self.config, sources, origin, paths)
 
     def _reference(self, model: Any) -> ModelReference:

@@ -161,7 +161,7 @@ def check(plan: Plan) -> Checked:
 
     family = open_family(plan.sources, plan.base, plan.config.strict)
     tokenizer = load_tokenizer(str(family.base.folder))
-    items = load_items(plan.data)
+    items = load_items(plan.data, plan.config.allow_benchmarks)
     context = min(plan.config.context, family.base.positions or plan.config.context)
     builtin, not_run = domains.NAME in plan.data, why_not_run(items, Verifier())
     items, told = measurable(items, tokenizer, context, builtin, not_run)

@@ -69,7 +69,7 @@ def score_command(
     _check(models, options)
     references = [resolve(model) for model in models]
     named = given(options["data"] or (domains.NAME,), Weighting())
-    items, builtin = load_items(named), named == (domains.NAME,)
+    items, builtin = load_items(named, allow_benchmarks=True), named == (domains.NAME,)
     set_threads()
 
     def tell(what: str) -> None:

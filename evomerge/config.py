@@ -111,6 +111,9 @@ class EvoMergeConfig(BaseModel):
     min_diversity: float = Field(default=0.3, ge=0)
     reseed_diversity: float = Field(default=0.2, ge=0)
 
+    #: Take items of well-known benchmarks too (`lm-eval:` data).
+    allow_benchmarks: bool = False
+
     seed: int = Field(default=0, ge=0)
     device: str = "cpu"
     #: Refuse sources whose settings differ instead of warning.

@@ -22,8 +22,9 @@ def _config(config: Data) -> Data:
 
 
 def _pace(config: Data) -> Data:
-    """Settings from before one could say how evaluation is run."""
-    return {**config, "batch_tokens": None, "evaluation_dtype": "model"}
+    """Settings from before one could say how evaluation is run, and before there were tasks."""
+    own = {"batch_tokens": None, "evaluation_dtype": "model", "allow_benchmarks": False}
+    return {**config, **own}
 
 
 def _submitted_1(data: Data) -> Data:

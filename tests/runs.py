@@ -30,13 +30,15 @@ SETTINGS: dict[str, Any] = {
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-def submit(home: Home, toys: Toys, run: str = "r", **settings: Any) -> str:
-    """Submit a run over the toys."""
+def submit(
+    home: Home, toys: Toys, run: str = "r", data: tuple[str, ...] = (), **settings: Any
+) -> str:
+    """Submit a run over the toys, on their data or other."""
     store = home.open_store()
     config = parse({**SETTINGS, **settings})
     sources = tuple(resolve(str(s)) for s in toys.sources)
     base = resolve(str(toys.base))
-    advance.submit(store, config, sources, base, (str(toys.data),), run)
+    advance.submit(store, config, sources, base, data or (str(toys.data),), run)
     store.close()
     return run
 

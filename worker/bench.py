@@ -34,6 +34,8 @@ from evomerge.fitness.evaluator import BATCH_TOKENS
 from evomerge.fitness.outcomes import Pool
 from evomerge.fitness.packing import PackedData, pack
 from evomerge.fitness.resident import ResidentModel
+from evomerge.harness import items as tasks
+from evomerge.harness.specs import is_task
 from evomerge.methods import frankenmerge
 from evomerge.recipe import Source
 from evomerge.search import CURRENT
@@ -48,15 +50,19 @@ from worker.measurable import measurable, why_not_run
 BUILTIN_CHARACTERS = 4_000_000
 
 
-def load_items(paths: tuple[str, ...], seed: int = 0) -> list[Item]:
-    """The run's items: its data files, or the built-in corpus. Raises DataError."""
+def load_items(paths: tuple[str, ...], allow_benchmarks: bool = False, seed: int = 0) -> list[Item]:
+    """The run's items: its data files and tasks, or the built-in corpus.
+
+    Raises DataError, UnavailableError.
+    """
     if not paths:
         return data.from_rows(builtin.items(builtin.corpus(seed, BUILTIN_CHARACTERS), seed))
     if domains.NAME in paths:
         if len(paths) > 1:
             raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
         return data.from_rows(domains.items(seed))
-    return data.load([Path(p) for p in paths])
+    files = [Path(path) for path in paths if not is_task(path)]
+    return data.load(files, tasks.rows(paths, allow_benchmarks))
 
 
 def load_tokenizer(folder: str) -> Any:
@@ -153,7 +159,8 @@ class Bench:
         given, started = self._submitted.data, self.state.started
         digest = None if started is None else started.data_digest
         fetched = self.artifacts.supply.items(given, digest)
-        return load_items(given) if fetched is None else fetched
+        allowed = self._submitted.config.allow_benchmarks
+        return load_items(given, allowed) if fetched is None else fetched
 
     @property
     def resident(self) -> ResidentModel:
@@ -247,7 +254,7 @@ class Bench:
         supply, digest = self.artifacts.supply, data.digest(self.items)
         for reference, record in zip(references, records, strict=True):
             supply.share_model(reference, record.digest)
-        supply.share_items(self.items, digest)
+        supply.keep_items(self._submitted.data, self.items, digest)
         return facts.Started(
             base=records[0],
             sources=tuple(records[1:]),

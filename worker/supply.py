@@ -11,11 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evomerge import checkpoints
 from evomerge.corpus import domains
 from evomerge.errors import ForgeError, TamperedError, UnavailableError
 from evomerge.facts import ModelReference
 from evomerge.fitness import data
 from evomerge.fitness.data import Item
+from evomerge.harness import specs
 from evomerge.sources import resolve
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ log = logging.getLogger(__name__)
 ITEMS = "items.jsonl"
 #: Ends of the names of files that a model consists of.
 PARTS = (".safetensors", ".json", ".jinja", ".model", ".txt")
+
+
+def _write(folder: Path, items: list[Item]) -> None:
+    lines = "".join(item.model_dump_json() + "\n" for item in items)
+    (folder / ITEMS).write_text(lines, "utf-8")
 
 
 class Supply:
@@ -55,18 +62,19 @@ class Supply:
         )
 
     def items(self, paths: tuple[str, ...], digest: str | None) -> list[Item] | None:
-        """The run's items where its files are not here; None where they are.
+        """The run's items as they were pinned, where its files are not here or tasks are among what
+        was given; None where they are to be read.
 
         Raises UnavailableError where the store lacks them too.
         """
-        files = [path for path in paths if path != domains.NAME]
-        missing = [path for path in files if not Path(path).exists()]
-        if not missing:
-            return None
-        if digest is not None:
+        tasks = list(filter(specs.is_task, paths))
+        missing = [p for p in paths if p not in (domains.NAME, *tasks) and not Path(p).exists()]
+        if digest is not None and (missing or tasks):
             place = self._folder / digest
             if place.is_dir() or self._fetch(digest, place):
                 return data.load([place / ITEMS])
+        if not missing:
+            return None
         raise UnavailableError(
             f"the data is not on this machine: there is no {missing[0]}. Put it there, or name a store "
             "that has it in FORGE_ARTIFACT_STORE."
@@ -77,15 +85,21 @@ class Supply:
         found = {p.name: p for p in Path(given.path).iterdir() if p.suffix in PARTS and p.is_file()}
         self._put(digest, found)
 
-    def share_items(self, items: list[Item], digest: str) -> None:
-        """Put the items into the store, all in one file."""
+    def keep_items(self, paths: tuple[str, ...], items: list[Item], digest: str) -> None:
+        """Put the items into the store, all in one file; where tasks are among what was given, here as
+        well: reading those again would take long and might give others.
+        """
+        try:
+            if any(map(specs.is_task, paths)) and not (self._folder / digest).is_dir():
+                checkpoints.publish(self._folder / digest, lambda place: _write(place, items))
+        except (ForgeError, OSError) as error:
+            log.warning("the items are not kept: %s", error)
         if self._vault is None:
             return
         try:
             with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / ITEMS
-                file.write_text("".join(item.model_dump_json() + "\n" for item in items), "utf-8")
-                self._put(digest, {ITEMS: file})
+                _write(Path(folder), items)
+                self._put(digest, {ITEMS: Path(folder) / ITEMS})
         except OSError as error:
             log.warning("not shared with other machines: %s", error)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ from evomerge.corpus import domains
 from evomerge.corpus.documents import MEASURING_SHARES, SLICES, Slice, slice_of
 from evomerge.errors import DataError
 from evomerge.fitness.composite import Weighting
+from evomerge.harness import specs
 from evomerge.verifiers.checks import AnyCheck
 from evomerge.verifiers.program import Program
 
@@ -52,6 +54,9 @@ class Text(_Item):
 #: all, or less what the choice has without its prompt (mutual information).
 Normalise = Literal["bytes", "tokens", "none", "mutual"]
 
+#: How texts become tokens: each alone and without special tokens; or as lm-evaluation-harness does it.
+Encoding = Literal["plain", "harness"]
+
 Grade = Annotated[int, Field(ge=0, le=9)]
 
 
@@ -62,6 +67,9 @@ class Question(_Item):
     choices: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=2)]
     answer: Annotated[int, Field(ge=0)]
     normalise: Normalise = "bytes"
+    #: What each choice's log-likelihood is divided by, instead of what `normalise` says.
+    sizes: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    encoding: Encoding = "plain"
     #: How hard it is; draws take all grades alike.
     grade: Grade = 0
 
@@ -69,6 +77,8 @@ class Question(_Item):
     def _answer_exists(self) -> Question:
         if self.answer >= len(self.choices):
             raise ValueError(f"answer {self.answer} is not one of {len(self.choices)} choices")
+        if self.sizes and len(self.sizes) != len(self.choices):
+            raise ValueError(f"there are {len(self.sizes)} sizes of {len(self.choices)} choices")
         return self
 
 
@@ -80,6 +90,7 @@ class Problem(_Item):
     #: The reply ends after so many tokens, at the end token, or before one of `stop`.
     max_tokens: Annotated[int, Field(ge=1, le=4096)] = 64
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    encoding: Encoding = "plain"
     grade: Grade = 0
 
 
@@ -91,23 +102,29 @@ def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
 
     Fitness that weighs domains is measured on the four built-in ones, unless data is given.
     """
-    named = tuple(
-        str(p) if str(p) == domains.NAME else str(Path(p).expanduser().resolve()) for p in paths
-    )
+    named = tuple(map(_absolute, paths))
     return named or ((domains.NAME,) if weighting.domains else ())
 
 
-def load(paths: Sequence[Path]) -> list[Item]:
-    """All items of files and folders of `.jsonl` and `.txt`, sorted by id.
+def _absolute(given: str | Path) -> str:
+    if str(given) == domains.NAME:
+        return str(given)
+    if specs.is_task(given):
+        return specs.absolute(str(given))
+    return str(Path(given).expanduser().resolve())
+
+
+def load(paths: Sequence[Path], more: Iterable[dict[str, Any]] = ()) -> list[Item]:
+    """All items of files and folders of `.jsonl` and `.txt`, and `more` rows, sorted by id.
 
     Raises DataError naming the file and the line.
     """
     items: dict[str, Item] = {}
-    for file in _files(paths):
-        for where, item in _read(file):
-            if item.id in items:
-                raise DataError(f"{where}: id {item.id!r} is used twice. Ids must be unique.")
-            items[item.id] = item
+    rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, "task")) for row in more)
+    for where, item in chain(*map(_read, _files(paths)), rows):
+        if item.id in items:
+            raise DataError(f"{where}: id {item.id!r} is used twice. Ids must be unique.")
+        items[item.id] = item
     check(items.values())
     return [items[id_] for id_ in sorted(items)]
 
@@ -120,7 +137,7 @@ def check(items: Iterable[Item]) -> None:
         raise DataError(
             f"the data has no text in the slice{'s' if len(empty) > 1 else ''} "
             f"{', '.join(empty)}. Give more text (a few dozen items), or name the slice of each "
-            'item with "slice".'
+            'item with "slice". Tasks of lm-evaluation-harness need text beside them: another --data.'
         )
 
 

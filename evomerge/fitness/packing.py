@@ -20,6 +20,7 @@ from evomerge.corpus.documents import SLICES, Slice
 from evomerge.errors import DataError
 from evomerge.fitness.data import Item, Problem, Question, Text
 from evomerge.fitness.outcomes import Pool
+from evomerge.fitness.pairs import alone, pair
 
 Ids = NDArray[np.int64]
 
@@ -181,9 +182,8 @@ def _encode(id_: str, text: str, tokenizer: Any) -> list[int]:
 
 
 def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
-    start = [tokenizer.bos_token_id if tokenizer.bos_token_id is not None else 0]
-    prompt = _encode(item.id, item.prompt, tokenizer) or start
-    choices = [_encode(item.id, choice, tokenizer) for choice in item.choices]
+    parts = _parts(item, tokenizer)
+    choices = [choice for _, choice in parts]
     for choice, ids in zip(item.choices, choices, strict=True):
         if not ids:
             raise DataError(f"question {item.id!r}: choice {choice!r} is no token. Leave it out.")
@@ -192,28 +192,43 @@ def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
                 f"question {item.id!r}: a choice has {len(ids)} tokens, the model's context is "
                 f"{context}. Shorten it."
             )
-    kept = [prompt[-(context - len(ids)) :] for ids in choices]
+    kept = [(prompt[-(context - len(ids)) :], ids) for prompt, ids in parts]
     if item.normalise == "mutual":
-        kept += [start] * len(choices)
-    repeated = choices * (len(kept) // len(choices))
-    if item.normalise == "bytes":
-        sizes = [len(choice.encode()) for choice in item.choices]
-    else:
-        sizes = [len(ids) if item.normalise == "tokens" else 1 for ids in choices]
+        kept += _parts(item.model_copy(update={"prompt": ""}), tokenizer)
     return Asked(
-        sequences=tuple(
-            np.asarray([*k, *c], np.int64) for k, c in zip(kept, repeated, strict=True)
-        ),
-        starts=tuple(map(len, kept)),
-        sizes=tuple(sizes),
+        sequences=tuple(np.asarray([*prompt, *ids], np.int64) for prompt, ids in kept),
+        starts=tuple(len(prompt) for prompt, _ in kept),
+        sizes=item.sizes or tuple(_sizes(item, choices)),
         answer=item.answer,
         id=item.id,
         grade=item.grade,
     )
 
 
+def _parts(item: Question, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
+    """For every choice what comes before it, and itself."""
+    if item.encoding == "harness":
+        parts = [pair(item.prompt, choice, tokenizer) for choice in item.choices]
+        for before, ids in parts:
+            _check_known(item.id, [*before, *ids], tokenizer)
+        return parts
+    start = [tokenizer.bos_token_id if tokenizer.bos_token_id is not None else 0]
+    prompt = _encode(item.id, item.prompt, tokenizer) or start
+    return [(prompt, _encode(item.id, choice, tokenizer)) for choice in item.choices]
+
+
+def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
+    if item.normalise == "bytes":
+        return [len(choice.encode()) for choice in item.choices]
+    return [len(ids) if item.normalise == "tokens" else 1 for ids in choices]
+
+
 def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
-    ids = _encode(item.id, item.prompt, tokenizer)
+    if item.encoding == "harness" and item.max_tokens < context:
+        ids = alone(item.prompt, tokenizer)[-(context - item.max_tokens) :]
+        _check_known(item.id, ids, tokenizer)
+    else:
+        ids = _encode(item.id, item.prompt, tokenizer)
     if not ids:
         raise DataError(f"problem {item.id!r}: its prompt is no token.")
     if len(ids) + item.max_tokens > context:

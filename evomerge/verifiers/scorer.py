@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator
 
 from evomerge.asking import Respondent
+from evomerge.errors import UnavailableError
 from evomerge.verifiers.parts import Check, Verdict
 
 GROUP = "evomerge.scorers"
@@ -55,7 +56,10 @@ class Scorer:
         self._process: Respondent | None = None
 
     def verify(self, reply: str, item: dict[str, Any]) -> Verdict:
-        """What the scorer says. It is ended where it does not answer in time."""
+        """What the scorer says. It is ended where it does not answer in time.
+
+        Raises UnavailableError where the scorer does, because what it needs is not on this machine.
+        """
         process, patience = self._process, self._patience
         if process is None or not process.living:
             start = [sys.executable, "-c", f"from {__name__} import serve; serve({self._name!r})"]
@@ -67,6 +71,8 @@ class Scorer:
             return _failed(f"scorer {self._name} did not answer in {patience:g} s")
         except (OSError, ValueError):
             return _failed(f"scorer {self._name} ended without an answer")
+        if isinstance(said, dict):
+            raise UnavailableError(f"scorer {self._name}: {said['unavailable']}")
         if isinstance(said, str):
             return _failed(f"scorer {self._name} raised {said}")
         if not (math.isfinite(said) and 0 <= said <= 1):
@@ -92,7 +98,9 @@ def serve(name: str) -> None:
     for line in sys.stdin:
         number, (reply, item) = json.loads(line)
         try:
-            answer: float | str = float(function(reply, item))
+            answer: Any = float(function(reply, item))
+        except UnavailableError as error:
+            answer = {"unavailable": str(error)}
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"[:200]
         out.write(json.dumps([number, answer]) + "\n")

@@ -174,6 +174,7 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "context": {"context": 16},
         "device": {"device": "cuda:0"},
         "batch_tokens": {"batch_tokens": 64},
+        "allow_benchmarks": {"allow_benchmarks": True},
         "evaluation_dtype": {"evaluation_dtype": "bfloat16"},
         "strict": {"strict": True},
     }  # fmt: skip

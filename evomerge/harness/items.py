@@ -1,0 +1,71 @@
+"""A task's documents as items, read by a process that has the harness."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evomerge.errors import DataError, UnavailableError
+from evomerge.harness import specs
+from evomerge.harness.specs import Spec
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read of a task."""
+
+    rows: tuple[dict[str, Any], ...]
+    #: Names of tasks and of their datasets.
+    names: tuple[str, ...]
+
+
+def rows(given: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
+    """Rows of items, in the format of JSONL data, of all the tasks among what was given.
+
+    Raises DataError, UnavailableError.
+    """
+    result = []
+    for spec in map(specs.parse, filter(specs.is_task, given)):
+        if not allow_benchmarks:
+            specs.guard(spec, [spec.file.stem if spec.file else spec.task])
+        found = _read(spec)
+        if not allow_benchmarks:
+            specs.guard(spec, found.names)
+        result += found.rows
+    return result
+
+
+@lru_cache(maxsize=8)
+def _read(spec: Spec) -> Read:
+    """Once in a process: reading takes seconds."""
+    check(spec)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        command = [sys.executable, "-m", "evomerge.harness.reader", str(spec), str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not out.exists():
+            last = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+            raise DataError(f"{spec}: lm-evaluation-harness could not read it ({last[:300]}).")
+        found = json.loads(out.read_text("utf-8"))
+    if "error" in found:
+        raise DataError(f"{spec}: {found['error']}")
+    return Read(tuple(found["rows"]), tuple(found["names"]))
+
+
+def check(spec: Spec) -> None:
+    """Raise where the task cannot be read here. DataError, UnavailableError."""
+    if find_spec("lm_eval") is None:
+        raise UnavailableError(
+            f"{spec} needs lm-evaluation-harness: pip install 'agent-forge[lm-eval]', then again."
+        )
+    specs.check_file(spec)
+    if spec.file is not None and not spec.file.is_file():
+        raise DataError(f"task file {spec.file} does not exist.")
