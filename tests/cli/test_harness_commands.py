@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
+from transformers import AutoTokenizer
 
-from evomerge.corpus.documents import SLICES
+from evomerge.sources import resolve
 from tests import harness_reference, runs, tasks
 from tests.cli.test_forge import call, fails
 from tests.cli.test_scoring_commands import ok
 from tests.conftest import Toys
+from tests.evomerge.test_harness import means, read
 from worker.home import Home
+from worker.scoring import resident
 
 
 def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> None:
@@ -26,15 +29,9 @@ def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> 
     task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(40))
     said = harness_reference.reference(merged, task)["sums"]["metrics"]
     assert said["sample_len"] == 40
-    right = asked = 0
-    for slice_ in SLICES:
-        words = ("score", str(merged), "--data", str(toys.data), "--data", f"lm-eval:{task}",
-                 "--slice", slice_, "--context", "64", "--json")  # fmt: skip
-        grades = yaml.safe_load(ok(call(tmp_path, *words)).stdout)[0]["grades"]
-        for won, of in grades.get("sums", {}).get("question", {}).values():
-            right, asked = right + won, asked + of
-    assert asked == 40
-    assert right / asked == said["acc,none"]
+    model = resident(resolve(str(merged)))
+    ours = means(model, read(f"lm-eval:{task}"), AutoTokenizer.from_pretrained(merged))
+    assert ours["sums"] == said["acc,none"]
 
 
 def test_a_run_on_a_task(toys: Toys, tmp_path: Path) -> None:
