@@ -1,49 +1,275 @@
-"""Tokens a second of an evaluation against a bare transformers loop, 25M parameters, one batch size.
+"""How fast evaluation is, against what it could be at best; ratios of one run.
 
-    python -m benchmarks.evaluate
+    python -m benchmarks.fitness [--large] [--only NAME …]     # --large: 0.5B parameters too, minutes
 
-The bare loop is `model(input_ids=…, labels=…)` on the same windows in the same batches. Ours
-records the loss of every window and the hits as well.
+loop        tokens a second against the best bare transformers loop, its batch size tuned
+swap        seconds of a swap of weights against those of an evaluation of 16k tokens
+second      a second evaluation in one process against its forward passes alone
+harness     lm-evaluation-harness on the same local task: the numbers and the time
+eight       eight candidates against eight times one, and all in one batched pass (`torch.func`)
+half        bfloat16 against float32: time, and perplexity
+memory      bytes that 300 evaluations in one process leave behind, each
 """
 
 from __future__ import annotations
 
+import argparse
+import gc
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.common import best, machine
+from benchmarks.common import best, folders, machine
 from cognate.model import configuration
-from cognate.presets import M25
-from evomerge.fitness.perplexity import rows_per_batch, score_windows
+from cognate.presets import M25, TINY
+from evomerge.build import not_finite
+from evomerge.fitness import data, outcomes, packing, probing
+from evomerge.fitness.evaluate import Judge, evaluate
+from evomerge.fitness.packing import Packed
+from evomerge.fitness.perplexity import score_windows
 from evomerge.fitness.resident import ResidentModel
+from evomerge.harness import items
+from tests import harness_reference, tasks
+
+LENGTH = 256
+
+
+def _model(config: Qwen2Config, seed: int = 0) -> ResidentModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ResidentModel.from_module(Qwen2ForCausalLM(config).eval())
+
+
+def half_billion() -> Qwen2Config:
+    """The shape of Qwen2.5-0.5B."""
+    return Qwen2Config(
+        vocab_size=151_936, hidden_size=896, num_hidden_layers=24, num_attention_heads=14,
+        num_key_value_heads=2, intermediate_size=4864, tie_word_embeddings=True,
+    )  # fmt: skip
+
+
+def _windows(count: int, vocabulary: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, vocabulary, LENGTH) for _ in range(count)]
+
+
+def _turns(first: Callable[[], Any], second: Callable[[], Any], turns: int) -> float:
+    """Seconds of the first over those of the second: the median of turns, one after the other."""
+    return statistics.median(best(first, 1) / best(second, 1) for _ in range(turns))
+
+
+def _said(what: str, ratio: float, limit: str, ok: bool) -> None:
+    print(f"{what}: {ratio:.3f} ({'ok' if ok else 'MISSED'}, asked for: {limit})", flush=True)
+
+
+def loop(model: ResidentModel, name: str, windows: int, turns: int) -> None:
+    """Against `model(input_ids=…, labels=…)`, the fastest of all batch sizes."""
+    drawn = _windows(windows, model.vocabulary)
+    stacked = torch.from_numpy(np.stack(drawn))
+
+    @torch.inference_mode()
+    def bare(rows: int) -> None:
+        for start in range(0, windows, rows):
+            ids = stacked[start : start + rows]
+            float(model.module(input_ids=ids, labels=ids, use_cache=False).loss)
+
+    sizes = [rows for rows in (1, 2, 4, 8, 16, 32, 64) if rows <= windows]
+    seconds = {rows: best(lambda rows=rows: bare(rows), 2) for rows in sizes}
+    rows = min(seconds, key=lambda rows: seconds[rows])
+    ratio = _turns(lambda: bare(rows), lambda: score_windows(model, drawn), turns)
+    speed = windows * LENGTH / seconds[rows]
+    print(f"{name}: bare {speed:,.0f} tokens/s at {rows} windows a pass, ours {model.rows(LENGTH)}")
+    _said(f"{name}: our tokens/s over the bare loop's", ratio, "at least 0.97", ratio >= 0.97)
+
+
+def swap(model: ResidentModel, name: str, windows: int) -> None:
+    """Against an evaluation of 16k tokens, from the time of fewer."""
+    drawn = _windows(windows, model.vocabulary)
+    own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
+    swapped = best(lambda: model.load(own), 5)
+    whole = best(lambda: score_windows(model, drawn), 2) * (16_384 / (windows * LENGTH))
+    _said(f"{name}: swap over 16k tokens", swapped / whole, "under 0.05", swapped / whole < 0.05)
+
+
+def second(model: ResidentModel, name: str, windows: int) -> None:
+    """A whole evaluation, weights checked and swapped, over the forward passes in it."""
+    packed = {"d": Packed(windows=_windows(windows, model.vocabulary))}
+    draws = outcomes.whole({"d": packed["d"].pool()})
+    own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
+    logits, spent = model.logits, [0.0]
+
+    def watched(ids: torch.Tensor) -> torch.Tensor:
+        began = time.perf_counter()
+        result = logits(ids)
+        spent[0] += time.perf_counter() - began
+        return result
+
+    def once() -> float:
+        spent[0] = 0.0
+        began = time.perf_counter()
+        assert not not_finite(own)
+        model.load(own)
+        evaluate(model, packed, draws, Judge(SimpleNamespace(eos_token_id=None)))
+        return (time.perf_counter() - began) / spent[0]
+
+    model.logits = watched  # pyright: ignore[reportAttributeAccessIssue]
+    once()
+    ratio = statistics.median(once() for _ in range(5))
+    model.logits = logits
+    _said(f"{name}: second evaluation over its forward passes", ratio, "under 1.1", ratio < 1.1)
+
+
+def harness(where: Path) -> None:
+    """Accuracy of a task of 100 documents, both ways; a warm process each."""
+    base = folders(where, 1)[0]
+    docs = tasks.sums(100)
+    task = tasks.write(where, "sums", tasks.CHOICE, docs)
+    theirs = harness_reference.reference(base, task)["sums"]
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    model = ResidentModel.from_module(Qwen2ForCausalLM.from_pretrained(base))
+    rows: list[Any] = items.rows([f"lm-eval:{task}"], False)
+    found = data.from_rows([{**row, "slice": "test"} for row in rows])
+    packed = packing.pack(found, tokenizer, 256)["test"]
+    draws = outcomes.whole({d: p.pool() for d, p in packed.items()})
+    judge, seen = Judge(tokenizer), None
+
+    def ours() -> None:
+        nonlocal seen
+        seen = evaluate(model, packed, draws, judge).outcomes["sums"].right
+
+    seconds = best(ours, 3)
+    assert seen
+    difference = abs(statistics.mean(seen) - theirs["metrics"]["acc,none"])
+    _said("harness: difference of accuracies", difference, "under 1e-4", difference < 1e-4)
+    print(f"harness: our time over its: {seconds / theirs['seconds']:.3f} "
+          f"({seconds:.2f} s against {theirs['seconds']:.2f} s)", flush=True)  # fmt: skip
+
+
+def eight(config: Qwen2Config, name: str, windows: int) -> None:
+    """One after the other, and stacked under `vmap`."""
+    from torch.func import functional_call, stack_module_state
+
+    model = _model(config)
+    candidates = [
+        {n: p.detach().clone() for n, p in _model(config, seed).module.named_parameters()}
+        for seed in range(8)
+    ]
+    drawn = _windows(windows, model.vocabulary)
+
+    def some(count: int) -> None:
+        for own in candidates[:count]:
+            model.load(own)
+            score_windows(model, drawn)
+
+    ratio = _turns(lambda: some(8), lambda: some(1), 3) / 8
+    _said(f"{name}: eight over eight times one", ratio, "at most 1.05", ratio <= 1.05)
+    modules = [_model(config, seed).module for seed in range(8)]
+    stacked, buffers = stack_module_state(modules)
+    ids = torch.from_numpy(np.stack(drawn))
+    shell = modules[0]
+
+    def losses(own: Any, kept: Any, rows: torch.Tensor) -> torch.Tensor:
+        given = {"input_ids": rows, "use_cache": False}
+        logits = functional_call(shell, (own, kept), kwargs=given).logits[:, :-1]
+        targets = rows[:, 1:].flatten()
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, reduction="none")
+
+    @torch.inference_mode()
+    def batched() -> None:
+        rows = max(1, model.rows(LENGTH) // 8)  # as many tokens a pass as alone
+        for start in range(0, windows, rows):
+            torch.vmap(losses, in_dims=(0, 0, None))(stacked, buffers, ids[start : start + rows])
+
+    try:
+        batched()
+    except Exception as error:
+        print(
+            f"{name}: no batched pass: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+        )
+        return
+    ratio = _turns(batched, lambda: some(8), 3)
+    print(f"{name}: eight in one batched pass over eight alone: {ratio:.3f}", flush=True)
+
+
+def half(model: ResidentModel, name: str) -> None:
+    """Time of forward passes, and the perplexity of the same windows."""
+    own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
+    packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
+    found = [probing.halved(model, [own], packed, LENGTH) for _ in range(3)]
+    ratio = statistics.median(each.ratio for each in found)
+    print(f"{name}: bfloat16 is {ratio:.2f} times as fast, perplexity changes by "
+          f"{found[0].change:.3%} (tolerance {probing.TOLERANCE:.1%})", flush=True)  # fmt: skip
+
+
+def _bytes() -> int:
+    pages = Path("/proc/self/statm").read_text("ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory(count: int = 300) -> None:
+    """The slope of resident memory over evaluations, the first fifty left out."""
+    config = configuration(TINY)
+    model = _model(config)
+    candidates = [
+        {n: p.detach().clone() for n, p in _model(config, seed).module.named_parameters()}
+        for seed in range(2)
+    ]
+    packed = {"d": Packed(windows=_windows(32, model.vocabulary))}
+    draws = outcomes.whole({"d": packed["d"].pool()})
+    judge, seen = Judge(SimpleNamespace(eos_token_id=None)), []
+    for number in range(count):
+        model.load(candidates[number % 2])
+        evaluate(model, packed, draws, judge)
+        gc.collect()
+        seen.append(_bytes())
+    places = np.arange(50, count)
+    slope, _ = np.polyfit(places, seen[50:], 1)
+    spread = (max(seen[50:]) - min(seen[50:])) / 2**20
+    print(f"memory: {slope:+,.0f} bytes an evaluation over {count}, {spread:.1f} MiB between the least "
+          f"and the most; {seen[-1] / 2**20:,.0f} MiB in all", flush=True)  # fmt: skip
 
 
 def main() -> None:
-    """Print the ratio."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = Qwen2ForCausalLM(configuration(M25)).eval()
-    resident = ResidentModel.from_module(module)
-    rng = np.random.default_rng(0)
-    windows = [rng.integers(0, M25.vocabulary, 256) for _ in range(64)]
-    rows = rows_per_batch(256, M25.vocabulary)
-    stacked = torch.from_numpy(np.stack(windows))
+    """Print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--only", nargs="*", default=[])
+    given = parser.parse_args()
+    print(machine(), flush=True)
 
-    @torch.inference_mode()
-    def bare() -> None:
-        for start in range(0, len(stacked), rows):
-            ids = stacked[start : start + rows]
-            float(module(input_ids=ids, labels=ids, use_cache=False).loss)
+    def wanted(name: str) -> bool:
+        return not given.only or name in given.only
 
-    tokens = stacked.numel()
-    theirs = ours = 0.0
-    for _ in range(3):  # in turns, so that a busy moment of the machine hits both
-        theirs = max(theirs, tokens / best(bare, 2))
-        ours = max(ours, tokens / best(lambda: score_windows(resident, windows), 2))
-    ratio = ours / theirs
-    print(f"{machine()}; bare {theirs:,.0f} tokens/s, ours {ours:,.0f}: ratio {ratio:.2f} "
-          f"({'ok' if ratio >= 0.9 else 'UNDER 0.9'})")  # fmt: skip
+    sizes = [("25M", configuration(M25), 32)]
+    if given.large:
+        sizes.append(("0.5B", half_billion(), 4))
+    for name, config, windows in sizes:
+        model = _model(config)
+        if wanted("loop"):
+            loop(model, name, windows, 5)
+        if wanted("swap"):
+            swap(model, name, windows)
+        if wanted("second"):
+            second(model, name, windows)
+        if wanted("half"):
+            half(model, name)
+    if wanted("eight"):
+        eight(configuration(M25), "25M", 8)
+        eight(configuration(TINY), "1M", 8)
+    if wanted("harness"):
+        with tempfile.TemporaryDirectory() as folder:
+            harness(Path(folder))
+    if wanted("memory"):
+        memory()
 
 
 if __name__ == "__main__":
