@@ -8,15 +8,21 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from evomerge import audit, watching
+from evomerge import audit, facts, watching
 from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
+from evomerge.fitness import probing
 from evomerge.log import history
 from evomerge.recipe import genome
+from evomerge.tasks import Evaluate
 from tests import runs
 from tests.conftest import Toys
 from worker import advance, artifacts
+from worker.artifacts import Artifacts
+from worker.bench import Bench
 from worker.home import Home
+from worker.tasks import carry_out
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +129,51 @@ def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
     with pytest.raises(DataError, match="weighs the domain 'poetry'"):
         runs.finish(home, "wrong")
     assert runs.state(home, "wrong").status == "failed"
+
+
+def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkeypatch) -> None:
+    """Whoever goes on follows what `started` recorded, and measures as it did."""
+    home = Home(tmp_path)
+    monkeypatch.setattr(probing, "batch", lambda model, context: {64: 1.0, 192: 9.0})
+    monkeypatch.setattr(probing, "halved", lambda *given: probing.Halved(2.0, 0.001))
+    runs.submit(home, toys, batch_tokens="probe", evaluation_dtype="probe", generations=0)
+    state = runs.finish(home)
+    assert state.completed
+    assert state.started
+    profile = state.started.profile
+    assert (profile.batch_tokens, profile.evaluation, profile.dtype) == (192, "bfloat16", "float32")
+    told = [line for line in state.started.warnings if line.startswith("probed")]
+    assert len(told) == 2
+    monkeypatch.setattr(probing, "batch", lambda model, context: pytest.fail("probed again"))
+    bench = Bench(state, Artifacts(home.artifacts))
+    bench.check_unchanged()
+    assert (bench.resident.batch_tokens, bench.resident.dtype) == (192, torch.bfloat16)
+    for task, event in (
+        (Evaluate(id_, "test", None), state.evaluations[id_, "test", None])
+        for id_ in (state.completed.champion, state.started.sources[0].recipe_id)
+    ):
+        again = carry_out(task, bench)
+        assert isinstance(again, facts.Evaluated)
+        assert again.outcomes == event.outcomes
+
+
+def test_a_chosen_batch_is_used_and_bfloat16_changes_scores(toys: Toys, tmp_path) -> None:
+    states = {}
+    for name, settings in (
+        ("own", {}),
+        ("half", {"evaluation_dtype": "bfloat16", "batch_tokens": 64}),
+    ):
+        home = Home(tmp_path / name)
+        runs.submit(home, toys, generations=0, **settings)
+        states[name] = runs.finish(home)
+        assert states[name].started
+    profile = states["half"].started.profile
+    assert (profile.batch_tokens, profile.evaluation) == (64, "bfloat16")
+    assert states["own"].started.profile.evaluation == ""
+    source = states["own"].started.sources[0].recipe_id
+    own, half = (states[n].components((source, "test", None)) for n in ("own", "half"))
+    assert half.perplexity != own.perplexity
+    assert half.perplexity == pytest.approx(own.perplexity, rel=probing.TOLERANCE)
 
 
 def test_clear_losers_are_dropped_early_and_the_rest_is_audited(toys: Toys, tmp_path) -> None:

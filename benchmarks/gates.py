@@ -1,0 +1,97 @@
+"""What stopping evaluations early would have saved and cost in runs that measured everything.
+
+    FORGE_HOME=… python -m benchmarks.gates RUN …
+
+A run's log has every candidate's outcomes window by window, so every rule can be tried on them after the
+event: which evaluations would have ended after which block, how many of the windows would not have
+been read, and whether any that was stopped had become an elite of its generation or the champion.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from evomerge import log
+from evomerge.fitness import gates
+from evomerge.fitness.gates import Gate
+from evomerge.state import RunState
+from worker.home import Home
+
+#: (gate_perplexity, stop_error)
+RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))
+#: Windows of a block, at the least.
+BLOCKS = (8, 16)
+
+
+@dataclass
+class Tally:
+    """Over all search evaluations of candidates."""
+
+    evaluations: int = 0
+    stopped: int = 0
+    windows: int = 0
+    read: int = 0
+    elites: int = 0
+    champions: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Both together."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+def tried(state: RunState, gate: Gate, least: int) -> Tally:
+    """One rule on one run."""
+    found = Tally()
+    champions = {change.recipe_id for change in state.champions}
+    for (recipe_id, slice_, generation), event in sorted(
+        state.evaluations.items(), key=lambda pair: str(pair[0])
+    ):
+        if slice_ != "search" or generation is None or state.is_source(recipe_id):
+            continue
+        if event.stopped or not event.outcomes:
+            continue
+        draws = state.draws(slice_, generation)
+        seed = state.settings(generation).seed
+        parts = gates.blocks(draws, least, seed, "blocks", slice_, str(generation))
+        whole = sum(len(draw.windows) for draw in draws.values())
+        read = whole
+        for number in range(1, len(parts)):
+            scored = gates.joined(parts[:number])
+            seen = gates.narrowed(event.outcomes, draws, scored)
+            if gates.reason(gate, seen, state.sources_on(slice_, scored), len(parts) - 1):
+                read = sum(len(draw.windows) for draw in scored.values())
+                break
+        done = state.generations.get(generation)
+        elites = done.ranking[: state.settings(generation).elite_size] if done else ()
+        found.add(
+            Tally(
+                evaluations=1, stopped=read < whole, windows=whole, read=read,
+                elites=read < whole and recipe_id in elites,
+                champions=read < whole and recipe_id in champions,
+            )
+        )  # fmt: skip
+    return found
+
+
+def main() -> None:
+    """Print a line for every rule."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+")
+    store = Home.default().open_store()
+    states = [log.load(store, run) for run in parser.parse_args().runs]
+    store.close()
+    for least in BLOCKS:
+        for perplexity, error in RULES:
+            gate, total = Gate(perplexity=perplexity, error=error), Tally()
+            for state in states:
+                total.add(tried(state, gate, least))
+            print(f"blocks of {least} a domain, gate_perplexity {perplexity:g}, stop_error {error:g}: "
+                  f"{total.stopped} of {total.evaluations} ended early, "
+                  f"{1 - total.read / total.windows:.1%} of windows saved; among them {total.elites} "
+                  f"elites of their generation, {total.champions} champions")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
