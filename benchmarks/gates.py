@@ -2,8 +2,8 @@
 
     FORGE_HOME=… python -m benchmarks.gates RUN …
 
-A run's log has every candidate's outcomes window by window, so every rule can be tried on them after the
-event: which evaluations would have ended after which block, how many of the windows would not have
+A run's log has every candidate's outcomes window by window, so every rule can be tried on them after
+the event: which evaluations would have ended after which block, how many of the windows would not have
 been read, and whether any that was stopped had become an elite of its generation or the champion.
 """
 
