@@ -165,17 +165,27 @@ def eight(config: Qwen2Config, name: str, windows: int) -> None:
     ]
     drawn = _windows(windows, model.vocabulary)
 
-    def some(count: int) -> None:
-        for own in candidates[:count]:
-            model.load(own)
-            score_windows(model, drawn)
+    def one(own: dict[str, torch.Tensor]) -> None:
+        model.load(own)
+        score_windows(model, drawn)
 
-    ratio = _turns(lambda: some(8), lambda: some(1), 3) / 8
+    def all_() -> None:
+        for own in candidates:
+            one(own)
+
+    one(candidates[0])
+    pairs = [  # each beside the first, so that a busy moment hits both
+        (best(lambda own=own: one(own), 1), best(lambda: one(candidates[0]), 1))
+        for _ in range(3)
+        for own in candidates
+    ]
+    ratio = sum(a for a, _ in pairs) / sum(b for _, b in pairs)
     _said(f"{name}: eight over eight times one", ratio, "at most 1.05", ratio <= 1.05)
     modules = [_model(config, seed).module for seed in range(8)]
     stacked, buffers = stack_module_state(modules)
     ids = torch.from_numpy(np.stack(drawn))
     shell = modules[0]
+    shell.set_attn_implementation("eager")  # the fused one has no batching rule
 
     def losses(own: Any, kept: Any, rows: torch.Tensor) -> torch.Tensor:
         given = {"input_ids": rows, "use_cache": False}
@@ -196,7 +206,7 @@ def eight(config: Qwen2Config, name: str, windows: int) -> None:
             f"{name}: no batched pass: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
         )
         return
-    ratio = _turns(batched, lambda: some(8), 3)
+    ratio = _turns(batched, all_, 3)
     print(f"{name}: eight in one batched pass over eight alone: {ratio:.3f}", flush=True)
 
 

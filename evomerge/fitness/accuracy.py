@@ -13,18 +13,15 @@ import numpy as np
 from evomerge.fitness.evaluator import Evaluator
 from evomerge.fitness.packing import Asked
 
-#: Sequences are padded to a multiple of this, so that few shapes occur.
-PAD_TO = 16
-
 
 def score_questions(model: Evaluator, questions: Sequence[Asked]) -> list[int]:
     """Per question: 1 where the right choice won, else 0. A tie goes to the earlier choice."""
     flat = [(q, c) for q, question in enumerate(questions) for c in range(len(question.sequences))]
-    found = model.losses([questions[q].sequences[c] for q, c in flat], PAD_TO)
-    scores: dict[tuple[int, int], float] = {}
-    for (q, c), (losses, _) in zip(flat, found, strict=True):
-        said = losses[questions[q].starts[c] - 1 :]
-        scores[q, c] = -float(said.astype(np.float64).sum())
+    found = model.continuations([questions[q].pair(c) for q, c in flat])
+    scores = {
+        place: -float(losses.astype(np.float64).sum())
+        for place, losses in zip(flat, found, strict=True)
+    }
     return [_won(question, q, scores) for q, question in enumerate(questions)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2 as httpx
 import numpy as np
+from numpy.typing import NDArray
 
 from evomerge.errors import EndpointError
 from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
@@ -47,10 +48,15 @@ class Endpoint:
         """As the model's config.json says."""
         return self._positions
 
-    def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
-        """See `Evaluator`; nothing is padded. Raises EndpointError."""
+    def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
+        """See `Evaluator`. Raises EndpointError."""
+        found = self.losses([np.concatenate(pair) for pair in pairs])
+        return [own[len(prompt) - 1 :] for (prompt, _), (own, _) in zip(pairs, found, strict=True)]
+
+    def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
+        """See `Evaluator`. Raises EndpointError."""
         found: list[Losses | None] = [None] * len(sequences)
-        for _, places in batches(sequences, lambda length: rows_per_batch(length, 1), pad):
+        for _, places in batches(sequences, lambda length: rows_per_batch(length, 1)):
             prompts = [sequences[place].tolist() for place in places]
             choices = self._ask(prompts, max_tokens=1, echo=True, logprobs=1)
             for place, prompt, choice in zip(places, prompts, choices, strict=True):

@@ -28,12 +28,12 @@ class Evaluator(Protocol):
     def positions(self) -> int | None:
         """The longest sequence that it takes; None where that is not known."""
 
-    def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
-        """The losses of every sequence, none shorter than two tokens.
+    def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
+        """The losses of every sequence, none shorter than two tokens."""
+        ...
 
-        `pad`: lengths are rounded up to a multiple of it where sequences share a forward pass, so that
-        few shapes occur.
-        """
+    def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
+        """−log p of every token of what follows each prompt; neither is empty."""
         ...
 
     def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:

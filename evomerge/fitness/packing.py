@@ -42,6 +42,11 @@ class Asked:
     id: str = ""
     grade: int = 0
 
+    def pair(self, choice: int) -> tuple[Ids, Ids]:
+        """What comes before a choice, and the choice."""
+        whole, start = self.sequences[choice], self.starts[choice]
+        return whole[:start], whole[start:]
+
 
 @dataclass(frozen=True)
 class Posed:

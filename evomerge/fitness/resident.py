@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from evomerge.errors import SourceError
+from evomerge.fitness.choices import continuations
 from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
 from evomerge.fitness.generation import replies
 from evomerge.fitness.packing import Ids, Posed
@@ -109,7 +111,9 @@ class ResidentModel:
 
     @torch.inference_mode()
     def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
-        """See `Evaluator`. Padding is on the right, where causal attention does not see it."""
+        """See `Evaluator`. `pad`: lengths are rounded up to a multiple of it where sequences share a
+        forward pass, on the right, where causal attention does not see it.
+        """
         found: list[Losses | None] = [None] * len(sequences)
         for length, places in batches(sequences, self.rows, pad, self.positions):
             ids = np.zeros((len(places), length), np.int64)
@@ -131,6 +135,10 @@ class ResidentModel:
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         best = logits.argmax(dim=-1) == targets
         return losses.view_as(targets).cpu().numpy(), best.cpu().numpy()
+
+    def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
+        """See `Evaluator`; every prompt is read once."""
+        return continuations(self, pairs)
 
     def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
         """See `Evaluator`."""

@@ -11,17 +11,31 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    BloomConfig,
+    Gemma2Config,
     GPT2Config,
     GPT2LMHeadModel,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    LlamaConfig,
+    MistralConfig,
     PreTrainedTokenizerFast,
+    Qwen2Config,
 )
 
 from evomerge import checkpoints
 from evomerge.build import Weights
 from evomerge.errors import SourceError
-from evomerge.fitness import accuracy, evaluator, layer_choice, layers, packing, perplexity, speed
+from evomerge.fitness import (
+    accuracy,
+    choices,
+    evaluator,
+    layer_choice,
+    layers,
+    packing,
+    perplexity,
+    speed,
+)
 from evomerge.fitness.evaluate import Judge, evaluate
 from evomerge.fitness.outcomes import Draw
 from evomerge.fitness.packing import Asked, Packed
@@ -94,6 +108,54 @@ def test_batches_hold_every_window_once_and_one_length_each():
     assert evaluator.rows_per_batch(32, 1 << 18) == 2
     assert evaluator.rows_per_batch(100_000, 320) == 1
     assert [len(b) for _, b in evaluator.batches([drawn[0]] * 300, rows)] == [128, 128, 44]
+
+
+# ---- continuations ----------------------------------------------------------------------------
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "intermediate_size": 32, "max_position_embeddings": 128,
+    "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+OTHER: dict[str, Any] = {
+    "vocab_size": 320, "n_embd": 16, "hidden_size": 16, "n_layer": 3, "n_head": 2,
+    "n_positions": 128, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "once"),
+    [
+        (Qwen2Config(**SIZES), True),
+        (LlamaConfig(**SIZES), True),
+        (MistralConfig(**SIZES, sliding_window=24), True),  # prompts are longer
+        (Gemma2Config(**SIZES, head_dim=8, sliding_window=20), True),
+        (GPT2Config(**OTHER), True),  # learned positions
+        (BloomConfig(**OTHER), False),  # takes no positions
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
+    """Against prompt and continuation in one sequence, alone, without padding or cache."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = ResidentModel.from_module(AutoModelForCausalLM.from_config(config))
+    with torch.no_grad():
+        for parameter in model.module.parameters():
+            parameter.mul_(3)
+    assert choices.shareable(model.module) is once
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, int(n)) for n in (1, 40, 7, 59, 16, 17)]
+    pairs = [(p, rng.integers(1, 320, length)) for p in prompts for length in (1, 3, 1, 5, 3)]
+    pairs += [(prompts[0], pairs[0][1])]  # twice the same, and not beside each other
+    found = model.continuations(pairs)
+    for (prompt, after), losses in zip(pairs, found, strict=True):
+        ((alone, _),) = model.losses([np.concatenate([prompt, after])])
+        np.testing.assert_allclose(losses, alone[len(prompt) - 1 :], rtol=1e-4, atol=1e-5)
+    model.batch_tokens = 64  # one or a few prompts a pass
+    for losses, again in zip(found, model.continuations(pairs), strict=True):
+        np.testing.assert_allclose(losses, again, rtol=1e-4, atol=1e-5)
 
 
 # ---- questions -----------------------------------------------------------------------------
