@@ -168,10 +168,17 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> None:
     from worker import audit
+    from worker.artifacts import Artifacts
+    from worker.home import Home
 
     state = report["state"]
     ids = audit.chosen(state, which)
-    report["findings"] += audit.rebuild(state, ids, tolerance, lambda m: click.echo(m, err=True))
+    supply = Artifacts.of(Home.default()).supply
+
+    def say(what: str) -> None:
+        click.echo(what, err=True)
+
+    report["findings"] += audit.rebuild(state, ids, tolerance, say, supply)
     report["checks"] += ["weights"] if tolerance is None else ["weights", "fitness"]
     report["rebuilt"] = len(ids)
 

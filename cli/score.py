@@ -77,7 +77,7 @@ def score_command(
 
     scores, residents = [], []
     for model in references:
-        if options["endpoint"]:
+        if options["endpoint"] is not None:
             evaluator = scoring.served(model, options["endpoint"], options["served"])
         else:
             evaluator = scoring.resident(model, options["device"])
@@ -97,6 +97,8 @@ def _check(models: tuple[str, ...], options: dict[str, Any]) -> None:
     from cli.plan import check_device
 
     check_device(options["device"])
+    if options["endpoint"] == "":
+        raise click.UsageError("--endpoint is empty: give the server's address.")
     if options["endpoint"] is None:
         if options["served"] is not None:
             raise click.UsageError("--served is the name at a server: give its --endpoint too.")

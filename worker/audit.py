@@ -13,13 +13,14 @@ from pydantic import TypeAdapter, ValidationError
 from evomerge import facts
 from evomerge.audit import Finding
 from evomerge.checkpoints import digest, open_checkpoint
-from evomerge.errors import DataError, ForgeError, SourceChangedError
+from evomerge.errors import DataError, ForgeError, SourceChangedError, UnavailableError
 from evomerge.log import find, place
 from evomerge.recipe import Pipeline, Recipe, Source
 from evomerge.run import Evaluate
 from evomerge.state import RunState
 from worker.artifacts import Artifacts
 from worker.bench import Bench, set_threads
+from worker.supply import Supply
 from worker.tasks import carry_out
 
 #: What a champion's folder says of itself.
@@ -39,15 +40,22 @@ def chosen(state: RunState, which: str) -> list[str]:
 
 
 def rebuild(
-    state: RunState, recipe_ids: Sequence[str], tolerance: float | None, say: Say
+    state: RunState,
+    recipe_ids: Sequence[str],
+    tolerance: float | None,
+    say: Say,
+    supply: Supply | None = None,
 ) -> Iterator[Finding]:
     """Build each from its recipe and the sources alone, no cache, and compare digests.
 
     With a tolerance, measure each again too, on every draw that it was measured on, and compare.
+    `supply` has models and data that are no longer where they were.
     """
     set_threads()
     with tempfile.TemporaryDirectory() as empty:
-        bench = Bench(state, Artifacts(Path(empty)))
+        artifacts = Artifacts(Path(empty))
+        artifacts.supply = supply or artifacts.supply
+        bench = Bench(state, artifacts)
         try:
             bench.check_sources()
             other = bench.other_profile()
@@ -116,16 +124,20 @@ def _measured_again(bench: Bench, id_: str, tolerance: float, say: Say) -> Itera
     state = bench.state
     try:
         bench.packed  # noqa: B018 - the data may be gone
-    except DataError as error:
+    except (DataError, UnavailableError) as error:
         yield Finding("unchecked", "fitness", f"nothing can be measured: {error}")
         return
     for (recipe_id, slice_, generation), recorded in state.evaluations.items():
         if recipe_id != id_:
             continue
-        event = carry_out(Evaluate(recipe_id, slice_, generation), bench)
-        assert isinstance(event, facts.Evaluated)
         drawn = "the whole" if generation is None else f"generation {generation}'s draw of the"
         where = f"{id_[:12]} on {drawn} {slice_} slice"
+        try:
+            event = carry_out(Evaluate(recipe_id, slice_, generation), bench)
+        except UnavailableError as error:
+            yield Finding("unchecked", "fitness", f"{where} cannot be measured: {error}")
+            continue
+        assert isinstance(event, facts.Evaluated)
         off = difference(
             _numbers(recorded.model_dump(mode="json")), _numbers(event.model_dump(mode="json"))
         )

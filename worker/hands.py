@@ -86,6 +86,8 @@ class Hands:
             "append": time.monotonic() - began,
             "tokens": _tokens(event),
         }
+        if isinstance(task, Start) and not (done and done.fresh):
+            self._benches.pop(state.run, None)  # the run goes on with what another one read
         if done is None:
             return "late"
         if not done.fresh:

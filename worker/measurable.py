@@ -27,17 +27,22 @@ def measurable(
 ) -> tuple[list[Item], tuple[str, ...]]:
     """(items to measure, a line for each kind that is left out).
 
-    Without those that run code where they are `not_run`; of `builtin` items, which were not made for
-    any one model, without those that are longer than the context.
+    Without those that run code where they are `not_run`; of `builtin` items and those of tasks, which
+    were not made for any one model, without those that are longer than the context.
     """
     kept, told = list(items), []
     if not_run:
         kept = [item for item in items if not data.runs_code(item)]
         if count := len(items) - len(kept):
             told.append(f"{count} problems are not run: {not_run}")
-    if builtin:
-        count = len(kept)
-        kept = fitting(kept, tokenizer, context)
-        if long := count - len(kept):
-            told.append(f"{long} built-in items are longer than {context} tokens and left out")
+    for kind, these in (
+        ("built-in items", [item for item in kept if builtin]),
+        ("items of tasks", [item for item in kept if data.of_task(item) and not builtin]),
+    ):
+        long = {item.id for item in these} - {
+            item.id for item in fitting(these, tokenizer, context)
+        }
+        if long:
+            told.append(f"{len(long)} {kind} are longer than {context} tokens and left out")
+            kept = [item for item in kept if item.id not in long]
     return kept, tuple(told)

@@ -72,7 +72,7 @@ class Supply:
         if digest is not None and (missing or tasks):
             place = self._folder / digest
             if place.is_dir() or self._fetch(digest, place):
-                return data.load([place / ITEMS])
+                return data.load([place / ITEMS], ours=True)
         if not missing:
             return None
         raise UnavailableError(

@@ -31,6 +31,7 @@ from evomerge.fitness.composite import Weighting
 from evomerge.harness import specs
 from evomerge.verifiers.checks import AnyCheck
 from evomerge.verifiers.program import Program
+from evomerge.verifiers.scorer import Scored
 
 #: Characters of one item cut from a text file.
 PARAGRAPHS = 2000
@@ -114,14 +115,17 @@ def _absolute(given: str | Path) -> str:
     return str(Path(given).expanduser().resolve())
 
 
-def load(paths: Sequence[Path], more: Iterable[dict[str, Any]] = ()) -> list[Item]:
+def load(
+    paths: Sequence[Path], more: Iterable[dict[str, Any]] = (), ours: bool = False
+) -> list[Item]:
     """All items of files and folders of `.jsonl` and `.txt`, and `more` rows, sorted by id.
 
-    Raises DataError naming the file and the line.
+    `ours`: the files were written by this program. In others nothing may name a task of
+    lm-evaluation-harness: a task is code, and data is not. Raises DataError naming file and line.
     """
     items: dict[str, Item] = {}
     rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, "task")) for row in more)
-    for where, item in chain(*map(_read, _files(paths)), rows):
+    for where, item in chain((pair for f in _files(paths) for pair in _read(f, ours)), rows):
         if item.id in items:
             raise DataError(f"{where}: id {item.id!r} is used twice. Ids must be unique.")
         items[item.id] = item
@@ -162,6 +166,11 @@ def runs_code(item: Item) -> bool:
     return isinstance(item, Problem) and isinstance(item.check, Program)
 
 
+def of_task(item: Item) -> bool:
+    """Whether it comes from a task of lm-evaluation-harness."""
+    return not isinstance(item, Text) and item.encoding == "harness"
+
+
 def digest(items: Sequence[Item]) -> str:
     """SHA-256 of the items in their order: what a run was measured on."""
     hasher = hashlib.sha256()
@@ -195,7 +204,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _read(file: Path) -> Iterator[tuple[str, Item]]:
+def _read(file: Path, ours: bool) -> Iterator[tuple[str, Item]]:
     try:
         content = file.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -220,7 +229,21 @@ def _read(file: Path) -> Iterator[tuple[str, Item]]:
                 raise DataError(f"{where}: not JSON ({error}).") from error
             if not isinstance(row, dict):
                 raise DataError(f"{where}: a line must be a JSON object.")
-            yield where, _parse(row, where, number, file.name)
+            item = _parse(row, where, number, file.name)
+            if not ours and _names_task(item):
+                raise DataError(
+                    f"{where}: an item of a file cannot be judged by a task of lm-evaluation-harness. "
+                    "Give the task itself as data: lm-eval:NAME or lm-eval:FILE.yaml."
+                )
+            yield where, item
+
+
+def _names_task(item: Item) -> bool:
+    return (
+        isinstance(item, Problem)
+        and isinstance(item.check, Scored)
+        and item.check.scorer == specs.SCORER
+    )
 
 
 def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:

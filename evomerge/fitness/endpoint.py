@@ -8,9 +8,8 @@ likely tokens' beside it. One token is generated and dropped, because some serve
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2 as httpx
@@ -23,9 +22,9 @@ from evomerge.fitness.packing import Ids, Posed
 
 #: Seconds that the server may take for one answer; how often one that cannot be reached is tried.
 PATIENCE, TRIES = 600.0, 3
-#: A log-probability may be this much under the largest one given and still be the most likely
-#: token's: servers round.
-TIE = 1e-6
+#: A log-probability may be this much above 0, or under the largest one given and still be the most
+#: likely token's: servers round.
+ROUNDING = 1e-6
 
 
 class Endpoint:
@@ -36,17 +35,20 @@ class Endpoint:
     ) -> None:
         """`url` is that of the API (`http://host:8000/v1`), `model` the name it serves it under.
 
-        `key` is sent as the bearer token. Nothing is asked yet.
+        `key` is sent as the bearer token. Nothing is asked yet. Raises EndpointError.
         """
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url, self._model, self._positions = url.rstrip("/"), model, positions
+        key = (key or "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise self._error("the key in FORGE_ENDPOINT_KEY has characters that no key has")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         transport = httpx.HTTPTransport(retries=TRIES - 1)
         self._client = httpx.Client(headers=headers, timeout=PATIENCE, transport=transport)
 
     @property
     def positions(self) -> int | None:
-        """As the model's config.json says."""
-        return self._positions
+        """As the model's config.json says, less the token that is generated besides."""
+        return None if self._positions is None else self._positions - 1
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
         """See `Evaluator`. Raises EndpointError."""
@@ -59,8 +61,9 @@ class Endpoint:
         for _, places in batches(sequences, lambda length: rows_per_batch(length, 1)):
             prompts = [sequences[place].tolist() for place in places]
             choices = self._ask(prompts, max_tokens=1, echo=True, logprobs=1)
-            for place, prompt, choice in zip(places, prompts, choices, strict=True):
-                found[place] = self._read(choice, len(prompt))
+            with self._understood():
+                for place, prompt, choice in zip(places, prompts, choices, strict=True):
+                    found[place] = self._read(choice, len(prompt))
         return [each for each in found if each is not None]
 
     def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
@@ -83,24 +86,23 @@ class Endpoint:
 
     def _read(self, choice: Mapping[str, Any], length: int) -> Losses:
         given = choice.get("logprobs") or {}
-        logprobs, tops = given.get("token_logprobs"), given.get("top_logprobs")
-        if not logprobs or not tops:
+        if not given.get("token_logprobs") or not given.get("top_logprobs"):
             raise self._error(
                 "it gives no log-probabilities of prompts: the server must support `echo` "
                 "together with `logprobs`"
             )
+        logprobs, tops = list(given["token_logprobs"]), list(given["top_logprobs"])
         if len(logprobs) < length or len(tops) < length:
             raise self._error(
                 f"a prompt of {length} tokens came back with {len(logprobs)} log-probabilities"
             )
-        own = logprobs[1:length]
-        if any(not isinstance(value, int | float) for value in own):
+        if any(not isinstance(value, int | float) for value in logprobs[1:length]):
             raise self._error("a token of a prompt has no log-probability")
-        best = [
-            value >= max(top.values(), default=math.inf) - TIE
-            for value, top in zip(own, tops[1:length], strict=True)
-        ]
-        return -np.asarray(own, np.float32), np.asarray(best, np.bool_)
+        own = np.asarray(logprobs[1:length], np.float64)
+        if not (own <= ROUNDING).all():  # NaN is not
+            raise self._error("a log-probability is above 0, or no number")
+        highest = np.asarray([max(top.values()) for top in tops[1:length]], np.float64)
+        return (-own).astype(np.float32), own >= highest - ROUNDING
 
     def _ask(self, prompts: list[list[int]], **fields: Any) -> list[Mapping[str, Any]]:
         """The choices of one request, in the order of the prompts."""
@@ -109,15 +111,25 @@ class Endpoint:
             answer = self._client.post(f"{self._url}/completions", json=wanted)
         except httpx.TimeoutException as error:
             raise self._error(f"no answer in {PATIENCE:g} s") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise self._error(f"it cannot be reached ({error or type(error).__name__})") from error
         if answer.status_code != 200:
             raise self._error(f"it answered {answer.status_code}: {answer.text.strip()[:300]}")
-        try:
-            choices = {int(c["index"]): c for c in answer.json()["choices"]}
+        with self._understood():
+            choices = {int(c["index"]): dict(c) for c in answer.json()["choices"]}
+            if missing := set(range(len(prompts))) - set(choices):
+                raise self._error(f"its answer lacks a choice for {len(missing)} prompts")
             return [choices[number] for number in range(len(prompts))]
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise self._error(f"its answer lacks a choice for every prompt ({error})") from error
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What an answer is made of was looked at within."""
+        try:
+            yield
+        except (AttributeError, TypeError, LookupError, ArithmeticError, ValueError,
+                RecursionError) as error:  # fmt: skip
+            what = f"{type(error).__name__}: {str(error)[:200]}"
+            raise self._error(f"its answer is not that of a completion ({what})") from error
 
     def _error(self, what: str) -> EndpointError:
         return EndpointError(

@@ -68,7 +68,12 @@ class _Reading(StoppingCriteria):
         self._length = length
         self._ended = [False] * len(problems)
         #: The end of each prompt, as tokens and as text: some decoders drop a first blank.
-        self._tails = [posed.ids[-TAIL:].tolist() for posed in problems]
+        #: lm-evaluation-harness reads the reply alone.
+        alone = [posed.problem.encoding == "harness" for posed in problems]
+        self._tails = [
+            [] if harness else posed.ids[-TAIL:].tolist()
+            for posed, harness in zip(problems, alone, strict=True)
+        ]
         self._before = [self._text(tail) for tail in self._tails]
         self.replies = [""] * len(problems)
 

@@ -111,18 +111,20 @@ def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
 
 
 def fitting(items: Sequence[Item], tokenizer: Any, context: int) -> list[Item]:
-    """The items without the questions and problems that are longer than a context: for built-in
-    items, which were not made for any one model.
+    """The items without the questions and problems that are longer than a context: for those that
+    were not made for any one model.
     """
 
-    def size(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False))
+    def size(item: Question | Problem, *texts: str) -> int:
+        if item.encoding == "harness":
+            return len(alone("".join(texts), tokenizer))
+        return sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
 
     def fits(item: Item) -> bool:
         if isinstance(item, Problem):
-            return size(item.prompt) + item.max_tokens <= context
+            return size(item, item.prompt) + item.max_tokens <= context
         if isinstance(item, Question):
-            return size(item.prompt) + max(map(size, item.choices)) <= context
+            return max(size(item, item.prompt, choice) for choice in item.choices) <= context
         return True
 
     return [item for item in items if fits(item)]
@@ -229,8 +231,8 @@ def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
-    if item.encoding == "harness" and item.max_tokens < context:
-        ids = alone(item.prompt, tokenizer)[-(context - item.max_tokens) :]
+    if item.encoding == "harness":
+        ids = alone(item.prompt, tokenizer)
         _check_known(item.id, ids, tokenizer)
     else:
         ids = _encode(item.id, item.prompt, tokenizer)

@@ -20,7 +20,7 @@ from evomerge.fitness.resident import ResidentModel
 
 #: Windows of one forward pass, at the most.
 MOST = 256
-#: Logits of one forward pass, bytes at the most where the device does not say that it is full.
+#: Logits of one forward pass on a CPU, bytes at the most.
 LOGIT_BYTES = 1 << 30
 GAIN, REPETITIONS = 1.05, 3
 #: By how much a perplexity may differ, relatively, for bfloat16 to count as equal; how much faster
@@ -36,7 +36,8 @@ def batch(model: ResidentModel, context: int) -> dict[int, float]:
     found: dict[int, float] = {}
     fastest, flat, rows = 0.0, 0, 1
     while rows <= MOST and flat < 2:
-        if rows > 1 and rows * context * model.vocabulary * 4 > LOGIT_BYTES:
+        bounded = model.device.type == "cpu"  # a GPU says when it is full
+        if bounded and rows > 1 and rows * context * model.vocabulary * 4 > LOGIT_BYTES:
             break
         try:
             speed = _speed(model, rows, context)
@@ -98,6 +99,6 @@ def halved(
     finally:
         model.dtype = own
         model.load(sources[-1])
-    changes = [abs(math.expm1(after - before)) for before, after in zip(*losses, strict=True)]
-    change = max(changes)
-    return Halved(speeds[1] / speeds[0], change if math.isfinite(change) else math.inf)
+    moves = [abs(after - before) for before, after in zip(*losses, strict=True)]
+    known = all(move < 1 for move in moves)  # NaN is not
+    return Halved(speeds[1] / speeds[0], math.expm1(max(moves)) if known else math.inf)

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,14 +42,14 @@ def rows(given: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
     return result
 
 
-@lru_cache(maxsize=8)
 def _read(spec: Spec) -> Read:
-    """Once in a process: reading takes seconds."""
     check(spec)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
         command = [sys.executable, "-m", "evomerge.harness.reader", str(spec), str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if not out.exists():
             last = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
             raise DataError(f"{spec}: lm-evaluation-harness could not read it ({last[:300]}).")

@@ -13,29 +13,29 @@ from evomerge.harness.specs import Spec
 def judge(reply: str, item: dict[str, Any]) -> float:
     """The task's metric of one reply, after the first of its filters.
 
-    `item["options"]` has `task` (name or file), `name` (the task of it), `metric` and `doc`. Raises
-    UnavailableError where the task cannot be read here, and what the task raises.
+    `item["options"]` has `task` (name or file), `name` (the task of it), `metric`, `doc`, and `pin`,
+    the digest of what judges. Raises UnavailableError where that task is not on this machine, and what
+    the task raises.
     """
-    from lm_eval.api.instance import Instance
-
     options = item["options"]
-    task, doc = _task(options["task"], options["name"]), options["doc"]
-    request = Instance("generate_until", doc, (item["prompt"], {}), 0)
-    request.resps = [reply]
-    (first, *_) = task._filters
-    first.apply([request])
-    found = task.process_results(doc, [request.filtered_resps[first.name]])
-    return float(found[options["metric"]])
+    task = _task(options["task"], options["name"], options["pin"])
+    return reader.judged(task, options["metric"], item["prompt"], options["doc"], reply)
 
 
 @lru_cache(maxsize=8)
-def _task(named: str, name: str) -> Any:
+def _task(named: str, name: str, pinned: str) -> Any:
     """The task itself, to judge by."""
     try:
         items.check(Spec(named))
-        found = {str(task.config.task): task for task in reader.tasks(named)}
-        return found[name]
+        task = {str(task.config.task): task for task in reader.tasks(named)}[name]
+        found = reader.pin(task)
     except UnavailableError:
         raise
     except Exception as error:
         raise UnavailableError(f"task {named} cannot be read on this machine: {error}") from error
+    if found != pinned:
+        raise UnavailableError(
+            f"task {named} judges otherwise than when its documents were read, or this is another "
+            "version of lm-evaluation-harness. Put the old one back, or start a new run."
+        )
+    return task

@@ -9,10 +9,14 @@ few-shot examples included.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
+import re
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,8 +33,8 @@ CHOICE_METRICS = {
     "acc_bytes": lambda choice: len(choice.encode()),
     "acc_mutual_info": lambda choice: 1,
 }
-#: Metrics of replies that are not from 0 to 1, or not of one document.
-NOT_SHARES = frozenset({"bleu", "chrf", "ter", "perplexity", "bypass"})
+#: The seeds that the harness itself evaluates with.
+SEED, FEWSHOT_SEED = 0, 1234
 
 
 class Refused(Exception):
@@ -39,16 +43,45 @@ class Refused(Exception):
 
 @lru_cache(maxsize=8)
 def tasks(task: str) -> list[Any]:
-    """The tasks of a name or a file. Raises Refused."""
+    """The tasks of a name or a file, seeded as the harness seeds. Raises Refused."""
+    import numpy as np
+    import torch
     from lm_eval.tasks import TaskManager
 
+    random.seed(SEED)
+    np.random.seed(FEWSHOT_SEED)
+    torch.manual_seed(FEWSHOT_SEED)
     file = Spec(task).file
     manager = TaskManager(include_defaults=file is None)
-    try:
-        found = manager.load([task])["tasks"]
-    except KeyError as error:
-        raise Refused("lm-evaluation-harness has no task of that name") from error
-    return [found[name] for name in sorted(found)]
+    if file is None and task not in manager.task_index:  # it would be taken for a path
+        raise Refused("lm-evaluation-harness has no task of that name")
+    loaded = manager.load([task if file is None else str(file.resolve())])["tasks"]
+    found = [loaded[name] for name in sorted(loaded)]
+    for each in found:
+        if getattr(each, "UNSAFE_CODE", False):
+            raise Refused("it runs code that models write, and not in our sandbox")
+        if getattr(each, "MULTIMODAL", False):
+            raise Refused("it has pictures or sound, which language models do not read")
+        each.set_fewshot_seed(FEWSHOT_SEED)
+    return found
+
+
+def pin(task: Any) -> str:
+    """A digest of everything that judges: the task's settings, its functions' code, the harness."""
+    said = json.dumps(task.dump_config(), sort_keys=True, default=str)
+    plain = re.sub(r" at 0x[0-9a-f]+", "", said)  # places in memory
+    return hashlib.sha256(f"{version('lm-eval')}\0{plain}".encode()).hexdigest()
+
+
+def judged(task: Any, metric: str, prompt: str, doc: Any, reply: str) -> float:
+    """The task's metric of one reply, after the first of its filters."""
+    from lm_eval.api.instance import Instance
+
+    request = Instance("generate_until", doc, (prompt, {}), 0)
+    request.resps = [reply]
+    (first, *_) = task._filters
+    first.apply([request])
+    return float(task.process_results(doc, [request.filtered_resps[first.name]])[metric])
 
 
 def read(spec: Spec) -> tuple[list[Row], list[str]]:
@@ -56,19 +89,20 @@ def read(spec: Spec) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     names = []
     for task in tasks(spec.task):
-        names += [str(task.config.task), str(task.config.dataset_path or "")]
-        if task.config.dataset_name:
-            names.append(str(task.config.dataset_name))
-        task.build_all_requests(limit=spec.count)
+        name = str(task.config.task)
+        names += [name, str(task.config.dataset_path or ""), str(task.config.dataset_name or "")]
         kind = _KINDS.get(task.OUTPUT_TYPE)
         if kind is None:
             raise Refused(
                 f"it is of the kind {task.OUTPUT_TYPE}; items are made of {', '.join(_KINDS)}"
             )
-        name = str(task.config.task)
+        task.build_all_requests(limit=spec.count)
         for number, requests in groupby(task.instances, key=lambda request: request.doc_id):
             about = {"id": f"{name}/{number}", "domain": name}
-            rows.append({**about, **kind(spec, task, list(requests))})
+            try:
+                rows.append({**about, **kind(spec, task, list(requests))})
+            except (ValueError, TypeError, KeyError) as error:
+                raise Refused(f"document {number} of {name}: {error}") from error
     return rows, names
 
 
@@ -91,27 +125,42 @@ def _choices(spec: Spec, task: Any, requests: list[Any]) -> Row:
 
 
 def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
-    prompt, how = requests[0].args
+    from lm_eval.models.utils import normalize_gen_kwargs
+
+    prompt, given = requests[0].args
+    how: dict[str, Any] = dict(normalize_gen_kwargs(given))
     if how.get("do_sample") or len(requests) > 1 or (task.config.repeats or 1) > 1:
         raise Refused("it samples replies; only the most likely reply is a measurement here")
-    limit = next(
-        (how[k] for k in ("max_gen_toks", "max_new_tokens", "max_tokens") if k in how), 256
-    )
-    until = how.get("until") or []
-    until = [until] if isinstance(until, str) else until
-    metric = metric_of(spec, task, None)
+    if (how.get("num_beams") or 1) > 1:
+        raise Refused("it searches with beams; only the most likely token after the other is read")
+    metric, doc = metric_of(spec, task, None), dict(requests[0].doc)
+    if requests[0].doc_id == 0:
+        _try(task, metric, prompt, doc)
     options = {"task": spec.task, "name": str(task.config.task), "metric": metric}
     return {
         "prompt": prompt,
         "check": {"kind": "scorer", "scorer": "lm-eval",
-                  "options": {**options, "doc": dict(requests[0].doc)}},
-        "max_tokens": int(limit),
-        "stop": [stop for stop in until if stop],
+                  "options": {**options, "pin": pin(task), "doc": doc}},
+        "max_tokens": int(how["max_gen_toks"]),
+        "stop": [stop for stop in how["until"] if stop],
         "encoding": "harness",
     }  # fmt: skip
 
 
+def _try(task: Any, metric: str, prompt: str, doc: dict[str, Any]) -> None:
+    """Raise Refused where the metric of a reply is no share."""
+    try:
+        found = judged(task, metric, prompt, doc, "a reply")
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Refused(f"its metric {metric} is none of a single reply ({what})") from error
+    if not 0 <= found <= 1:
+        raise Refused(f"its metric {metric} gave {found:g}, and an item's is from 0 to 1")
+
+
 def _text(spec: Spec, task: Any, requests: list[Any]) -> Row:
+    if spec.metric:
+        raise Refused("it is text, measured by perplexity and bits per byte: leave out the metric")
     return {"text": requests[0].args[0]}
 
 
@@ -126,7 +175,7 @@ def metric_of(spec: Spec, task: Any, known: Any) -> str:
     own = [
         name
         for name in task._metric_fn_list
-        if better.get(name) and name not in NOT_SHARES and (known is None or name in known)
+        if better.get(name) and (known is None or name in known)
     ]
     if not own:
         raise Refused(f"none of its metrics ({', '.join(better)}) is a share of an item")
@@ -146,7 +195,7 @@ def written(spec: Spec) -> Iterator[str]:
         yield json.dumps({"rows": rows, "names": names}, default=_plain)
     except Exception as error:  # the harness raises anything; whoever asked is told
         said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-        yield json.dumps({"error": f"{said.strip().splitlines()[0][:500]}."})
+        yield json.dumps({"error": f"{' '.join(said.split())[:500].rstrip('.')}."})
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from pathlib import Path
 from evomerge.errors import DataError, UnavailableError
 
 PREFIX = "lm-eval:"
+#: The entry point of `judge`.
+SCORER = "lm-eval"
 #: Folders whose task files workers may read, separated like those of PATH: a task file is code.
 FOLDERS = "FORGE_TASK_FOLDERS"
 
@@ -44,7 +46,7 @@ class Spec:
     @property
     def file(self) -> Path | None:
         """The YAML file; None where the task has a name."""
-        return Path(self.task) if self.task.endswith((".yaml", ".yml")) else None
+        return Path(self.task) if self.task.lower().endswith((".yaml", ".yml")) else None
 
     def __str__(self) -> str:
         metric = f"#{self.metric}" if self.metric else ""
@@ -59,7 +61,8 @@ def is_task(given: str | Path) -> bool:
 def parse(given: str) -> Spec:
     """Raises DataError."""
     match = re.fullmatch(r"lm-eval:([^#@]+)(?:#([^#@]+))?(?:@(\d+))?", given)
-    if match is None or match[3] == "0":
+    named = match is not None and re.fullmatch(r"[\w.-]+|.*\.ya?ml", match[1], re.IGNORECASE)
+    if match is None or not named or match[3] == "0":
         raise DataError(
             f"{given!r} is no task: give lm-eval:NAME, or lm-eval:FILE.yaml, with #METRIC and "
             "@COUNT where you want them, as in lm-eval:my_task#acc_norm@500."
@@ -79,10 +82,7 @@ def absolute(given: str) -> str:
 
 
 def check_file(spec: Spec) -> None:
-    """Raise where the task's file is not there, or not for a worker to read: it may run code.
-
-    Raises DataError, UnavailableError.
-    """
+    """Raise UnavailableError where the task's file is not for this machine to read: it may run code."""
     if spec.file is None:
         return
     allowed = os.environ.get(FOLDERS)

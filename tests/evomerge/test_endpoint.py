@@ -95,9 +95,40 @@ LOGPROBS = {"token_logprobs": [None, -1.0, -2.0], "top_logprobs": [None, {"a": -
     ("status", "body", "what"),
     [
         (404, {"error": {"message": "no such model"}}, "answered 404: .*no such model"),
-        (200, "<html>", "lacks a choice for every prompt"),
-        (200, {"choices": []}, "lacks a choice for every prompt"),
-        (200, {"choices": [{**GOOD, "index": 1}]}, "lacks a choice for every prompt"),
+        (200, "<html>", "is not that of a completion"),
+        (200, [1], "is not that of a completion"),
+        (200, "[" * 100_000, "is not that of a completion"),
+        (200, {"choices": [{**GOOD, "index": "1e999"}]}, "is not that of a completion"),
+        (200, {"choices": [None]}, "is not that of a completion"),
+        (200, {"choices": []}, "lacks a choice for 1 prompts"),
+        (200, {"choices": [{**GOOD, "index": 1}]}, "lacks a choice for 1 prompts"),
+        (200, {"choices": [{**GOOD, "logprobs": [1]}]}, "is not that of a completion"),
+        (200, {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "token_logprobs": 5}}]}, "is not"),
+        (
+            200,
+            {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "top_logprobs": [None] * 3}}]},
+            "is not",
+        ),
+        (
+            200,
+            {
+                "choices": [
+                    {**GOOD, "logprobs": {**LOGPROBS, "top_logprobs": [None, {}, {"a": None}]}}
+                ]
+            },
+            "is not that of a completion",
+        ),
+        (
+            200,
+            {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "token_logprobs": [None, -1.0, 5.0]}}]},
+            "above 0, or no number",
+        ),
+        (
+            200,
+            '{"choices": [{"index": 0, "logprobs": {"token_logprobs": [null, -1.0, NaN], '
+            '"top_logprobs": [null, {"a": -1.0}, {"a": -1.0}]}}]}',
+            "above 0, or no number",
+        ),
         (200, {"choices": [GOOD]}, "gives no log-probabilities of prompts"),
         (200, {"choices": [{**GOOD, "logprobs": {"token_logprobs": [None, -1.0]}}]}, "gives no"),
         (
@@ -127,6 +158,22 @@ def test_what_is_right_is_read() -> None:
         ((losses, best),) = Endpoint(url + "/", NAME).losses([np.asarray([1, 2, 3])])
     assert losses.tolist() == [1.0, 2.0]
     assert best.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://" + "a" * 80 + "/v1", "http://[/v1"])
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(EndpointError, match="cannot be reached"):
+        Endpoint(url, NAME).losses([np.asarray([1, 2])])
+
+
+def test_a_key_is_never_shown() -> None:
+    with pytest.raises(EndpointError, match="has characters that no key has") as error:
+        Endpoint("http://localhost/v1", NAME, key="secrét")
+    assert "secr" not in str(error.value)
+    with serving(lambda asked: (500, "")) as (url, seen):
+        with pytest.raises(EndpointError, match="answered 500"):
+            Endpoint(url, NAME, key=" secret\n").losses([np.asarray([1, 2])])
+    assert seen[0]["headers"]["Authorization"] == "Bearer secret"
 
 
 def test_a_server_that_is_not_there() -> None:

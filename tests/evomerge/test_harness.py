@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,11 @@ from evomerge.fitness import data, outcomes, packing
 from evomerge.fitness.data import Item
 from evomerge.fitness.evaluate import Judge, evaluate
 from evomerge.fitness.resident import ResidentModel
-from evomerge.harness import items, specs
+from evomerge.harness import items, judge, reader, specs
 from evomerge.harness.specs import Spec
+from evomerge.verifiers.scorer import Scored
 from tests import harness_reference, tasks
+from worker.measurable import measurable
 
 
 @pytest.fixture
@@ -37,6 +42,13 @@ def read(*given: str, allow: bool = False) -> list[Item]:
     """All documents, on the test slice."""
     rows = items.rows(given, allow)
     return data.from_rows([{**row, "slice": "test"} for row in rows])
+
+
+def directly(given: str) -> dict[str, Any]:
+    """What the reader writes, in this process: quicker where nothing but its words are looked at."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the harness's own
+        return json.loads("".join(reader.written(specs.parse(given))))
 
 
 def means(resident: ResidentModel, found: list[Item], tokenizer: Any) -> dict[str, float]:
@@ -62,7 +74,6 @@ def test_its_numbers_are_reproduced(
     for number, doc in enumerate(docs):
         if number % 4:  # three of four documents want what the model says
             doc["says"] = right[f"says/{number}"].lstrip().upper()
-    items._read.cache_clear()
     says = tasks.write(tmp_path, "says", tasks.REPLY, docs)
     found = harness_reference.reference(folder / "base", chosen, says)
     reference = {name: said["metrics"] for name, said in found.items()}
@@ -103,7 +114,6 @@ def test_a_task_s_documents_are_items(tmp_path: Path) -> None:
         ("lm-eval:a@0", "is no task"),
         ("lm-eval:a@x", "is no task"),
         ("lm-eval:nowhere.yaml", "does not exist"),
-        ("lm-eval:no_such_task_of_any_name", "has no task of that name"),
     ],
 )
 def test_what_is_no_task_is_said(given: str, what: str) -> None:
@@ -111,27 +121,135 @@ def test_what_is_no_task_is_said(given: str, what: str) -> None:
         read(given)
 
 
+def test_few_shot_prompts_are_the_harness_s_own(
+    folder: Path, resident: ResidentModel, tokenizer, tmp_path: Path
+) -> None:
+    """Drawn by its seed, the same in every process; figures as the harness gives them."""
+    template = tasks.CHOICE.replace("metric_list:", "num_fewshot: 1\nmetric_list:")
+    task = tasks.write(tmp_path, "sums", template, tasks.sums(24))
+    first, second = (read(f"lm-eval:{task}#acc_norm") for _ in range(2))
+    assert first == second
+    assert all(isinstance(i, data.Question) and i.prompt.count("Question:") >= 1 for i in first)
+    said = harness_reference.reference(folder / "base", task)["sums"]["metrics"]
+    assert means(resident, first, tokenizer)["sums"] == pytest.approx(
+        said["acc_norm,none"], abs=1e-4
+    )
+
+
+def test_what_is_read_again_is_what_is_there(tmp_path: Path) -> None:
+    """Nothing is kept from a file that was changed since."""
+    task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(4))
+    assert len(read(f"lm-eval:{task}")) == 4
+    tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(3))
+    assert len(read(f"lm-eval:{task}")) == 3
+
+
+FUNCTIONS = {
+    "percent": "def process_results(doc, results):\n    return {'percent': 37.5}\n",
+    "nothing": "def process_results(doc, results):\n    return {}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "what"), [("percent", "gave 37.5, and"), ("nothing", "none of a single reply")]
+)
+def test_figures_that_are_no_share_are_refused(tmp_path: Path, metric: str, what: str) -> None:
+    template = tasks.REPLY.replace(
+        "metric: exact_match\n    ignore_case: true", f"metric: {metric}"
+    )
+    template += f"    aggregation: mean\n    higher_is_better: true\n{PROCESS}"
+    (tmp_path / "utils.py").write_text(FUNCTIONS[metric], "utf-8")
+    file = tasks.write(tmp_path, "own", template, tasks.sums(2))
+    assert what in directly(f"lm-eval:{file}")["error"]
+
+
+PROCESS = "process_results: !function utils.process_results\n"
+
+
+def test_code_that_judges_is_pinned(tmp_path: Path, tokenizer, resident) -> None:
+    """Its own function judges; changed since the documents were read, it does not."""
+    template = tasks.REPLY.replace("metric: exact_match\n    ignore_case: true", "metric: mine")
+    template += f"    aggregation: mean\n    higher_is_better: true\n{PROCESS}"
+    code = "def process_results(doc, results):\n    return {{'mine': {}}}\n"
+    (tmp_path / "utils.py").write_text(code.format(0.25), "utf-8")
+    found = read(f"lm-eval:{tasks.write(tmp_path, 'own', template, tasks.sums(2))}")
+    assert means(resident, found, tokenizer) == {"own": 0.25}
+    (tmp_path / "utils.py").write_text(code.format(0.75), "utf-8")
+    with pytest.raises(
+        UnavailableError, match="judges otherwise than when its documents were read"
+    ):
+        means(resident, found, tokenizer)
+
+
+def test_items_longer_than_the_context_are_left_out_and_counted(tmp_path: Path, tokenizer) -> None:
+    """Never cut: a cut task is another task."""
+    docs = tasks.sums(4)
+    docs[1]["q"] = "Question: " + "1 + " * 80 + "1\nAnswer:"
+    found = read(f"lm-eval:{tasks.write(tmp_path, 'sums', tasks.CHOICE, docs)}")
+    found += read(f"lm-eval:{tasks.write(tmp_path, 'says', tasks.REPLY, docs)}")
+    kept, told = measurable(found, tokenizer, 64, False, "")
+    assert {item.id for item in found} - {item.id for item in kept} == {"sums/1", "says/1"}
+    assert told == ("2 items of tasks are longer than 64 tokens and left out",)
+
+
+def test_data_cannot_name_a_task(tmp_path: Path) -> None:
+    """A task is code; lines of data are not to be."""
+    check = {"kind": "scorer", "scorer": "lm-eval", "options": {"task": "evil.yaml"}}
+    file = tmp_path / "items.jsonl"
+    file.write_text(json.dumps({"prompt": "x", "check": check}) + "\n", "utf-8")
+    with pytest.raises(DataError, match=r"items.jsonl:1: an item of a file cannot be judged"):
+        data.load([file])
+
+
+def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> None:
+    """The harness takes any file that exists for a task; here a name is a name."""
+    task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(2))
+    task.rename(tmp_path / "sums.txt")
+    with pytest.raises(DataError, match="is no task"):
+        read(f"lm-eval:{tmp_path}/sums.txt")
+    (tmp_path / "sums.txt").rename(tmp_path / "sums")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="has no task of that name"):
+        read("lm-eval:sums")
+    monkeypatch.setenv("FORGE_WORKER", "w")
+    with pytest.raises(UnavailableError, match="FORGE_TASK_FOLDERS"):
+        read("lm-eval:sums.YAML")
+
+
 @pytest.mark.parametrize(
     ("template", "change", "what"),
     [
+        (tasks.REPLY, ("do_sample: false", "do_sample: false\n  num_beams: 3"), "with beams"),
+        (tasks.REPLY, ("do_sample: false", "temperature: 0.8"), "samples replies"),
+        (tasks.REPLY, ("test_split: test", "test_split: test\nunsafe_code: true"), "runs code"),
+        (tasks.CHOICE, ("doc_to_target: right", "doc_to_target: q"), "document 0 of sums"),
         (tasks.CHOICE, ("multiple_choice", "loglikelihood"), "of the kind loglikelihood"),
         (tasks.CHOICE, ("metric: acc\n", "metric: mcc\n"), None),
         (tasks.REPLY, ("do_sample: false", "do_sample: true"), "samples replies"),
-        (tasks.REPLY, ("metric: exact_match", "metric: bleu"), "none of its metrics"),
-        (tasks.CHOICE, ("{data}", "/nowhere/data.jsonl"), "could not read|Error"),
+        (tasks.REPLY, ("metric: exact_match", "metric: bleu"), "none of a single reply"),
+        (
+            tasks.CHOICE,
+            ("{data}", "/nowhere/data.jsonl"),
+            r"FileNotFoundError: .*/nowhere/data.jsonl",
+        ),
     ],
 )
 def test_tasks_that_cannot_be_items(tmp_path: Path, template: str, change, what) -> None:
     assert change[0] in template
     file = tasks.write(tmp_path, "sums", template.replace(*change), tasks.sums(4))
     if what is None:
-        assert read(f"lm-eval:{file}")  # acc_norm is there beside it
-        with pytest.raises(DataError, match="has no metric 'mcc'"):
-            read(f"lm-eval:{file}#mcc")
+        assert "rows" in directly(f"lm-eval:{file}")  # acc_norm is there beside it
+        assert "has no metric 'mcc'" in directly(f"lm-eval:{file}#mcc")["error"]
         return
-    with pytest.raises(DataError, match=what) as error:
+    assert re.search(what, directly(f"lm-eval:{file}")["error"])
+
+
+def test_a_refusal_names_the_task(tmp_path: Path) -> None:
+    change = ("multiple_choice", "loglikelihood")
+    file = tasks.write(tmp_path, "sums", tasks.CHOICE.replace(*change), tasks.sums(4))
+    with pytest.raises(DataError, match="of the kind loglikelihood") as error:
         read(f"lm-eval:{file}")
-    assert str(file) in str(error.value)
+    assert str(error.value).startswith(f"lm-eval:{file}: ")
 
 
 @pytest.mark.parametrize(
@@ -179,12 +297,20 @@ def test_workers_read_task_files_of_allowed_folders_only(tmp_path: Path, monkeyp
         specs.check_file(Spec("/etc/task.yaml"))
 
 
-def test_a_judge_that_lacks_its_task_is_no_zero(tmp_path: Path, tokenizer, resident) -> None:
+def test_a_judge_that_lacks_its_task_is_no_zero(
+    tmp_path: Path, tokenizer, resident, monkeypatch
+) -> None:
     """Another machine may have it: the evaluation does not go on as if the reply were wrong."""
     found = read(f"lm-eval:{tasks.write(tmp_path, 'says', tasks.REPLY, tasks.sums(2))}")
     (tmp_path / "says.yaml").unlink()
     with pytest.raises(UnavailableError, match=r"says\.yaml cannot be read on this machine"):
         means(resident, found, tokenizer)
+    monkeypatch.setattr(items, "find_spec", lambda name: None)
+    (problem,) = [i for i in found if i.id == "says/0"]
+    assert isinstance(problem, data.Problem)
+    assert isinstance(problem.check, Scored)
+    with pytest.raises(UnavailableError, match="needs lm-evaluation-harness"):
+        judge.judge("x", {"prompt": "p", "options": problem.check.options})
 
 
 def test_the_harness_is_an_extra(monkeypatch) -> None:

@@ -98,7 +98,9 @@ def test_it_must_pay_and_give_the_same(ratio: float, change: float, used: bool) 
 def test_nan_in_bfloat16_is_not_equal(resident, weights, data) -> None:
     broken = {n: t.clone() for n, t in weights.items()}
     broken["model.norm.weight"].fill_(torch.nan)
-    assert probing.halved(resident, [broken], data, CONTEXT).change == float("inf")
+    assert probing.halved(resident, [weights, broken, weights], data, CONTEXT).change == float(
+        "inf"
+    )
 
 
 def test_batch_tokens_decide_how_many_go_together(resident, monkeypatch) -> None:

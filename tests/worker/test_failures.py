@@ -10,13 +10,15 @@ import torch
 
 from evomerge import facts
 from evomerge.checkpoints import digest
-from evomerge.errors import NotFoundError, RunFailedError, UnavailableError
+from evomerge.corpus.documents import SLICES
+from evomerge.errors import DataError, NotFoundError, RunFailedError, UnavailableError
+from evomerge.fitness.data import Text
 from evomerge.log import load, stream
-from evomerge.run import Build, decide
-from evomerge.state import fold
+from evomerge.run import Build, Measure, Start, decide
+from evomerge.state import absorb, fold
 from tests import runs
 from tests.conftest import Toys
-from worker import advance, artifacts, hands
+from worker import advance, artifacts, bench, hands
 from worker.artifacts import Artifacts
 from worker.home import Home
 from worker.tasks import carry_out
@@ -89,6 +91,21 @@ def late(toys: Toys, tmp_path):
     task = next(t for t in decide(state).tasks if isinstance(t, Build))
     yield advance.Worker(store, Artifacts(home.artifacts)), state, task
     store.close()
+
+
+def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
+    late, toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """Here the items changed between the two: what was read second must not be measured on."""
+    worker, *_ = late
+    rows = worker.store.read(stream("r"))
+    early = fold(rows[:1])
+    changed = [Text(id=s, domain="d", slice=s, text="other words " * 30) for s in SLICES]
+    monkeypatch.setattr(bench, "load_items", lambda *given: changed)
+    assert worker._hands.do(early, Start()) in ("late", "known")
+    absorb(early, rows[1:3])
+    with pytest.raises(DataError, match="the data has changed since the run started"):
+        worker._hands.bench(early, Measure())
 
 
 def test_a_late_result_that_is_the_same_is_nothing(late) -> None:
