@@ -56,7 +56,7 @@ def test_a_source_scores_what_its_run_recorded(finished, toys: Toys) -> None:
 
 def test_a_served_model_scores_as_it_does_here(finished, toys: Toys, monkeypatch) -> None:
     """Through a server: the same but for the last digits, and the key goes along."""
-    words = ("score", str(toys.sources[0]), "--data", str(toys.data), "--json")
+    words = ("score", str(toys.sources[0]), "--data", str(toys.data), "--json", "--context", "63")
     (here,) = json.loads(ok(call(finished[0], *words)).stdout)
     monkeypatch.setenv("FORGE_ENDPOINT_KEY", "k")
     with serving(completions(toys.sources[0], "ours")) as (url, seen):
