@@ -13,7 +13,7 @@ endpoint.py    a model that a server holds
 probing.py     batch and dtype by measuring
 pairs.py       tokens of prompt and choice as lm-evaluation-harness has them
 perplexity.py  log-likelihood and next-token accuracy of windows
-accuracy.py    multiple choice by log-likelihood
+accuracy.py    multiple choice by log-likelihood; choices.py: each prompt read once
 generation.py  replies to problems
 evaluate.py    all of it for one candidate
 cost.py        operations and bytes by arithmetic; speed.py: by measuring
