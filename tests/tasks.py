@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-CHOICE = """\
+_HEAD = """\
 task: {name}
 dataset_path: json
 dataset_kwargs:
   data_files:
     test: {data}
 test_split: test
+"""
+CHOICE = (
+    _HEAD
+    + """\
 output_type: multiple_choice
 doc_to_text: "{{{{q}}}}"
 doc_to_choice: "{{{{choices}}}}"
@@ -21,13 +25,10 @@ metric_list:
   - metric: acc_norm
   - metric: acc_bytes
 """
-REPLY = """\
-task: {name}
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {data}
-test_split: test
+)
+REPLY = (
+    _HEAD
+    + """\
 output_type: generate_until
 doc_to_text: "{{{{q}}}}"
 doc_to_target: "{{{{says}}}}"
@@ -44,19 +45,17 @@ metric_list:
   - metric: exact_match
     ignore_case: true
 """
-TEXT = """\
-task: {name}
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {data}
-test_split: test
+)
+TEXT = (
+    _HEAD
+    + """\
 output_type: loglikelihood_rolling
 doc_to_text: ""
 doc_to_target: "{{{{says}}}}"
 metric_list:
   - metric: byte_perplexity
 """
+)
 
 
 def write(folder: Path, name: str, template: str, docs: list[dict]) -> Path:

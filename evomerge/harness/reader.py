@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import re
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import groupby
@@ -52,7 +52,8 @@ def tasks(task: str) -> list[Any]:
     np.random.seed(FEWSHOT_SEED)
     torch.manual_seed(FEWSHOT_SEED)
     file = Spec(task).file
-    manager = TaskManager(include_defaults=file is None)
+    folders = [folder for folder in os.environ.get(specs.FOLDERS, "").split(os.pathsep) if folder]
+    manager = TaskManager(include_path=folders or None, include_defaults=file is None)
     if file is None and task not in manager.task_index:  # it would be taken for a path
         raise Refused("lm-evaluation-harness has no task of that name")
     loaded = manager.load([task if file is None else str(file.resolve())])["tasks"]
@@ -66,6 +67,7 @@ def tasks(task: str) -> list[Any]:
     return found
 
 
+@lru_cache(maxsize=64)
 def pin(task: Any) -> str:
     """A digest of everything that judges: the task's settings, its functions' code, the harness."""
     said = json.dumps(task.dump_config(), sort_keys=True, default=str)
@@ -188,15 +190,15 @@ def _plain(value: Any) -> Any:
     raise Refused(f"a document holds a {type(value).__name__}, which is no text and no number")
 
 
-def written(spec: Spec) -> Iterator[str]:
+def written(spec: Spec) -> str:
     """The answer, as JSON."""
     try:
         rows, names = read(spec)
-        yield json.dumps({"rows": rows, "names": names}, default=_plain)
+        return json.dumps({"rows": rows, "names": names}, default=_plain)
     except Exception as error:  # the harness raises anything; whoever asked is told
         said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-        yield json.dumps({"error": f"{' '.join(said.split())[:500].rstrip('.')}."})
+        return json.dumps({"error": f"{' '.join(said.split())[:500].rstrip('.')}."})
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text("".join(written(specs.parse(sys.argv[1]))), "utf-8")
+    Path(sys.argv[2]).write_text(written(specs.parse(sys.argv[1])), "utf-8")

@@ -18,7 +18,8 @@ from evomerge.errors import DataError, UnavailableError
 PREFIX = "lm-eval:"
 #: The entry point of `judge`.
 SCORER = "lm-eval"
-#: Folders whose task files workers may read, separated like those of PATH: a task file is code.
+#: Folders whose tasks have names too, and whose files workers may read, separated like those of PATH:
+#: a task file is code.
 FOLDERS = "FORGE_TASK_FOLDERS"
 
 #: Families of benchmarks that models are compared by.

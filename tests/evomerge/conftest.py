@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from evomerge import checkpoints
+from evomerge.build import Weights
+from evomerge.fitness.resident import ResidentModel
 from tests import models
 
 
@@ -22,3 +25,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tokenizer() -> PreTrainedTokenizerFast:
     """The byte-level BPE of the tiny models."""
     return models.tokenizer()
+
+
+@pytest.fixture(scope="session")
+def weights(folder: Path) -> Weights:
+    """The base's tensors; nobody writes to them."""
+    return checkpoints.open_checkpoint(folder / "base").tensors()
+
+
+@pytest.fixture
+def resident(folder: Path, weights: Weights) -> ResidentModel:
+    """The base, loaded."""
+    model = ResidentModel(folder / "base", "cpu", tied=True)
+    model.load(weights)
+    return model

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge import checkpoints
 from evomerge.errors import EndpointError
 from evomerge.fitness import packing
 from evomerge.fitness.accuracy import score_questions
 from evomerge.fitness.data import Item, from_rows
 from evomerge.fitness.endpoint import Endpoint
 from evomerge.fitness.perplexity import score_windows
-from evomerge.fitness.resident import ResidentModel
 from tests.endpoint import completions, serving
 from tests.evomerge.toys import question, texts
 
@@ -29,14 +27,6 @@ def server(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The base, served."""
     with serving(completions(folder / "base", NAME)) as found:
         yield found
-
-
-@pytest.fixture
-def resident(folder: Path) -> ResidentModel:
-    """The base, in this process."""
-    model = ResidentModel(folder / "base", "cpu", tied=True)
-    model.load(checkpoints.open_checkpoint(folder / "base").tensors())
-    return model
 
 
 def problem(number: int, prompt: str, **fields: Any) -> dict[str, Any]:

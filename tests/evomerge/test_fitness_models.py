@@ -46,20 +46,6 @@ from tests.evomerge.toys import question, texts
 CONTEXT = 32
 
 
-@pytest.fixture(scope="module")
-def weights(folder: Path) -> Weights:
-    """The base's tensors."""
-    return checkpoints.open_checkpoint(folder / "base").tensors()
-
-
-@pytest.fixture
-def resident(folder: Path, weights: Weights) -> ResidentModel:
-    """The base, loaded."""
-    model = ResidentModel(folder / "base", "cpu", tied=True)
-    model.load(weights)
-    return model
-
-
 def windows(count: int, length: int) -> list[np.ndarray]:
     """Random token ids."""
     rng = np.random.default_rng(3)

@@ -24,14 +24,6 @@ from tests.evomerge.toys import texts
 CONTEXT = 64
 
 
-@pytest.fixture
-def resident(folder: Path) -> ResidentModel:
-    """The base, loaded."""
-    model = ResidentModel(folder / "base", "cpu", tied=True)
-    model.load(checkpoints.open_checkpoint(folder / "base").tensors())
-    return model
-
-
 def posed(tokenizer: Any, *prompts: str, **fields: Any) -> list[Posed]:
     """Problems of these prompts."""
     check = {"kind": "exact", "answer": "x"}

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from evomerge import checkpoints
 from evomerge.errors import DataError, UnavailableError
 from evomerge.fitness import data, outcomes, packing
 from evomerge.fitness.data import Item
@@ -23,13 +22,6 @@ from evomerge.harness.specs import Spec
 from evomerge.verifiers.scorer import Scored
 from tests import harness_reference, tasks
 from worker.measurable import measurable
-
-
-@pytest.fixture
-def resident(folder: Path) -> ResidentModel:
-    model = ResidentModel(folder / "base", "cpu", tied=True)
-    model.load(checkpoints.open_checkpoint(folder / "base").tensors())
-    return model
 
 
 @pytest.fixture
@@ -48,7 +40,7 @@ def directly(given: str) -> dict[str, Any]:
     """What the reader writes, in this process: quicker where nothing but its words are looked at."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the harness's own
-        return json.loads("".join(reader.written(specs.parse(given))))
+        return json.loads(reader.written(specs.parse(given)))
 
 
 def means(resident: ResidentModel, found: list[Item], tokenizer: Any) -> dict[str, float]:
@@ -136,6 +128,16 @@ def test_few_shot_prompts_are_the_harness_s_own(
     )
 
 
+def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
+    """Among those that come with the harness, and in the folders that the machine names."""
+    tasks.write(tmp_path / "ours", "sums_by_name", tasks.CHOICE, tasks.sums(2))
+    monkeypatch.setenv("FORGE_TASK_FOLDERS", str(tmp_path / "ours"))
+    assert [item.id for item in read("lm-eval:sums_by_name")] == [
+        "sums_by_name/0",
+        "sums_by_name/1",
+    ]
+
+
 def test_what_is_read_again_is_what_is_there(tmp_path: Path) -> None:
     """Nothing is kept from a file that was changed since."""
     task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(4))
@@ -209,8 +211,7 @@ def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> 
         read(f"lm-eval:{tmp_path}/sums.txt")
     (tmp_path / "sums.txt").rename(tmp_path / "sums")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="has no task of that name"):
-        read("lm-eval:sums")
+    assert "has no task of that name" in directly("lm-eval:sums")["error"]
     monkeypatch.setenv("FORGE_WORKER", "w")
     with pytest.raises(UnavailableError, match="FORGE_TASK_FOLDERS"):
         read("lm-eval:sums.YAML")

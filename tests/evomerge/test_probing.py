@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-from evomerge import checkpoints
-from evomerge.build import Weights
 from evomerge.fitness import perplexity, probing
 from evomerge.fitness.packing import Packed
 from evomerge.fitness.resident import ResidentModel
 
 CONTEXT = 16
-
-
-@pytest.fixture
-def weights(folder: Path) -> Weights:
-    return checkpoints.open_checkpoint(folder / "base").tensors()
-
-
-@pytest.fixture
-def resident(folder: Path, weights: Weights) -> ResidentModel:
-    model = ResidentModel(folder / "base", "cpu", tied=True)
-    model.load(weights)
-    return model
 
 
 @pytest.fixture
