@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Files of tests side by side: each uses about one core.
+JOBS   ?= 2
 
 .PHONY: help demo test oracle lint format clean
 
@@ -23,7 +25,7 @@ demo: $(READY)
 	VENV=$(VENV) sh examples/demo.sh
 
 test: $(READY)
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest $(ARGS)
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 # mergekit in an environment of its own, and our merges beside its: minutes.
 oracle: $(READY)

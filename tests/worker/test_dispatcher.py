@@ -26,7 +26,7 @@ from worker.leases import LEASES, Leases
 from worker.roster import DEVICES, Roster
 from worker.schedule import Offer
 
-PROFILE = "x|1|1|x|x|x|x"
+PROFILE = "x|1|x|x|x|x"
 CPU = Offer(frozenset({"device:cpu"}), 1 << 40, PROFILE)
 
 
