@@ -52,7 +52,8 @@ def tasks(task: str) -> list[Any]:
     np.random.seed(FEWSHOT_SEED)
     torch.manual_seed(FEWSHOT_SEED)
     file = Spec(task).file
-    folders = [folder for folder in os.environ.get(specs.FOLDERS, "").split(os.pathsep) if folder]
+    given = os.environ.get(specs.FOLDERS, "").split(os.pathsep)
+    folders: list[str | Path] = [folder for folder in given if folder]
     manager = TaskManager(include_path=folders or None, include_defaults=file is None)
     if file is None and task not in manager.task_index:  # it would be taken for a path
         raise Refused("lm-evaluation-harness has no task of that name")
