@@ -138,9 +138,9 @@ def _measured_again(bench: Bench, id_: str, tolerance: float, say: Say) -> Itera
             yield Finding("unchecked", "fitness", f"{where} cannot be measured: {error}")
             continue
         assert isinstance(event, facts.Evaluated)
-        off = difference(
-            _numbers(recorded.model_dump(mode="json")), _numbers(event.model_dump(mode="json"))
-        )
+        before, after = recorded.model_dump(mode="json"), event.model_dump(mode="json")
+        sized = any(seen["bytes"] for seen in before["outcomes"].values())
+        off = difference(_numbers(before, sized), _numbers(after, sized))
         if off is None or off > tolerance:
             told = "has other items" if off is None else f"is off by {off:.2g} relative"
             what = f"{where}: measured again it {told} (tolerance {tolerance:g})"
@@ -149,8 +149,11 @@ def _measured_again(bench: Bench, id_: str, tolerance: float, say: Say) -> Itera
             say(f"measured {where} again: largest relative difference {off:.2g}")
 
 
-def _numbers(event: dict[str, Any]) -> list[float]:
-    """Every number that was measured, in a fixed order."""
+def _numbers(event: dict[str, Any], sized: bool) -> list[float]:
+    """Every number that was measured, in a fixed order.
+
+    `sized`: with bytes and bits per byte, which runs of an older schema did not put down.
+    """
 
     def walk(value: Any) -> Iterator[float]:
         if isinstance(value, dict):
@@ -162,7 +165,11 @@ def _numbers(event: dict[str, Any]) -> list[float]:
         elif isinstance(value, int | float):
             yield float(value)
 
-    return list(walk([event["outcomes"], event["components"]]))
+    outcomes, measured = event["outcomes"], event["components"]
+    if not sized:
+        outcomes = {domain: {**seen, "bytes": []} for domain, seen in outcomes.items()}
+        measured = measured and {**measured, "bits_per_byte": None}
+    return list(walk([outcomes, measured]))
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> float | None:

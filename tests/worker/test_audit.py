@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from copy import copy as shallow
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,24 @@ def test_outcomes_that_do_not_come_out_again_are_found(finished) -> None:
         state.evaluations[key] = kept
     assert "is off by 0.001 relative" in found[0].message
     assert tolerant == []
+
+
+def test_what_an_older_schema_did_not_put_down_is_not_missed(finished) -> None:
+    """Bytes and bits per byte, that is, and nothing else."""
+    _, state, _ = finished
+    older, champion = shallow(state), state.champion
+    assert champion
+    key = (champion, "test", None)
+    event = state.evaluations[key]
+    assert event.components
+    assert event.components.bits_per_byte
+    bare = {d: o.model_copy(update={"bytes": ()}) for d, o in event.outcomes.items()}
+    without = event.components.model_copy(update={"bits_per_byte": None})
+    told = {"outcomes": bare, "components": without}
+    for changes, findings in ((told, 0), ({**told, "components": None}, 1)):
+        older.evaluations = {**state.evaluations, key: event.model_copy(update=changes)}
+        found = list(audit.rebuild(older, [champion], 1e-6, lambda said: None))
+        assert len([f for f in found if f.check == "fitness"]) == findings
 
 
 def test_a_changed_source_is_said(finished, toys: Toys, tmp_path: Path) -> None:
