@@ -14,6 +14,7 @@ memory      bytes that 300 evaluations in one process leave behind, each
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import os
 import statistics
@@ -233,13 +234,14 @@ def memory(count: int = 300) -> None:
         {n: p.detach().clone() for n, p in _model(config, seed).module.named_parameters()}
         for seed in range(2)
     ]
-    packed = {"d": Packed(windows=_windows(32, model.vocabulary))}
+    packed = {"d": Packed(windows=_windows(16, model.vocabulary))}
     draws = outcomes.whole({"d": packed["d"].pool()})
     judge, seen = Judge(SimpleNamespace(eos_token_id=None)), []
     for number in range(count):
         model.load(candidates[number % 2])
         evaluate(model, packed, draws, judge)
         gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back: what stays is kept by somebody
         seen.append(_bytes())
     places = np.arange(50, count)
     slope, _ = np.polyfit(places, seen[50:], 1)
