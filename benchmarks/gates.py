@@ -10,7 +10,7 @@ been read, and whether any that was stopped had become an elite of its generatio
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections import Counter
 
 from evomerge import log
 from evomerge.fitness import gates
@@ -24,26 +24,9 @@ RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))
 BLOCKS = (8, 16)
 
 
-@dataclass
-class Tally:
-    """Over all search evaluations of candidates."""
-
-    evaluations: int = 0
-    stopped: int = 0
-    windows: int = 0
-    read: int = 0
-    elites: int = 0
-    champions: int = 0
-
-    def add(self, other: Tally) -> None:
-        """Both together."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-
-def tried(state: RunState, gate: Gate, least: int) -> Tally:
-    """One rule on one run."""
-    found = Tally()
+def tried(state: RunState, gate: Gate, least: int) -> Counter[str]:
+    """One rule on one run: counts of evaluations, windows, and of what was stopped."""
+    found: Counter[str] = Counter()
     champions = {change.recipe_id for change in state.champions}
     for (recipe_id, slice_, generation), event in sorted(
         state.evaluations.items(), key=lambda pair: str(pair[0])
@@ -65,13 +48,13 @@ def tried(state: RunState, gate: Gate, least: int) -> Tally:
                 break
         done = state.generations.get(generation)
         elites = done.ranking[: state.settings(generation).elite_size] if done else ()
-        found.add(
-            Tally(
-                evaluations=1, stopped=read < whole, windows=whole, read=read,
-                elites=read < whole and recipe_id in elites,
-                champions=read < whole and recipe_id in champions,
-            )
-        )  # fmt: skip
+        found["evaluations"] += 1
+        found["windows"] += whole
+        found["read"] += read
+        if read < whole:
+            found["stopped"] += 1
+            found["elites"] += recipe_id in elites
+            found["champions"] += recipe_id in champions
     return found
 
 
@@ -84,13 +67,14 @@ def main() -> None:
     store.close()
     for least in BLOCKS:
         for perplexity, error in RULES:
-            gate, total = Gate(perplexity=perplexity, error=error), Tally()
+            gate = Gate(perplexity=perplexity, error=error)
+            total: Counter[str] = Counter()
             for state in states:
-                total.add(tried(state, gate, least))
+                total.update(tried(state, gate, least))
             print(f"blocks of {least} a domain, gate_perplexity {perplexity:g}, stop_error {error:g}: "
-                  f"{total.stopped} of {total.evaluations} ended early, "
-                  f"{1 - total.read / total.windows:.1%} of windows saved; among them {total.elites} "
-                  f"elites of their generation, {total.champions} champions")  # fmt: skip
+                  f"{total['stopped']} of {total['evaluations']} ended early, "
+                  f"{1 - total['read'] / total['windows']:.1%} of windows saved; "
+                  f"among them {total['elites']} elites of their generation, {total['champions']} champions")  # fmt: skip
 
 
 if __name__ == "__main__":

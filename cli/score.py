@@ -52,7 +52,7 @@ def score_command(
     most likely, chance in brackets; problems whose generated reply a program found right.
 
     A model that a server holds is asked there for log-probabilities and replies; MODELS is then the
-    same model's folder or Hub id, for its tokenizer and its limits.
+    same model's folder or Hub id, for its tokenizer, its limits and its shapes.
 
     \b
     Example:

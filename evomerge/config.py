@@ -134,6 +134,14 @@ class EvoMergeConfig(BaseModel):
             renamed["fitness_weights"] = {**_DOMAINS_ONLY, "domains": data["evaluation_weights"]}
         return renamed
 
+    @field_validator("batch_tokens", mode="before")
+    @classmethod
+    def _tokens(cls, value: Any) -> Any:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is None or value == "probe" or (whole and 1 <= value <= 1 << 24):
+            return value
+        raise ValueError(f'give 1 to {1 << 24} tokens, or "probe"; it is {value!r}')
+
     @field_validator("fitness_weights", mode="before")
     @classmethod
     def _scheme(cls, value: Any) -> Any:

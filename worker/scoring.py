@@ -112,7 +112,10 @@ def speeds(
 
 
 def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
-    """The model as a server holds it, under `name`; the folder tells tokenizer and limits only."""
+    """The model as a server holds it under `name`; the folder tells its limits.
+
+    Raises SourceError, EndpointError.
+    """
     positions = checkpoints.open_checkpoint(Path(model.path)).positions
     return Endpoint(url, name or model.name, positions, os.environ.get("FORGE_ENDPOINT_KEY"))
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from evomerge import config as settings_of
 from evomerge.config import parse
 from evomerge.errors import ConfigError
 from evomerge.search import elite_loser
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 2.5, "all", 1 << 25, []])
+def test_a_batch_is_a_number_of_tokens_or_probed(value: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=r'^setting batch_tokens: give 1 to \d+ tokens, or "probe"'
+    ):
+        parse({"batch_tokens": value})
+    assert [parse({"batch_tokens": n}).batch_tokens for n in (None, 1, "probe")] == [
+        None,
+        1,
+        "probe",
+    ]
 
 
 def test_the_defaults_are_those_of_the_source_documents():

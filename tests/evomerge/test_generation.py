@@ -61,6 +61,20 @@ def test_replies_are_the_most_likely_tokens(
     assert len(set(found)) > 1
 
 
+def test_replies_to_tasks_are_decoded_alone(tokenizer: PreTrainedTokenizerFast):
+    """Some decoders drop a first blank: ours keeps it, lm-evaluation-harness does not."""
+
+    class Dropping:
+        def decode(self, ids: list[int], **how: Any) -> str:
+            return tokenizer.decode(ids, **how).removeprefix(" ")
+
+    said = tokenizer.encode(" 4", add_special_tokens=False)
+    plain, task = (posed(tokenizer, "2 + 2 =", encoding=e)[0] for e in ("plain", "harness"))
+    reading = generation._Reading([plain, task], Dropping(), frozenset(), 0)
+    reading(torch.tensor([said, said]), None)
+    assert reading.replies == [" 4", "4"]
+
+
 def test_a_reply_ends_before_its_stop(resident: ResidentModel, tokenizer: PreTrainedTokenizerFast):
     """At the first occurrence of any of them, and without it."""
     (whole,) = generation.replies(resident, posed(tokenizer, PROMPTS[0], max_tokens=16), tokenizer)
