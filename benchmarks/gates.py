@@ -71,10 +71,11 @@ def main() -> None:
             total: Counter[str] = Counter()
             for state in states:
                 total.update(tried(state, gate, least))
+            saved = 1 - total["read"] / total["windows"]
             print(f"blocks of {least} a domain, gate_perplexity {perplexity:g}, stop_error {error:g}: "
-                  f"{total['stopped']} of {total['evaluations']} ended early, "
-                  f"{1 - total['read'] / total['windows']:.1%} of windows saved; "
-                  f"among them {total['elites']} elites of their generation, {total['champions']} champions")  # fmt: skip
+                  f"{total['stopped']} of {total['evaluations']} ended early, {saved:.1%} of windows "
+                  f"saved; among them {total['elites']} elites of their generation, "
+                  f"{total['champions']} champions")  # fmt: skip
 
 
 if __name__ == "__main__":
