@@ -1,6 +1,7 @@
 """Kill a run at every kind of place, resume it, and compare with an undisturbed run.
 
     python -m benchmarks.crash_walk [--points 60] [--moments 40] [--generations 8]
+    python -m benchmarks.crash_walk --strategy auto …
     python -m benchmarks.crash_walk --database postgresql [--server-kills 25] …
 
 Two passes. In the first the cache survives; in the second it is emptied at each restart, so that
@@ -67,13 +68,13 @@ def _home(where: Path, number: object, server: Postgres | None) -> Home:
 
 
 def _kill_server(
-    where: Path, toys: Toys, generations: int, moments: list[float], server: Postgres
+    where: Path, toys: Toys, settings: dict[str, Any], moments: list[float], server: Postgres
 ) -> list[tuple[bool, list]]:
     """Kill the server at each moment and start it again; the run goes on or is resumed."""
     results = []
     for number, moment in enumerate(moments):
         home = _home(where, f"server-{number}", server)
-        runs.submit(home, toys, generations=generations)
+        runs.submit(home, toys, **settings)
         process = _start(home)
         process.join(moment)
         alive = process.exitcode is None
@@ -88,7 +89,7 @@ def _kill_server(
 def _walk(
     where: Path,
     toys: Toys,
-    generations: int,
+    settings: dict[str, Any],
     points: list[str | float],
     empty: bool,
     server: Postgres | None,
@@ -97,7 +98,7 @@ def _walk(
     results = []
     for number, point in enumerate(points):
         home = _home(where, number, server)
-        runs.submit(home, toys, generations=generations)
+        runs.submit(home, toys, **settings)
         process = _start(home, f"kill:{point}" if isinstance(point, str) else "")
         if isinstance(point, float):
             process.join(point)
@@ -114,7 +115,7 @@ def _walk(
 def _walk_all(
     where: Path,
     toys: Toys,
-    generations: int,
+    settings: dict[str, Any],
     points: list[str | float],
     empty: bool,
     server: Postgres | None,
@@ -125,7 +126,7 @@ def _walk_all(
         mine, out = points[share :: os.cpu_count() or 1], where / f"share-{empty}-{share}.json"
 
         def work(mine: list = mine, out: Path = out) -> None:
-            out.write_text(json.dumps(_walk(where, toys, generations, mine, empty, server)))
+            out.write_text(json.dumps(_walk(where, toys, settings, mine, empty, server)))
 
         workers.append((_FORK.Process(target=work), out))
     for process, _ in workers:
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--moments", type=int, default=40)
     parser.add_argument("--at", help="these failpoints instead, as name:k,name:k")
     parser.add_argument("--generations", type=int, default=8)
+    parser.add_argument("--strategy", default="elite-loser")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     parser.add_argument("--server-kills", type=int, default=25)
     given = parser.parse_args()
@@ -174,8 +176,9 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
     process.start()
     process.join()
     toys = Toys(where / "models/base", _sources(where), where / "data")
+    settings = {"generations": given.generations, "strategy": given.strategy}
     home = _home(where, "undisturbed", server)
-    runs.submit(home, toys, generations=given.generations)
+    runs.submit(home, toys, **settings)
     began = time.monotonic()
     process = _start(home, f"trace:{where / 'trace'}")
     process.join()
@@ -185,13 +188,13 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
     points = given.at.split(",") if given.at else _spread(trace, given.points)
     rng = random.Random(0)
     moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
-    print(f"{given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint hits of "
-          f"{len(set(trace))} kinds, champion {str(expected[0])[:12]}")  # fmt: skip
+    print(f"{given.strategy}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint "
+          f"hits of {len(set(trace))} kinds, champion {str(expected[0])[:12]}")  # fmt: skip
     bad = False
     for empty in (False, True):
         began = time.monotonic()
         both = [*points, *moments]
-        done = _walk_all(where, toys, given.generations, both, empty, server)
+        done = _walk_all(where, toys, settings, both, empty, server)
         what = f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and " \
                f"{len(moments)} moments"  # fmt: skip
         bad |= _told(what, done, expected, began)
@@ -199,7 +202,7 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
         began = time.monotonic()
         kills = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.server_kills)]
         other = Postgres(where / "killed")  # few databases in it: it is up again soon
-        done = _kill_server(where, toys, given.generations, kills, other)
+        done = _kill_server(where, toys, settings, kills, other)
         other.stop()
         bad |= _told(f"{len(kills)} moments, the server killed", done, expected, began)
     return bad

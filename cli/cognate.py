@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import emit, json_option, split
 
 
 @click.command("cognate")
@@ -16,9 +16,13 @@ from cli.options import emit, json_option
     help="How large, how long.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--domains", default="code,math,data", show_default=True,
+    help="A specialist each: code, math, data, prose.",
+)  # fmt: skip
 @json_option
-def cognate_command(out: str, preset: str, seed: int, as_json: bool) -> None:
-    """Train a small base and three specialists (code, math, data) on this machine's own text.
+def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: bool) -> None:
+    """Train a small base and specialists (code, math, data) on this machine's own text.
 
     `tiny` takes a few minutes on two cores. The items to measure on go into OUT/items.
 
@@ -29,6 +33,8 @@ def cognate_command(out: str, preset: str, seed: int, as_json: bool) -> None:
     from cognate import create, report
     from cognate.presets import PRESETS
     from cognate.training import Progress
+    from evomerge.corpus import builtin
+    from evomerge.errors import ConfigError
     from worker.bench import set_threads
 
     def trace(p: Progress) -> None:
@@ -38,13 +44,18 @@ def cognate_command(out: str, preset: str, seed: int, as_json: bool) -> None:
             err=True,
         )
 
+    wanted = split(domains)
+    if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(builtin.KNOWN):
+        known = ", ".join(builtin.KNOWN)
+        raise ConfigError(f"--domains {domains!r}: give some of {known}, each once, with commas.")
     set_threads()
     folder = Path(out).absolute()
     create.check_folder(folder)
-    made = create.create(folder, PRESETS[preset], seed, lambda m: click.echo(m, err=True), trace)
+    told = lambda m: click.echo(m, err=True)  # noqa: E731
+    made = create.create(folder, PRESETS[preset], seed, told, trace, wanted)
     if as_json:
         emit(made.model_dump())
         return
     for line in report.lines(made):
         click.echo(line)
-    click.echo(f"models: {folder}/base, code, math, data; items: {folder}/items")
+    click.echo(f"models: {folder}/base, {', '.join(wanted)}; items: {folder}/items")

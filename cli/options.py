@@ -108,7 +108,9 @@ def model_options(function: Callable) -> Callable:
         click.option("--config", "config_file", type=click.Path(), help="Settings, JSON or TOML."),
         click.option("--gens", type=int, help="Generations after generation 0 (default 50)."),
         click.option("--seed", type=int, help="Seed of the run (default 0)."),
-        click.option("--strategy", help="Search strategy (elite-loser)."),
+        click.option(
+            "--strategy", help="Search strategy: elite-loser, auto, tournament, cma-es, nsga2."
+        ),
         click.option("--device", help="cpu or cuda:N."),
         click.option("--strict", is_flag=True, help="Refuse sources whose settings differ."),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +39,24 @@ def create(
     seed: int,
     tell: Callable[[str], None],
     trace: Callable[[Progress], None],
+    domains: Sequence[str] = builtin.DOMAINS,
 ) -> Report:
-    """Train and write everything below `out`; returns the report.
+    """Train and write everything below `out`, a specialist for each domain; returns the report.
 
     Raises CognateError where a specialist is not the best on its own domain: then the models are
     not written. Raises UnavailableError where `out` cannot be written.
     """
     began = time.perf_counter()
-    corpus = builtin.corpus(seed, preset.characters)
+    corpus = builtin.corpus(seed, preset.characters, domains)
     tokenizer = train_tokenizer(
         (d.text for split in corpus.values() for d in split["train"][:TOKENIZER_DOCUMENTS]),
         preset.vocabulary,
     )
-    texts = {d: split["train"] for d, split in corpus.items()}
-    texts["prose"] = list(prose.documents(preset.characters))
+    texts = _training_texts(preset, seed, corpus)
     streams = {d: _stream(documents, tokenizer) for d, documents in texts.items()}
     sizes = ", ".join(f"{d} {len(s):,}" for d, s in streams.items())
     tell(f"tokens of training text: {sizes}")
-    weights, model = _train_all(preset, seed, streams, trace)
+    weights, model = _train_all(preset, seed, domains, streams, trace)
     items = data.from_rows(builtin.items(corpus, seed))
     held_out = pack(items, tokenizer, preset.context)["selection"]
     report = _measure(preset, seed, weights, model, held_out)
@@ -64,6 +64,17 @@ def create(
     reports.check(report)
     _write(out, preset, seed, weights, model, tokenizer, corpus, report)
     return report
+
+
+def _training_texts(preset: Preset, seed: int, corpus: Corpus) -> dict[str, list[Document]]:
+    """Domain → what is learned from: of what is measured the training slice, of the rest all."""
+    texts = {d: split["train"] for d, split in corpus.items()}
+    rest = [d for d in preset.base_mix if d not in texts]
+    if "prose" in rest:
+        texts["prose"] = list(prose.documents(preset.characters))
+        rest.remove("prose")
+    others = builtin.corpus(seed, preset.characters, rest)
+    return texts | {d: split["train"] for d, split in others.items()}
 
 
 def _stream(documents: list[Document], tokenizer: Any) -> np.ndarray:
@@ -76,7 +87,11 @@ def _stream(documents: list[Document], tokenizer: Any) -> np.ndarray:
 
 
 def _train_all(
-    preset: Preset, seed: int, streams: dict[str, np.ndarray], trace: Callable[[Progress], None]
+    preset: Preset,
+    seed: int,
+    domains: Sequence[str],
+    streams: dict[str, np.ndarray],
+    trace: Callable[[Progress], None],
 ) -> tuple[dict[str, dict], Any]:
     """The base, then each specialist from the base's weights; name → weights, and the module."""
     model = new_model(preset, seed)
@@ -85,7 +100,7 @@ def _train_all(
         phase="base", tokens=preset.base_tokens, peak=preset.base_rate, seed=seed, report=trace,
     )  # fmt: skip
     result = {"base": as_weights(model)}
-    for domain in builtin.DOMAINS:
+    for domain in domains:
         model.load_state_dict(result["base"], strict=False)
         train(
             model, streams, preset.specialist_mix(domain), preset,

@@ -46,6 +46,8 @@ ANSWERS: dict[type[Event], type[Task]] = {
     facts.Seeded: Build,
     facts.Merged: Build,
     facts.Mutated: Build,
+    facts.Sampled: Build,
+    facts.Crossed: Build,
     facts.Evaluated: Evaluate,
 }
 
@@ -164,6 +166,9 @@ def _unlike_past(state: RunState, fork: facts.Forked) -> str | None:
         return "the fork names another past than the one before it"
     if expected != fork.config.model_dump(mode="json"):
         return "the fork's settings are not those before it with its changes"
+    named = (fork.strategy or "").partition("@")[0]
+    if named != fork.changes.get("strategy", ""):
+        return "the fork names another strategy than its settings"
     return None
 
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 
-from evomerge import pipeline, randomness, techniques
+from evomerge import groups, pipeline, randomness, techniques
+from evomerge.errors import ConfigError
 from evomerge.methods import frankenmerge
 from evomerge.programs import Program
-from evomerge.recipe import Merge, Mutate, Noise, Pipeline, Recipe, Source, genome
+from evomerge.recipe import Grouped, Merge, Mutate, Noise, Pipeline, Recipe, Source, genome
 from evomerge.stretches import SHARE, Pool, Stretches, as_rows, finite
 from evomerge.stretches import Merge as Merging
 
@@ -51,7 +53,10 @@ class Builder:
             return stored
         if isinstance(recipe, Mutate):
             return self._mutated(recipe)
-        return self._pipeline(recipe) if isinstance(recipe, Pipeline) else self._merged(recipe)
+        return self._merged(recipe) if isinstance(recipe, Merge) else self._stated(recipe)
+
+    def _stated(self, recipe: Pipeline | Grouped) -> Weights:
+        return self._pipeline(recipe) if isinstance(recipe, Pipeline) else self._grouped(recipe)
 
     def _pipeline(self, recipe: Pipeline) -> Weights:
         base = self.weights(recipe.base)
@@ -91,12 +96,24 @@ class Builder:
 
         return _each(origin, plan)
 
+    def _grouped(self, recipe: Grouped) -> Weights:
+        base = self.weights(recipe.base)
+        inputs = [self.weights(i) for i in recipe.inputs]
+        blocks, params = frankenmerge.blocks(list(base)), check_groups(recipe)
+
+        def plan(name: str, pool: Pool) -> tuple[Stretches, Merging]:
+            work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in inputs], pool)
+            own = params[groups.of(name, blocks, recipe.depths)]
+            return work, techniques.prepare(recipe.method, work, own, recipe.seed)
+
+        return _each(base, plan)
+
     def _mutated(self, recipe: Mutate) -> Weights:
         base = self.weights(recipe.base)
         if recipe.pipeline is None:
             result, noises = self.weights(recipe.parent), ()
         else:
-            result, noises = self._pipeline(recipe.pipeline), genome(recipe, self._known).noises
+            result, noises = self._stated(recipe.pipeline), genome(recipe, self._known).noises
         if recipe.pipeline is None and recipe.noise is not None:
             noises = (recipe.noise,)
         for noise in noises:
@@ -109,6 +126,16 @@ def check_layers(recipe: Pipeline, base: Weights) -> None:
     if recipe.selection == "frankenmerge":
         count, layers = frankenmerge.blocks(list(base)), recipe.genes.layers or ()
         frankenmerge.check(layers, count, len(recipe.inputs), whole=False)
+
+
+def check_groups(recipe: Grouped) -> list[BaseModel]:
+    """Every group's parameters, checked. Raises ConfigError."""
+    if len(recipe.params) != groups.count(recipe.depths):
+        raise ConfigError(
+            f"{recipe.depths} layer groups are {groups.count(recipe.depths)} groups of tensors, the "
+            f"recipe has parameters for {len(recipe.params)}"
+        )
+    return [techniques.parameters(recipe.method, given) for given in recipe.params]
 
 
 def _of_pipeline(

@@ -5,14 +5,23 @@ refused with the reason. `docs/settings.md` is the table; a test reads it.
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from evomerge.corpus.domains import DOMAINS
 from evomerge.errors import ConfigError
 from evomerge.fitness.composite import Weighting
-from evomerge.recipe import PIPELINES
+from evomerge.recipe import PIPELINES, SPECIES
 
 #: Other names in the source documents → the setting.
 RENAMED = {
@@ -30,8 +39,6 @@ RENAMED = {
 
 #: Settings of the source documents that are refused, and why.
 REFUSED = {
-    "tournament_size": "it belongs to the tournament strategy; this version has elite-loser only",
-    "crossover_rate": "it belongs to the tournament strategy; this version has elite-loser only",
     "selection_pressure": "elite-loser selects by rank: use elite_size and mutants_per_elite",
     "dare_amplification": "DARE divides by 1 - p, which fixes the amplification: use dare_drop",
     "frankenmerge_layers": "layers are chosen by measuring; a fixed choice belongs in a recipe",
@@ -51,6 +58,13 @@ REFUSED = {
     "early_stopping": "set convergence_patience to 0 to switch early stopping off",
 }
 
+#: Strategies of this program; the first is for people who do not choose.
+STRATEGIES = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")
+#: What nsga2 can weigh, beside domain/NAME.
+OBJECTIVES = ("perplexity", "accuracy", "speed", "memory")
+#: Entry points at which other packages register theirs.
+ENTRY_POINTS = "evomerge.strategies"
+
 _DOMAINS_ONLY = {"perplexity": 0.0, "accuracy": 0.0, "speed": 0.0, "memory": 0.0}
 
 
@@ -66,7 +80,34 @@ class EvoMergeConfig(BaseModel):
     mutants_per_elite: int = Field(default=3, ge=1)
     #: Elites stay and compete with their children: (μ + λ).
     keep_elites: bool = False
-    strategy: Literal["elite-loser"] = "elite-loser"
+    #: Who decides: one of STRATEGIES, or a registered one.
+    strategy: str = "elite-loser"
+
+    #: tournament: candidates drawn for each parent; share of children with two parents.
+    tournament_size: int = Field(default=3, ge=1)
+    crossover_rate: float = Field(default=0.7, ge=0, le=1)
+    #: The continuous genome (all but elite-loser): merge techniques that candidates may be of, how many
+    #: groups the layers are cut into, and what has genes of its own.
+    species: tuple[str, ...] = ("task_arithmetic", "ties")
+    layer_groups: int = Field(default=4, ge=1, le=64)
+    genome_detail: Literal["whole", "parts", "full"] = "full"
+    #: cma-es: standard deviation of the first generation, of a gene's whole range.
+    search_sigma: float = Field(default=0.1, gt=0, le=0.5)
+    #: nsga2: what is weighed against each other.
+    objectives: tuple[str, ...] = ("perplexity", "accuracy")
+    #: Let candidates that solve what others do not count for more.
+    niching: Literal["none", "items"] = "none"
+    #: Turn mutation up where it helps, down where it does not (elite-loser, tournament).
+    adaptive_mutation: bool = False
+    #: Techniques of new candidates: all alike, or by what theirs were worth so far.
+    technique_selection: Literal["uniform", "earned"] = "uniform"
+
+    #: Budgets: the search ends before the generation that would go beyond; None: without limit.
+    max_evaluations: int | None = Field(default=None, ge=1)
+    max_items: int | None = Field(default=None, ge=1)
+    #: Hours by the clock since the start, pauses not counted; hours that tasks took.
+    max_hours: float | None = Field(default=None, gt=0)
+    max_device_hours: float | None = Field(default=None, gt=0)
 
     #: What a mutant changes: the weights, the recipe's genes, or both.
     mutation: Literal["weights", "genes", "both"] = "both"
@@ -159,8 +200,33 @@ class EvoMergeConfig(BaseModel):
             raise ValueError("fitness_weights must not be negative and must not all be zero")
         return value
 
+    @field_validator("strategy", mode="after")
+    @classmethod
+    def _exists(cls, value: str) -> str:
+        if value in STRATEGIES:
+            return value
+        registered = sorted(p.name for p in entry_points(group=ENTRY_POINTS))
+        if value not in registered:
+            raise ValueError(f"there is {', '.join([*STRATEGIES, *registered])}; it is {value!r}")
+        return value
+
+    @field_validator("species", "objectives", mode="after")
+    @classmethod
+    def _some(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        known = SPECIES if info.field_name == "species" else OBJECTIVES
+        strange = [name for name in value if name not in known and not name.startswith("domain/")]
+        if info.field_name == "species":
+            strange = [name for name in value if name not in known]
+        if strange or not value or len(set(value)) < len(value):
+            raise ValueError(
+                f"give some of {', '.join(known)}, each once; it is {', '.join(value)}"
+            )
+        return value
+
     @model_validator(mode="after")
     def _adds_up(self) -> EvoMergeConfig:
+        if self.strategy != "elite-loser":
+            return self
         losers = self.population_size - self.elite_size
         children, rest = divmod(losers, 3)
         mutants = self.elite_size * self.mutants_per_elite
@@ -178,6 +244,10 @@ class EvoMergeConfig(BaseModel):
                 f"frankenmerge|dfs, and no other; they are {', '.join(self.techniques)}"
             )
         return self
+
+    def depths(self, blocks: int) -> int:
+        """Layer groups of a model with so many blocks."""
+        return min(self.layer_groups, blocks)
 
     @property
     def pipelines(self) -> tuple[int, ...]:

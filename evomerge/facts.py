@@ -26,6 +26,7 @@ LUCK = frozenset({"seconds"})
 #: Priorities go from minus this to this.
 MOST_PRIORITY = 1_000_000
 
+Reason = Literal["generations", "plateau", "evaluations", "items", "hours", "device_hours"]
 Quarantine = Literal["fail", "worst-fitness"]
 
 
@@ -34,7 +35,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 5
+    schema_version = 6
 
     run: str
     owner: str
@@ -60,7 +61,7 @@ class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
-    schema_version = 3
+    schema_version = 4
 
     run: str
     owner: str
@@ -72,6 +73,8 @@ class Forked(Event):
     changes: dict[str, Any]
     config: EvoMergeConfig
     output_dir: str | None = None
+    #: The version of the strategy that decides from there on; None: the one of before.
+    strategy: str | None = None
 
 
 @REGISTRY.event
@@ -109,6 +112,8 @@ class Profiled(Event):
 
 
 class _Built(Event):
+    schema_version = 2
+
     recipe_id: str
     recipe: Recipe
     digest: str
@@ -151,6 +156,29 @@ class Mutated(_Built):
     """A mutant of an elite was built."""
 
     type = "mutated"
+
+    generation: int
+    slot: int
+    parents: tuple[str, ...]
+
+
+@REGISTRY.event
+class Sampled(_Built):
+    """A point of a strategy's distribution, or its mean, was built."""
+
+    type = "sampled"
+    schema_version = 1
+
+    generation: int
+    slot: int
+
+
+@REGISTRY.event
+class Crossed(_Built):
+    """A child of two candidates' genes was built."""
+
+    type = "crossed"
+    schema_version = 1
 
     generation: int
     slot: int
@@ -249,9 +277,10 @@ class Converged(Event):
     """The search has ended; the test slice comes next."""
 
     type = "converged"
+    schema_version = 2
 
     generation: int
-    reason: Literal["generations", "plateau"]
+    reason: Reason
 
 
 @REGISTRY.event

@@ -27,6 +27,23 @@ def _pace(config: Data) -> Data:
     return {**config, **own}
 
 
+def _search(config: Data) -> Data:
+    """Settings from before there were other strategies than elite-loser, and budgets."""
+    own = {
+        "tournament_size": 3, "crossover_rate": 0.7, "layer_groups": 4, "genome_detail": "full",
+        "species": ["task_arithmetic", "ties"], "search_sigma": 0.1,
+        "objectives": ["perplexity", "accuracy"], "niching": "none", "adaptive_mutation": False,
+        "technique_selection": "uniform", "max_evaluations": None, "max_items": None,
+        "max_hours": None, "max_device_hours": None,
+    }  # fmt: skip
+    return {**config, **own}
+
+
+def _same(data: Data) -> Data:
+    """The later schema allows more, and what it has besides is said by its defaults."""
+    return data
+
+
 def _submitted_1(data: Data) -> Data:
     """Schema 1 had neither priority nor labels."""
     return {**data, "priority": 0, "labels": ()}
@@ -45,6 +62,16 @@ def _submitted_3(data: Data) -> Data:
 def _submitted_4(data: Data) -> Data:
     """Schema 4 had one batch and one dtype."""
     return {**data, "config": _pace(data["config"])}
+
+
+def _submitted_5(data: Data) -> Data:
+    """Schema 5 had one strategy."""
+    return {**data, "config": _search(data["config"])}
+
+
+def _forked_3(data: Data) -> Data:
+    """Schema 3 had one strategy."""
+    return {**data, "config": _search(data["config"])}
 
 
 def _forked_1(data: Data) -> Data:
@@ -94,7 +121,14 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("submitted", 2): _submitted_2,
     ("submitted", 3): _submitted_3,
     ("submitted", 4): _submitted_4,
+    ("submitted", 5): _submitted_5,
     ("forked", 1): _forked_1,
+    ("forked", 3): _forked_3,
+    ("baseline_built", 1): _same,
+    ("seeded", 1): _same,
+    ("merged", 1): _same,
+    ("mutated", 1): _same,
+    ("converged", 1): _same,
     ("forked", 2): _forked_2,
     ("started", 1): _started_1,
     ("started", 2): _started_2,

@@ -188,7 +188,13 @@ class Batch:
             case facts.BaselineBuilt():
                 self._built(run, event.recipe_id, "baseline", event.digest, event.name)
                 self._descends(run, event)
-            case facts.Seeded() | facts.Merged() | facts.Mutated():
+            case (
+                facts.Seeded()
+                | facts.Merged()
+                | facts.Mutated()
+                | facts.Sampled()
+                | facts.Crossed()
+            ):
                 place = (event.generation, event.slot)
                 self._built(run, event.recipe_id, event.type, event.digest, None, *place)
                 self._descends(run, event)

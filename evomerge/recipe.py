@@ -6,6 +6,7 @@ of a candidate. Nothing in a recipe depends on where files are or who builds it.
     Source    a model given to the run, by the digest of its weights
     Merge     one technique over inputs
     Pipeline  three fused stages and a scale (SPEC §4)
+    Grouped   one technique, its parameters by group of tensors
     Mutate    a parent with some genes changed and some noise added
 """
 
@@ -24,6 +25,7 @@ Interpolation = Literal["linear", "slerp"]
 Arithmetic = Literal["dare", "ties"]
 Selection = Literal["frankenmerge", "dfs"]
 Method = Literal["linear", "slerp", "task_arithmetic", "ties", "dare", "frankenmerge", "dfs"]
+GroupedMethod = Literal["slerp", "task_arithmetic", "ties", "dare", "stages"]
 
 #: Ids 0–7 read the name as a binary number, first stage first.
 PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
@@ -32,6 +34,17 @@ PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
     for a in ("dare", "ties")
     for s in ("frankenmerge", "dfs")
 )
+#: Species of the continuous genome (`evomerge.search.genome`) → technique, and what its parameters
+#: always have.
+TECHNIQUES: dict[str, tuple[GroupedMethod, dict[str, Any]]] = {
+    "task_arithmetic": ("task_arithmetic", {}),
+    "ties": ("ties", {"normalise": False}),
+    "dare_linear": ("dare", {"normalise": False}),
+    "dare_ties": ("dare", {"normalise": False, "vote": True}),
+    "slerp": ("slerp", {}),
+}
+TECHNIQUES |= {"-".join(names): ("stages", {}) for names in PIPELINES if names[2] == "dfs"}
+SPECIES = tuple(TECHNIQUES)
 
 
 class _Frozen(BaseModel):
@@ -123,6 +136,41 @@ class Pipeline(_Recipe):
         return (*self.inputs, self.base)
 
 
+class Grouped(_Recipe):
+    """One technique over `inputs`, with parameters of their own for each group of tensors."""
+
+    kind: Literal["grouped"] = "grouped"
+    method: GroupedMethod
+    inputs: tuple[str, ...]
+    base: str
+    #: Layer groups; see `evomerge.groups`.
+    depths: int = Field(ge=1)
+    #: Group → the parameters of `evomerge.methods.<method>.Params`.
+    params: tuple[dict[str, Any], ...]
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """For example "ties", "dare_ties" or "linear-ties-dfs"."""
+        first = self.params[0]
+        if self.method == "stages":
+            return str(first["name"])
+        return (
+            f"dare_{'ties' if first.get('vote') else 'linear'}"
+            if self.method == "dare"
+            else self.method
+        )
+
+    @property
+    def needs_layers(self) -> bool:
+        """Nothing is open: layers that are chosen stand in the parameters."""
+        return False
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read."""
+        return (*self.inputs, self.base)
+
+
 class Noise(_Frozen):
     """Gaussian noise on a share of the elements of every tensor."""
 
@@ -145,7 +193,7 @@ class Mutate(_Recipe):
     kind: Literal["mutate"] = "mutate"
     parent: str
     base: str
-    pipeline: Pipeline | None = None
+    pipeline: Pipeline | Grouped | None = None
     noise: Noise | None = None
 
     def inputs_used(self) -> tuple[str, ...]:
@@ -153,15 +201,15 @@ class Mutate(_Recipe):
         return (self.parent, self.base)
 
 
-Recipe = Annotated[Source | Merge | Pipeline | Mutate, Field(discriminator="kind")]
-RECIPE: TypeAdapter[Source | Merge | Pipeline | Mutate] = TypeAdapter(Recipe)
+Recipe = Annotated[Source | Merge | Pipeline | Grouped | Mutate, Field(discriminator="kind")]
+RECIPE: TypeAdapter[Source | Merge | Pipeline | Grouped | Mutate] = TypeAdapter(Recipe)
 
 
 @dataclass(frozen=True)
 class Genome:
-    """A candidate resolved to what is really computed: a pipeline and the noises on it."""
+    """A candidate resolved to what is really computed: one merge, and the noises on it."""
 
-    pipeline: Pipeline
+    pipeline: Pipeline | Grouped
     noises: tuple[Noise, ...]
 
 
@@ -170,7 +218,7 @@ def genome(recipe: Recipe, known: Mapping[str, Recipe]) -> Genome:
 
     Raises TypeError for a Source or Merge, which have none.
     """
-    if isinstance(recipe, Pipeline):
+    if isinstance(recipe, Pipeline | Grouped):
         return Genome(recipe, ())
     if not isinstance(recipe, Mutate):
         raise TypeError(f"a {recipe.kind} recipe has no genome")

@@ -9,8 +9,8 @@ from itertools import combinations
 from typing import Any
 
 from events import Envelope
-from evomerge import diversity, facts
-from evomerge.recipe import PIPELINES, Merge, Source, genome
+from evomerge import diversity, earnings, facts
+from evomerge.recipe import PIPELINES, Merge, Pipeline, Source, genome
 from evomerge.state import RunState
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
@@ -23,6 +23,8 @@ SPENT = {
     "seeded": "building",
     "merged": "building",
     "mutated": "building",
+    "sampled": "building",
+    "crossed": "building",
     "layers_chosen": "choosing layers",
     "evaluated": "evaluating",
 }
@@ -33,7 +35,8 @@ def pipeline_number(state: RunState, recipe_id: str) -> int | None:
     recipe = state.recipes[recipe_id]
     if isinstance(recipe, Source | Merge):
         return None
-    return genome(recipe, state.recipes).pipeline.number
+    merge = genome(recipe, state.recipes).pipeline
+    return merge.number if isinstance(merge, Pipeline) else None
 
 
 def usage(state: RunState) -> dict[int, int]:
@@ -207,6 +210,16 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
             **state.started.cost.model_dump(),
             "measured": state.profiled.speed.model_dump() if state.profiled else None,
         },
+        "strategy": state.version_of(max(0, state.generation - 1)),
+        "techniques": earnings.techniques(state),
+        "genes": earnings.genes(state),
+        "front": earnings.front(state),
+        "spent": {
+            "evaluations": state.spent.evaluations,
+            "items": state.spent.items,
+            "device_seconds": state.spent.device,
+            "wall_seconds": state.spent.wall,
+        },
         "warnings": list(state.started.warnings),
         "profile": state.started.profile.model_dump(),
         "chain_head": rows[-1].hash,
@@ -250,6 +263,17 @@ def _cost(data: dict[str, Any]) -> str:
     )
 
 
+def _stages(data: dict[str, Any]) -> list[str]:
+    """The eight pipelines: how often each was made, and whether their stages matter."""
+    lines = ["", "## Pipelines", "", "Candidates made by each:", ""]
+    for number, count in data["metrics"]["combo_usage"].items():
+        lines.append(f"- {number} {'-'.join(PIPELINES[int(number)])}: {count}")
+    lines += ["", "What each stage's choice moves (‖Δ‖ / ‖mean task vector‖, from sketches):", ""]
+    for stage, effect in data["stages"].items():
+        lines.append(f"- {stage}: {effect:.2f}{' (inactive)' if effect < INACTIVE else ''}")
+    return lines
+
+
 def markdown(data: dict[str, Any]) -> str:
     """The report for people."""
     lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], ""]
@@ -280,18 +304,20 @@ def markdown(data: dict[str, Any]) -> str:
             f"| {g['generation']} | {_cell(g['best'])} | {_cell(g['mean'])} | "
             f"{_cell(g['champion'])} | {_cell(g['diversity'], '.2f')} | {g['level']} |"
         )
-    lines += ["", "## Techniques", "", "Candidates made by each pipeline:", ""]
-    for number, count in data["metrics"]["combo_usage"].items():
-        lines.append(f"- {number} {'-'.join(PIPELINES[int(number)])}: {count}")
-    lines += ["", "What each stage's choice moves (‖Δ‖ / ‖mean task vector‖, from sketches):", ""]
-    for stage, effect in data["stages"].items():
-        lines.append(f"- {stage}: {effect:.2f}{' (inactive)' if effect < INACTIVE else ''}")
+    if data["stages"]:
+        lines += _stages(data)
+    lines += earnings.lines(data)
     lines += ["", "## Cost", "", _cost(data["cost"]), "", "## Time", ""]
     seconds = dict(data["seconds"])
     wall = seconds.pop("wall")
     for what, value in seconds.items():
         lines.append(f"- {what}: {value:.1f} s")
-    lines += [f"- wall clock from first to last event: {wall:.1f} s", ""]
+    lines += [f"- wall clock from first to last event: {wall:.1f} s"]
+    told = data["spent"]
+    lines += [
+        f"- the search's {told['evaluations']} evaluations scored {told['items']:,} items",
+        "",
+    ]
     lines += [f"Chain head: `{data['chain_head']}`", f"Lineage: `{data['lineage_digest']}`", ""]
     return "\n".join(lines)
 

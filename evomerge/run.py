@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from events import Event, New
-from evomerge import convergence, diversity, facts
-from evomerge.config import EvoMergeConfig
+from evomerge import convergence, diversity, facts, spending
 from evomerge.corpus.documents import Slice
 from evomerge.fitness import compare
 from evomerge.recipe import Merge
-from evomerge.search import Strategy, strategy
-from evomerge.search.elite_loser import Family, Proposal
+from evomerge.search.proposals import Proposal
 from evomerge.state import RunState, forgive
 from evomerge.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from evomerge.telling import Ranking, asked, dropped, family, proposals, strategy_of, told
 
 #: A task that failed so often ends the run.
 ATTEMPTS = 3
@@ -128,13 +127,6 @@ def _new(state: RunState, event: Event, *key: str | int) -> New:
     return New(event, "/".join((state.run, *map(str, key))))
 
 
-def family(state: RunState) -> Family:
-    """The sources and the base, by recipe id."""
-    assert state.started
-    sources = tuple(s.recipe_id for s in state.started.sources)
-    return Family(sources, state.started.base.recipe_id, state.started.blocks)
-
-
 def baselines(state: RunState) -> dict[str, Merge]:
     """The static merges that a run must beat, by name."""
     kin = family(state)
@@ -175,75 +167,59 @@ def _unmeasured(
     return _sound(state, missing)
 
 
-def _strategy(state: RunState) -> Strategy:
-    """The strategy that the run was started with, in that version. Raises StrategyError."""
-    assert state.started
-    return strategy(state.started.strategy)
-
-
-def proposals(state: RunState, generation: int) -> list[Proposal]:
-    """What the strategy wants in the slots of a generation, chosen layers filled in."""
-    config, kin, strategy = state.settings(generation), family(state), _strategy(state)
-    if generation == 0:
-        wanted = strategy.first_generation(config, kin)
-    else:
-        ranking = state.generations[generation - 1].ranking
-        reseeded = generation in state.reseeded
-        wanted = strategy.next_generation(config, kin, state.recipes, ranking, generation, reseeded)
-    return [_filled(state, generation, proposal) for proposal in wanted]
-
-
-def _filled(state: RunState, generation: int, proposal: Proposal) -> Proposal:
-    chosen = state.layers.get((generation, proposal.slot))
-    open_ = proposal.pipeline is not None and proposal.pipeline.needs_layers
-    return proposal.with_layers(chosen.layers) if open_ and chosen else proposal
-
-
 def _generation(state: RunState, generation: int) -> Decision:
     assert state.submitted
-    config = state.submitted.config
-    tasks: list[Task] = []
-    for proposal in proposals(state, generation):
+    wanted, tasks = proposals(state, generation), list[Task]()
+    for proposal in wanted:
         built = state.candidates.get((generation, proposal.slot))
         if built is not None:
             tasks += _unmeasured(state, [built.recipe_id], "search", generation)
-        elif proposal.pipeline is not None and proposal.pipeline.needs_layers:
-            tasks.append(ChooseLayers(generation, proposal))
         else:
-            tasks.append(Build(generation, proposal))
-    stayed = _stayed(state, generation)
+            tasks.append(_making(generation, proposal))
+    stayed = state.remembered(("ask", generation), lambda: asked(state, generation))[1]
     tasks += _unmeasured(state, stayed, "search", generation)
     tasks = _sound(state, tasks)
     if tasks:
-        return Decision(tasks=list(dict.fromkeys(tasks)))
-    population = _population(state, generation) + stayed
+        return Decision(tasks=list({task.key: task for task in tasks}.values()))
+    population = _population(state, generation, wanted) + stayed
     if not population:
         reason = f"nothing of generation {generation} could be built: every task is in quarantine"
         return Decision(facts=[New(facts.Failed(reason=reason), failed_key(state))])
     ranking = _rank(state, list(dict.fromkeys(population)), generation)
-    finalists = [id_ for id_, _ in ranking[: config.elite_size]]
-    judging = _unmeasured(state, finalists, "selection", None)
+    finalists, judging = _finalists(state, generation, ranking)
     if judging:
         return Decision(tasks=judging)
     return Decision(facts=_generation_facts(state, generation, ranking, finalists))
 
 
-def _population(state: RunState, generation: int) -> list[str]:
-    slots = sorted(slot for g, slot in state.candidates if g == generation)
+def _making(generation: int, proposal: Proposal) -> Task:
+    open_ = proposal.pipeline is not None and proposal.pipeline.needs_layers
+    return ChooseLayers(generation, proposal) if open_ else Build(generation, proposal)
+
+
+def _finalists(state: RunState, generation: int, ranking: Ranking) -> tuple[list[str], list[Task]]:
+    """Who is judged on the selection slice, and what of that is still to do."""
+    key = ("finalists", generation, *(id_ for id_, _ in ranking))
+    who = strategy_of(state, generation)
+    named = state.remembered(key, lambda: who.finalists(told(state, generation, ranking)))
+    ids, tasks = [], list[Task]()
+    for one in named:
+        if isinstance(one, str):
+            ids.append(one)
+        elif one.recipe.id in state.built:
+            ids.append(one.recipe.id)
+        else:
+            tasks.append(_making(generation, one))
+    ids = list(dict.fromkeys(ids))
+    return ids, [*_sound(state, tasks), *_unmeasured(state, ids, "selection", None)]
+
+
+def _population(state: RunState, generation: int, wanted: Sequence[Proposal]) -> list[str]:
+    slots = [p.slot for p in wanted if (generation, p.slot) in state.candidates]
     return [state.candidates[generation, slot].recipe_id for slot in slots]
 
 
-def _stayed(state: RunState, generation: int) -> list[str]:
-    """With `keep_elites`, the elites of the generation before."""
-    config = state.settings(generation)
-    if not config.keep_elites or generation == 0:
-        return []
-    return list(state.generations[generation - 1].ranking[: config.elite_size])
-
-
-def _rank(
-    state: RunState, population: list[str], generation: int
-) -> list[tuple[str, float | None]]:
+def _rank(state: RunState, population: list[str], generation: int) -> Ranking:
     """Recipe ids and selection scores, best first; then those that were dropped early, whose fitness is
     of other items; no fitness last; ties by recipe id.
     """
@@ -260,27 +236,29 @@ def _rank(
             score += weight * diversity.own_distance(index, sketches, sources)
         scores[id_] = score
 
-    def dropped(id_: str) -> bool:
-        event = state.evaluations.get((id_, "search", generation))
-        return event is not None and event.stopped is not None
-
     return sorted(
         scores.items(),
-        key=lambda pair: (pair[1] is None, dropped(pair[0]), -(pair[1] or 0.0), pair[0]),
+        key=lambda pair: (
+            pair[1] is None,
+            dropped(state, pair[0], generation),
+            -(pair[1] or 0.0),
+            pair[0],
+        ),
     )
 
 
 def _generation_facts(
     state: RunState,
     generation: int,
-    ranking: list[tuple[str, float | None]],
+    ranking: Ranking,
     finalists: list[str],
 ) -> list[New]:
     """The facts that close a generation, in one append."""
     assert state.submitted
     assert state.started
     config = state.submitted.config
-    sketches = [state.built[id_][1] for id_ in _population(state, generation)]
+    wanted = proposals(state, generation)
+    sketches = [state.built[id_][1] for id_ in _population(state, generation, wanted)]
     value = diversity.diversity(sketches, [s.sketch for s in state.started.sources])
     level = diversity.level(value, config.min_diversity, config.reseed_diversity)
     measured = facts.DiversityMeasured(
@@ -299,12 +277,13 @@ def _generation_facts(
         found.append(champion)
     scores = [_champion_score(state, g) for g in range(generation)]
     scores.append(champion.score if champion else _champion_score(state, generation))
-    reason = _reason_to_stop(config, generation, scores)
+    reason = _reason_to_stop(state, generation, scores)
     if reason is not None:
         found.append(facts.Converged(generation=generation, reason=reason))
     elif level == "critical":
-        slots = _strategy(state).loser_slots(state.settings(generation + 1))
-        found.append(facts.Reseeded(generation=generation + 1, slots=slots, diversity=value))
+        after = strategy_of(state, generation + 1)
+        if slots := after.loser_slots(state.settings(generation + 1)):
+            found.append(facts.Reseeded(generation=generation + 1, slots=slots, diversity=value))
     return [_new(state, event, "generation", generation, event.type) for event in found]
 
 
@@ -335,12 +314,19 @@ def _champion_score(state: RunState, generation: int) -> float | None:
     return scores[-1] if scores else None
 
 
-def _reason_to_stop(config: EvoMergeConfig, generation: int, scores: list[float | None]):
+def _reason_to_stop(
+    state: RunState, generation: int, scores: list[float | None]
+) -> facts.Reason | None:
     """Why the search ends after this generation, or None."""
+    assert state.submitted
+    config, before = state.submitted.config, state.closed[generation - 1]
     if generation >= config.generations:
         return "generations"
     stuck = convergence.converged(scores, config.convergence_threshold, config.convergence_patience)
-    return "plateau" if stuck else None
+    if stuck:
+        return "plateau"
+    last = state.spent.minus(before)
+    return spending.exhausted(config, state.spent, last)
 
 
 def _finish(state: RunState) -> Decision:

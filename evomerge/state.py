@@ -11,27 +11,22 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
 from events import Envelope, Event, canonical_json
-from evomerge import facts, lineage
+from evomerge import facts, lineage, spending
 from evomerge.config import EvoMergeConfig
-from evomerge.corpus.documents import Slice
-from evomerge.fitness import composite, outcomes
-from evomerge.fitness.composite import Components, Fitness, Reference
-from evomerge.fitness.outcomes import Draws, Outcomes
+from evomerge.measured import EvaluationKey, Measured
 from evomerge.recipe import Recipe, Source
+from evomerge.spending import Spent
 
-#: (recipe id, slice, generation of the draw or None for the whole slice).
-EvaluationKey = tuple[str, Slice, int | None]
-
-Candidate = facts.Seeded | facts.Merged | facts.Mutated
+Candidate = facts.Seeded | facts.Merged | facts.Mutated | facts.Sampled | facts.Crossed
 
 
 @dataclass
-class RunState:
+class RunState(Measured):
     """Everything that is known about a run after some prefix of its log."""
 
     #: Of the run's own stream.
@@ -45,6 +40,8 @@ class RunState:
     forked: facts.Forked | None = None
     #: (generation, settings that its candidates are proposed and drawn by from there on).
     eras: list[tuple[int, EvoMergeConfig]] = field(default_factory=list)
+    #: (generation, version of the strategy that decides from there on).
+    strategies: list[tuple[int, str]] = field(default_factory=list)
     started: facts.Started | None = None
     profiled: facts.Profiled | None = None
     recipes: dict[str, Recipe] = field(default_factory=dict)
@@ -82,6 +79,13 @@ class RunState:
     #: (idempotency key, type, data) of what must not depend on luck; a later one replaces an earlier
     #: one whose key differs in the run's name only.
     lineage: list[tuple[str, str, str]] = field(default_factory=list)
+    #: What was spent, now and when each generation was closed; −1: before the first.
+    spent: Spent = field(default_factory=Spent)
+    closed: dict[int, Spent] = field(default_factory=dict)
+    #: When the newest event was recorded, while the clock counts.
+    clock: str | None = None
+    #: What `remembered` has worked out; no part of the state.
+    memory: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def ended(self) -> bool:
@@ -120,111 +124,31 @@ class RunState:
         """What the candidates of a generation are proposed and drawn by."""
         return [config for first, config in self.eras if first <= generation][-1]
 
-    # ---- measuring -------------------------------------------------------------------------
+    def version_of(self, generation: int) -> str:
+        """The strategy that decides a generation, as "elite-loser@1"."""
+        return [version for first, version in self.strategies if first <= generation][-1]
 
-    def draws(self, slice_: Slice, generation: int | None) -> Draws:
-        """What is scored: the generation's own draw of a slice, or all of it."""
-        assert self.started
-        pools = self.started.pools[slice_]
-        if generation is None:
-            return outcomes.whole(pools)
-        config = self.settings(generation)
-        sizes = outcomes.Sizes(
-            windows=config.search_windows,
-            questions=config.search_questions,
-            problems=config.search_problems,
+    def since(self, generation: int) -> int:
+        """The first generation that the strategy of this one decides."""
+        return [first for first, _ in self.strategies if first <= generation][-1]
+
+    def slots(self, generation: int) -> list[int]:
+        """The slots of a generation that something was built in and measured on its draw."""
+        return sorted(
+            slot
+            for (g, slot), candidate in self.candidates.items()
+            if g == generation and (candidate.recipe_id, "search", g) in self.evaluations
         )
-        return outcomes.draw(pools, sizes, config.seed, "draw", slice_, generation)
 
-    def components(self, key: EvaluationKey) -> Components | None:
-        """What was measured; a draw is taken from the whole slice where that was measured."""
-        event = self.evaluations.get(key)
-        if event is not None:
-            return event.components
-        seen = self.outcomes(key)
-        return None if seen is None else self._of_these(seen)
+    def remembered(self, key: tuple[object, ...], work: Callable[[], Any]) -> Any:
+        """What follows from a prefix of the log, worked out once while that prefix counts.
 
-    def outcomes(self, key: EvaluationKey) -> Outcomes | None:
-        """Item by item, or None where it was not measured."""
-        recipe_id, slice_, generation = key
-        if event := self.evaluations.get(key):
-            return event.outcomes
-        if event := self.evaluations.get((recipe_id, slice_, None)):
-            return outcomes.pick(event.outcomes, self.draws(slice_, generation))
-        return None
-
-    def reference(
-        self, slice_: Slice, generation: int | None, scored: Draws | None = None
-    ) -> Reference | None:
-        """The best source in each component; None until every source was measured.
-
-        On what was `scored`, where that was less than the draw.
+        Completions of tasks change neither what was asked for in their generation nor, once its
+        ranking is known, who its finalists are; every other event empties the memory.
         """
-        assert self.started
-        assert self.submitted
-        if scored is None:
-            found = [
-                self.components((s.recipe_id, slice_, generation)) for s in self.started.sources
-            ]
-        else:
-            found = [self._of_these(seen) for seen in self.sources_on(slice_, scored).values()]
-        known = [c for c in found if c is not None]
-        weighed = self.submitted.config.fitness_weights.domains
-        return composite.reference(known, weighed) if known else None
-
-    def _of_these(self, seen: Outcomes) -> Components | None:
-        assert self.started
-        cost = self.started.cost
-        return composite.components(seen, cost.flops_per_token, cost.bytes)
-
-    def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
-        """Name → what each source's evaluation of the whole slice says of these items."""
-        assert self.started
-        found: dict[str, Outcomes] = {}
-        for source in self.started.sources:
-            if event := self.evaluations.get((source.recipe_id, slice_, None)):
-                name = source.name  # two folders may have one
-                name += f" {source.recipe_id[:12]}" if name in found else ""
-                found[name] = outcomes.pick(event.outcomes, draws)
-        return found
-
-    def is_source(self, recipe_id: str) -> bool:
-        """Whether it is one of the run's sources."""
-        assert self.started
-        return recipe_id in {s.recipe_id for s in self.started.sources}
-
-    def judge(
-        self,
-        recipe_id: str,
-        slice_: Slice,
-        generation: int | None,
-        measured: Components | None,
-        scored: Draws | None = None,
-    ) -> tuple[Reference | None, Fitness | None]:
-        """The reference to judge something just measured by, and its fitness.
-
-        A source is measured before there is a reference: its fitness follows from the log later.
-        """
-        assert self.submitted
-        if self.is_source(recipe_id):
-            return None, None
-        best, config = self.reference(slice_, generation, scored), self.submitted.config
-        if measured is None or best is None:
-            return best, None
-        raw = config.normalise == "none"
-        return best, composite.fitness(measured, best, config.fitness_weights, raw=raw)
-
-    def fitness(self, key: EvaluationKey) -> Fitness | None:
-        """The fitness of an evaluation; a source's is computed from the sources' reference."""
-        event = self.evaluations.get(key)
-        if event is not None and event.fitness is not None:
-            return event.fitness
-        measured, best = self.components(key), self.reference(key[1], key[2])
-        if measured is None or best is None or self.submitted is None:
-            return None
-        config = self.submitted.config
-        raw = config.normalise == "none"
-        return composite.fitness(measured, best, config.fitness_weights, raw=raw)
+        if key not in self.memory:
+            self.memory[key] = work()
+        return self.memory[key]
 
 
 def _on_submitted(state: RunState, event: facts.Submitted) -> None:
@@ -250,6 +174,9 @@ def _on_forked(state: RunState, event: facts.Forked) -> None:
         begun = begun or any(generation == now for _, _, generation in state.evaluations)
         first = 0 if state.started is None else now + 1 if begun else now
         state.eras = [era for era in state.eras if era[0] < first] + [(first, event.config)]
+        if event.strategy is not None:
+            before = [one for one in state.strategies if one[0] < first]
+            state.strategies = [*before, (first, event.strategy)]
         told = canonical_json({"config": event.config.model_dump(mode="json")})
         state.lineage.append((_SETTINGS.format(event.run), facts.Submitted.type, told))
 
@@ -291,6 +218,7 @@ def _on_priority(state: RunState, event: facts.PriorityChanged) -> None:
 
 def _on_started(state: RunState, event: facts.Started) -> None:
     state.started = event
+    state.strategies = [(0, event.strategy)]
     for source in (event.base, *event.sources):
         state.recipes[source.recipe_id] = Source(digest=source.digest)
         state.built[source.recipe_id] = (source.digest, source.sketch)
@@ -325,6 +253,12 @@ def _set(name: str) -> Callable[[RunState, Any], None]:
     return lambda state, event: setattr(state, name, event)
 
 
+#: Events that answer tasks of a generation; see `RunState.remembered`.
+_COMPLETIONS = (
+    facts.Seeded, facts.Merged, facts.Mutated, facts.Sampled, facts.Crossed, facts.LayersChosen,
+    facts.Evaluated,
+)  # fmt: skip
+
 #: Event → what it does to a state, in place.
 _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
     facts.Submitted: _on_submitted,
@@ -335,6 +269,8 @@ _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
     facts.Seeded: _on_built,
     facts.Merged: _on_built,
     facts.Mutated: _on_built,
+    facts.Sampled: _on_built,
+    facts.Crossed: _on_built,
     facts.LayersChosen: _put("layers", "generation", "slot"),
     facts.Evaluated: _put("evaluations", "recipe_id", "slice", "generation"),
     facts.GenerationCompleted: _put("generations", "generation"),
@@ -366,8 +302,20 @@ def evolve(state: RunState, event: Event) -> RunState:
     handler = _HANDLERS.get(type(event))
     if handler is None:
         raise TypeError(f"{event.type} is not an event of a run")
-    handler(after, event)
+    after.memory = {}
+    take(after, event)
     return after
+
+
+def take(state: RunState, event: Event, recorded_at: str | None = None) -> None:
+    """Put one more event into the state, in place."""
+    handler = _HANDLERS.get(type(event))
+    if handler is None:
+        raise TypeError(f"{event.type} is not an event of a run")
+    handler(state, event)
+    _spend(state, event, recorded_at)
+    if not isinstance(event, _COMPLETIONS):
+        state.memory.clear()
 
 
 def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> RunState:
@@ -378,12 +326,9 @@ def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> 
     """
     if showing:
         rows = _known(state, rows)
-    handlers, outside, note = _HANDLERS, lineage.OUTSIDE, state.lineage.append
+    outside, note = lineage.OUTSIDE, state.lineage.append
     for row, event in facts.REGISTRY.load_each(rows):
-        handler = handlers.get(type(event))
-        if handler is None:
-            raise TypeError(f"{row.type} is not an event of a run")
-        handler(state, event)
+        take(state, event, row.recorded_at)
         if row.type not in outside:
             note((row.key, row.type, row.data))
         elif isinstance(event, facts.Forked) and event.changes:  # as recorded, for ever
@@ -391,6 +336,20 @@ def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> 
             state.lineage[-1] = (_SETTINGS.format(event.run), facts.Submitted.type, config)
         state.version, state.head, state.place = row.version, row.hash, state.place + 1
     return state
+
+
+def _spend(state: RunState, event: Event, recorded_at: str | None) -> None:
+    """Add up what the event cost, and the time since the one before."""
+    if -1 not in state.closed and isinstance(event, Candidate | facts.LayersChosen):
+        state.closed[-1] = state.spent
+    state.spent = spending.after(state.spent, event)
+    if state.clock is not None and recorded_at is not None:
+        wall = state.spent.wall + spending.seconds(state.clock, recorded_at)
+        state.spent = replace(state.spent, wall=wall)
+    counts = state.started is not None and not state.paused
+    state.clock = recorded_at if counts else None
+    if isinstance(event, facts.GenerationCompleted):
+        state.closed[event.generation] = state.spent
 
 
 def _known(state: RunState, rows: Iterable[Envelope]) -> Iterator[Envelope]:

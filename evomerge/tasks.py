@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evomerge.corpus.documents import Slice
 from evomerge.recipe import Merge
-from evomerge.search.elite_loser import Proposal
+from evomerge.search.proposals import Proposal
 
 
 @dataclass(frozen=True)

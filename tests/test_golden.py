@@ -91,16 +91,16 @@ class Wider(facts.Converged):
 class Higher(Wider):
     """The same, told."""
 
-    schema_version = 2
+    schema_version = 3
 
 
 def test_that_check_can_fail() -> None:
     known = {k: v for k, v in landed().items() if not of_the_queue(k)}
-    assert "converged@1 was changed" in unlanded(changed_registry(Wider, False), known)[0]
+    assert "converged@2 was changed" in unlanded(changed_registry(Wider, False), known)[0]
     told = " ".join(unlanded(changed_registry(Higher, False), known))
-    assert "converged@2 has no fingerprint" in told
-    assert "converged@1 has no upcaster" in told
-    known["converged@2"] = fingerprint(Higher)
+    assert "converged@3 has no fingerprint" in told
+    assert "converged@2 has no upcaster" in told
+    known["converged@3"] = fingerprint(Higher)
     assert unlanded(changed_registry(Higher, True), known) == []
     assert "gone" in unlanded(Registry(), known)[0]
 
@@ -132,6 +132,7 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
         "forked@1",
         "forked@2",
         "forked@3",
+        "forked@4",
         "divergence_detected@1",
     }
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import transformers
 
-from evomerge import checkpoints, facts, sketch
+from evomerge import checkpoints, facts, search, sketch
 from evomerge.build import Builder, Weights, not_finite
 from evomerge.corpus import builtin, domains
 from evomerge.corpus.documents import Slice
@@ -38,7 +38,6 @@ from evomerge.harness import items as tasks
 from evomerge.harness.specs import is_task
 from evomerge.methods import frankenmerge
 from evomerge.recipe import Source
-from evomerge.search import CURRENT
 from evomerge.sources import Family, open_family
 from evomerge.state import RunState
 from worker import pace
@@ -266,7 +265,7 @@ class Bench:
             pools=pools,
             profile=self.profile(),
             warnings=self.family.warnings + self._measurable[1] + probed,
-            strategy=CURRENT[config.strategy],
+            strategy=search.current(config),
             not_run=self.not_run,
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from events import Context, Envelope, EventStore, New, chain
-from evomerge import facts
+from evomerge import facts, search
 from evomerge.config import RENAMED, EvoMergeConfig, parse
 from evomerge.errors import ConfigError, TamperedError
 from evomerge.history import at_place, before_close
@@ -16,10 +16,6 @@ from worker.advance import actor, new_name
 
 #: Settings that what is recorded already depends on, and why they stay.
 FIXED = {
-    "strategy": "the recorded generations were proposed by it",
-    "population_size": "the ranking that the next generation is bred from has that size",
-    "elite_size": "the ranking that the next generation is bred from has that shape",
-    "mutants_per_elite": "the ranking that the next generation is bred from has that shape",
     "fitness_weights": "the recorded scores were computed with them",
     "normalise": "the recorded scores were computed with it",
     "context": "the recorded items were cut by it",
@@ -28,6 +24,17 @@ FIXED = {
     "allow_benchmarks": "the recorded items are what they are",
     "device": "it belongs to the profile that the run is pinned to",
     "strict": "the models are accepted already",
+}
+
+#: Settings that a strategy builds on from its first generation: they change only together with it.
+WITH_STRATEGY = {
+    "population_size": "the ranking that the next generation is bred from has that size",
+    "elite_size": "the ranking that the next generation is bred from has that shape",
+    "mutants_per_elite": "the ranking that the next generation is bred from has that shape",
+    "species": "the strategy's distribution is made again from the generations recorded with it",
+    "layer_groups": "the strategy's distribution is made again from the generations recorded with it",
+    "genome_detail": "the strategy's distribution is made again from the generations recorded with it",
+    "search_sigma": "the strategy's distribution is made again from the generations recorded with it",
 }
 
 
@@ -41,6 +48,8 @@ class Branch:
     last: Envelope
     changes: dict[str, Any]
     config: EvoMergeConfig
+    #: The version of the strategy, where that is another one.
+    strategy: str | None = None
 
 
 def plan(
@@ -69,7 +78,8 @@ def plan(
     config = parse({**state.submitted.config.model_dump(mode="json"), **changes})
     changes = _really_changed(state.submitted.config, config)
     _check_allowed(state, changes)
-    return Branch(run, place, state, past[-1], changes, config)
+    version = search.current(config) if "strategy" in changes else None
+    return Branch(run, place, state, past[-1], changes, config, version)
 
 
 def _check_chain(past: list[Envelope]) -> None:
@@ -97,10 +107,12 @@ def _check_allowed(state: RunState, changes: dict[str, Any]) -> None:
             "the search had ended there, so settings change nothing. Fork it earlier, for instance "
             f"at its last generation: --generation {len(state.generations) - 1}."
         )
+    fixed = FIXED if "strategy" in changes else FIXED | WITH_STRATEGY
     for name in changes:
-        if name in FIXED and state.started:
+        if name in fixed and state.started:
+            also = " It may change together with the strategy." if name in WITH_STRATEGY else ""
             raise ConfigError(
-                f"setting {name} cannot change in a fork: {FIXED[name]}. Start a new run instead."
+                f"setting {name} cannot change in a fork: {fixed[name]}.{also} Start a new run instead."
             )
 
 
@@ -116,6 +128,7 @@ def fork(store: EventStore, branch: Branch, output_dir: str | None = None) -> st
         changes=branch.changes,
         config=branch.config,
         output_dir=output_dir,
+        strategy=branch.strategy,
     )
     store.append(stream(run), 0, [New(event, f"{run}/forked")], Context(actor=actor()))
     return run

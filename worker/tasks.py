@@ -72,8 +72,10 @@ def _build_candidate(task: Build, bench: Bench) -> Event:
     }
     if proposal.kind == "seeded":
         return facts.Seeded(**fields)
-    kind = facts.Merged if proposal.kind == "merged" else facts.Mutated
-    return kind(parents=proposal.parents, **fields)
+    if proposal.kind == "sampled":
+        return facts.Sampled(**fields)
+    kinds = {"merged": facts.Merged, "mutated": facts.Mutated, "crossed": facts.Crossed}
+    return kinds[proposal.kind](parents=proposal.parents, **fields)
 
 
 def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:

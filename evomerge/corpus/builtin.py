@@ -1,17 +1,19 @@
-"""The built-in corpus: three domains, four slices, as items in the project's JSONL format."""
+"""The built-in corpus: domains of text in four slices, as items in the project's JSONL format."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evomerge.corpus import arithmetic, choices, code, structured
+from evomerge.corpus import arithmetic, choices, code, prose, structured
 from evomerge.corpus.documents import TRAINING_SHARES, Document, Slice
 
 #: Domain names in their fixed order.
 DOMAINS = ("code", "math", "data")
+#: Every domain that text can be made of.
+KNOWN = (*DOMAINS, "prose")
 
 #: Characters of held-out text per domain and slice, so that domains weigh alike.
 HELD_OUT: Mapping[Slice, int] = {
@@ -25,15 +27,18 @@ HELD_OUT: Mapping[Slice, int] = {
 QUESTIONS: Mapping[Slice, int] = {"search": 60, "selection": 60, "test": 100}
 
 
-def corpus(seed: int, characters: int) -> dict[str, dict[Slice, list[Document]]]:
+def corpus(
+    seed: int, characters: int, domains: Sequence[str] = DOMAINS
+) -> dict[str, dict[Slice, list[Document]]]:
     """About `characters` of text per domain, split by file: domain → slice → documents."""
     sources = {
         "code": code.documents(characters),
         "math": arithmetic.documents(characters, seed),
         "data": structured.documents(characters, seed),
+        "prose": prose.documents(characters),
     }
     result: dict[str, dict[Slice, list[Document]]] = {}
-    for domain in DOMAINS:
+    for domain in domains:
         split: dict[Slice, list[Document]] = {s: [] for s in TRAINING_SHARES}
         for document in sources[domain]:
             split[document.slice()].append(document)

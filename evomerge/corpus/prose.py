@@ -1,6 +1,6 @@
 """English prose: the Python language reference, as the interpreter's own help carries it (PSF).
 
-Only the base of `cognate/` learns from it; nothing is measured on it.
+The base of `cognate/` learns from it; it is measured on where a specialist in prose is asked for.
 """
 
 from __future__ import annotations

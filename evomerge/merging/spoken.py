@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from evomerge.recipe import Merge, Mutate, Pipeline, Recipe, Source, closure, genome
+from evomerge.recipe import Grouped, Merge, Mutate, Pipeline, Recipe, Source, closure, genome
 
 
 def as_config(
@@ -61,9 +61,11 @@ def _needed(id_: str, top: str, known: Mapping[str, Recipe]) -> bool:
 def _document(recipe: Recipe, known: Mapping[str, Recipe]) -> dict[str, Any] | None:
     if isinstance(recipe, Mutate):
         resolved = genome(recipe, known)
-        return None if resolved.noises else _pipeline(resolved.pipeline)
+        return None if resolved.noises else _document(resolved.pipeline, known)
     if isinstance(recipe, Pipeline):
         return _pipeline(recipe)
+    if isinstance(recipe, Grouped):
+        return _grouped(recipe)
     return _merge(recipe) if isinstance(recipe, Merge) and recipe.base else None
 
 
@@ -80,6 +82,27 @@ def _pipeline(recipe: Pipeline) -> dict[str, Any]:
     elif genes.layers is not None:
         parameters["layers"] = list(genes.layers)
     return _said(recipe.name, recipe.inputs, recipe.base, genes.weights, parameters, recipe.seed)
+
+
+def _grouped(recipe: Grouped) -> dict[str, Any] | None:
+    """Where all groups are merged alike: layer groups × parts have no word in that language."""
+    first = recipe.params[0]
+    if any(params != first for params in recipe.params) or recipe.method in ("slerp", "stages"):
+        return None
+    if recipe.method == "dare":
+        parameters = {"density": 1 - first["drop"], "normalize": first["normalise"]}
+        if first.get("vote"):
+            return _said(
+                "dare_ties", recipe.inputs, recipe.base, first["weights"], parameters, recipe.seed
+            )
+        return _said(
+            "dare_linear", recipe.inputs, recipe.base, first["weights"], parameters, recipe.seed
+        )
+    merge = Merge(method=recipe.method, inputs=recipe.inputs, base=recipe.base, params=first)
+    said = _merge(merge)
+    if said and recipe.method == "ties":
+        said["parameters"]["normalize"] = first["normalise"]
+    return said
 
 
 def _merge(recipe: Merge) -> dict[str, Any] | None:

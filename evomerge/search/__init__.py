@@ -1,4 +1,4 @@
-"""Search strategies, one a file. Pure: a strategy sees rankings and recipes and proposes recipes.
+"""Search strategies, one a file. Pure: a strategy sees what was measured and proposes recipes.
 
 A strategy that has decided in a run is never changed: its next version stands beside it under another
 name, so that every old run can be decided again.
@@ -6,52 +6,71 @@ name, so that every old run can be decided again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from functools import cache
+from importlib.metadata import entry_points
 
-from evomerge.config import EvoMergeConfig
-from evomerge.errors import StrategyError
-from evomerge.recipe import Recipe
-from evomerge.search import elite_loser
-from evomerge.search.elite_loser import Family, Proposal
+from evomerge.config import ENTRY_POINTS, STRATEGIES, EvoMergeConfig
+from evomerge.errors import ConfigError, StrategyError
+from evomerge.search.auto import Auto
+from evomerge.search.cma_es import CmaEs
+from evomerge.search.elite_loser import EliteLoser
+from evomerge.search.nsga2 import Nsga2
+from evomerge.search.strategy import Strategy
+from evomerge.search.tournament import Tournament
 
-
-class Strategy(Protocol):
-    """What a strategy's module offers."""
-
-    def first_generation(self, config: EvoMergeConfig, family: Family) -> list[Proposal]:
-        """The proposals for generation 0."""
-        ...
-
-    def next_generation(
-        self,
-        config: EvoMergeConfig,
-        family: Family,
-        known: Mapping[str, Recipe],
-        ranking: Sequence[str],
-        generation: int,
-        reseeded: bool,
-    ) -> list[Proposal]:
-        """The proposals for a generation from the ranking of the one before."""
-        ...
-
-    def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
-        """The slots that a reseeding replaces."""
-        ...
-
+__all__ = ["STRATEGIES", "Strategy", "current", "strategy"]
 
 #: Every version that ever decided, by the name that runs record.
-STRATEGIES: dict[str, Strategy] = {elite_loser.VERSION: elite_loser}
+_BUILT_IN: dict[str, type[Strategy]] = {
+    cls.version: cls for cls in (EliteLoser, Tournament, CmaEs, Nsga2, Auto)
+}
 
 #: Setting → the version that new runs use.
-CURRENT = {"elite-loser": elite_loser.VERSION}
+_CURRENT: dict[str, str] = dict(
+    zip(STRATEGIES, (c.version for c in (Auto, EliteLoser, Tournament, CmaEs, Nsga2)), strict=True)
+)
+
+
+@cache
+def _registered() -> dict[str, type[Strategy]]:
+    """Setting → class, of those that other packages register."""
+    found: dict[str, type[Strategy]] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            cls = point.load()
+        except Exception as error:
+            raise StrategyError(f"strategy {point.name} cannot be loaded: {error}") from error
+        if not (isinstance(cls, type) and issubclass(cls, Strategy)):
+            raise StrategyError(
+                f"strategy {point.name} is no subclass of evomerge.search.Strategy."
+            )
+        if cls.version.partition("@")[0] != point.name:
+            raise StrategyError(f"strategy {point.name} says that its version is {cls.version}.")
+        found[point.name] = cls
+    return found
+
+
+def current(config: EvoMergeConfig) -> str:
+    """The version that a new run with these settings records. Raises ConfigError, StrategyError."""
+    name = config.strategy
+    version = _CURRENT.get(name) or _registered()[name].version
+    why = strategy(version).check(config)
+    if why is not None:
+        raise ConfigError(f"strategy {name}: {why}")
+    return version
 
 
 def strategy(version: str) -> Strategy:
     """The strategy of a recorded name such as "elite-loser@1". Raises StrategyError."""
-    if version not in STRATEGIES:
-        raise StrategyError(
-            f"strategy {version} is not in this program, which has {', '.join(STRATEGIES)}. The run "
-            "was made by another version of agent-forge: use that one, or a newer one."
-        )
-    return STRATEGIES[version]
+    cls = _BUILT_IN.get(version)
+    if cls is None:
+        own = {cls.version: cls for cls in _registered().values()}
+        if version not in own:
+            known = ", ".join([*_BUILT_IN, *own])
+            raise StrategyError(
+                f"strategy {version} is not in this program, which has {known}. The run was made by "
+                "another version of agent-forge, or with a strategy of a package that is not "
+                "installed here: use that one."
+            )
+        cls = own[version]
+    return cls()

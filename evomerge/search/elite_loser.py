@@ -10,50 +10,18 @@ comes from a key (run seed, purpose, generation, slot).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from evomerge import keys, randomness
 from evomerge.config import EvoMergeConfig
 from evomerge.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Recipe, genome
-from evomerge.search.mutation import Draws, mutate_genes
-
-VERSION = "elite-loser@1"
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """What should be in a slot. A frankenmerge may have its layers still open."""
-
-    slot: int
-    kind: Literal["seeded", "merged", "mutated"]
-    recipe: Pipeline | Mutate
-    parents: tuple[str, ...] = ()
-
-    @property
-    def pipeline(self) -> Pipeline | None:
-        """The pipeline that the recipe itself states, if it does."""
-        return self.recipe if isinstance(self.recipe, Pipeline) else self.recipe.pipeline
-
-    def with_layers(self, layers: tuple[int, ...]) -> Proposal:
-        """The proposal with its open layers filled in."""
-        pipeline = self.pipeline
-        assert pipeline is not None
-        genes = pipeline.genes.model_copy(update={"layers": layers})
-        done = pipeline.model_copy(update={"genes": genes})
-        if isinstance(self.recipe, Mutate):
-            done = self.recipe.model_copy(update={"pipeline": done})
-        return Proposal(self.slot, self.kind, done, self.parents)
-
-
-@dataclass(frozen=True)
-class Family:
-    """The sources and what they are merged on."""
-
-    sources: tuple[str, ...]
-    base: str
-    blocks: int
+from evomerge.search.adaptation import strength
+from evomerge.search.credit import chosen
+from evomerge.search.mutation import Draws, mutate_genes, mutate_merge
+from evomerge.search.past import Past
+from evomerge.search.proposals import Family, Proposal
+from evomerge.search.strategy import Strategy
 
 
 def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
@@ -82,8 +50,14 @@ def next_generation(
     ranking: Sequence[str],
     generation: int,
     reseeded: bool,
+    pick: Callable[[Draws], int] | None = None,
+    merges: int | None = None,
 ) -> list[Proposal]:
-    """The proposals for `generation` from the ranking (best first) of the one before."""
+    """The proposals for `generation` from the ranking (best first) of the one before.
+
+    `pick` chooses the pipeline of a slot; without it each is as likely as the others. There are as
+    many `merges` as the losers give, unless that is said.
+    """
     proposals: list[Proposal] = []
     elites = ranking[: config.elite_size]
     losers = ranking[config.elite_size : config.population_size]
@@ -91,10 +65,10 @@ def next_generation(
         for _ in range(config.mutants_per_elite):
             mutant = _mutant(config, family, known, elite, generation, len(proposals))
             proposals.append(Proposal(len(proposals), "mutated", mutant, (elite,)))
-    for start in range(0, len(losers), 3):
+    for start in range(0, len(losers) if merges is None else 3 * merges, 3):
         slot, trio = len(proposals), _trio(losers[start : start + 3], ranking)
         draws = Draws(config.seed, "pipeline", generation, slot)
-        number = config.pipelines[draws.below(len(config.pipelines))]
+        number = pick(draws) if pick else config.pipelines[draws.below(len(config.pipelines))]
         if reseeded:
             pipeline = _pipeline(config, family.sources, family, number, generation, slot)
             key = (config.seed, "reseed", generation, slot)
@@ -149,7 +123,7 @@ def _mutant(
     if config.mutation in ("genes", "both"):
         parent = genome(known[elite], known).pipeline
         key = (config.seed, "genes", generation, slot)
-        pipeline = mutate_genes(parent, family.blocks, config, *key)
+        pipeline = mutate_merge(parent, family, config, *key)
     if config.mutation in ("weights", "both"):
         noise = Noise(
             rate=config.mutation_rate,
@@ -158,3 +132,48 @@ def _mutant(
             seed=keys.seed(config.seed, "noise", generation, slot),
         )
     return Mutate(parent=elite, base=family.base, pipeline=pipeline, noise=noise)
+
+
+class EliteLoser(Strategy):
+    """The source documents' own."""
+
+    version = "elite-loser@1"
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Pipelines, mutants of the best, merges of the rest."""
+        config, generation = past.config, past.coming
+        if not past.generations:
+            return first_generation(config, past.family)
+        if strength(past) != 1.0:
+            stronger = {
+                "gene_sigma": config.gene_sigma * strength(past),
+                "mutation_sigma": config.mutation_sigma * strength(past),
+            }
+            config = config.model_copy(update=stronger)
+        pick = None
+        if config.technique_selection == "earned":
+            pick = partial(_earned, past)
+        ranking = past.generations[-1].ranking
+        again = generation in past.reseeded
+        merges = (
+            None if past.own else len(loser_slots(config))
+        )  # another's ranking has its own size
+        return next_generation(
+            config, past.family, past.recipes, ranking, generation, again, pick, merges
+        )
+
+    def stayed(self, past: Past) -> list[str]:
+        """With `keep_elites`, the elites."""
+        if not past.config.keep_elites or not past.generations:
+            return []
+        return list(past.generations[-1].ranking[: past.config.elite_size])
+
+    def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
+        """Those that losers' merges, or reseeded pipelines, go into."""
+        return loser_slots(config)
+
+
+def _earned(past: Past, draws: Draws) -> int:
+    """A pipeline's number, chosen by what pipelines have earned."""
+    names = ["-".join(PIPELINES[number]) for number in past.config.pipelines]
+    return past.config.pipelines[names.index(chosen(past, names, draws))]

@@ -12,12 +12,17 @@ from collections.abc import Sequence
 from evomerge import randomness
 from evomerge.config import EvoMergeConfig
 from evomerge.methods.frankenmerge import replaceable
-from evomerge.recipe import PIPELINES, Genes, Pipeline
+from evomerge.recipe import PIPELINES, Genes, Grouped, Pipeline
+from evomerge.search.genome import Space
+from evomerge.search.proposals import Family
 
 #: Probability that a mutation exchanges one stage's technique.
 SWITCH = 0.1
 #: Probability that a mutation moves one block of a frankenmerge.
 MOVE_BLOCK = 0.5
+
+#: A gene's step in [0, 1] on the continuous genome, of `gene_sigma`.
+STEP = 0.2
 
 DROP_BOUNDS = (0.0, 0.95)
 DENSITY_BOUNDS = (0.02, 1.0)
@@ -36,6 +41,10 @@ class Draws:
     def normal(self) -> float:
         """A standard normal number."""
         return next(self._normal)
+
+    def uniform(self) -> float:
+        """A number in (0, 1)."""
+        return next(self._uniform)
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
@@ -119,3 +128,15 @@ def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...
     moved = (*layers[:block], choice, *layers[block + 1 :])
     allowed = sum(1 for c in moved if c) <= replaceable(len(layers))
     return moved if move and allowed else layers
+
+
+def mutate_merge(
+    merge: Pipeline | Grouped, family: Family, config: EvoMergeConfig, *key: str | int
+) -> Pipeline | Grouped:
+    """A pipeline or a grouped recipe with its genes perturbed."""
+    if isinstance(merge, Pipeline):
+        return mutate_genes(merge, family.blocks, config, *key)
+    space = Space(family, merge.name, "full", merge.depths)
+    draws = Draws(*key, count=max(64, space.dimension))
+    point = [x + STEP * config.gene_sigma * draws.normal() for x in space.point(merge, {})]
+    return space.recipe(point, merge.seed)

@@ -32,6 +32,7 @@ from evomerge.run import (
     Task,
     decide,
 )
+from evomerge.search import current
 from evomerge.state import RunState, absorb
 
 RUN = "run-1"
@@ -235,6 +236,7 @@ class World:
         profile = dict.fromkeys(
             ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy"), "x"
         )
+        assert self.state.submitted
         return facts.Started.model_validate(
             {
                 "sources": tuple(records[1:]),
@@ -247,7 +249,7 @@ class World:
                 "pools": dict.fromkeys(SLICES, POOLS),
                 "profile": {**profile, "threads": 1, "batch_tokens": 1},
                 "warnings": (),
-                "strategy": "elite-loser@1",
+                "strategy": current(self.state.submitted.config),
             }
         )
 
@@ -265,8 +267,10 @@ class World:
         fields = {"generation": task.generation, "slot": slot, **self._built(task.proposal.recipe)}
         if task.proposal.kind == "seeded":
             return facts.Seeded(**fields)
-        kind = facts.Merged if task.proposal.kind == "merged" else facts.Mutated
-        return kind(parents=task.proposal.parents, **fields)
+        if task.proposal.kind == "sampled":
+            return facts.Sampled(**fields)
+        kinds = {"merged": facts.Merged, "mutated": facts.Mutated, "crossed": facts.Crossed}
+        return kinds[task.proposal.kind](parents=task.proposal.parents, **fields)
 
     def _evaluated(self, task: Evaluate) -> Event:
         rate = self.quality(task.recipe_id)

@@ -25,7 +25,14 @@ def worlds() -> list[World]:
     broken.run()
     watched = World(small(gate_perplexity=0.8))
     watched.run()
-    return [plain, alike, broken, ruled, poisoned("worst-fitness"), poisoned("fail"), watched]
+    searched = [
+        World(small(strategy=name, population_size=5, max_items=600, generations=9))
+        for name in ("auto", "tournament", "cma-es", "nsga2")
+    ]
+    for world in searched:
+        world.run()
+    poison = [poisoned("worst-fitness"), poisoned("fail")]
+    return [plain, alike, broken, ruled, *poison, watched, *searched]
 
 
 def poisoned(quarantine: facts.Quarantine) -> World:

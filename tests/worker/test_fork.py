@@ -17,7 +17,7 @@ from evomerge.state import RunState, fold
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
 from worker import anchors
-from worker.fork import FIXED, fork, plan
+from worker.fork import FIXED, WITH_STRATEGY, fork, plan
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_change_to_the_value_that_it_has_is_none(store: EventStore) -> None:
     assert finished(store, name).lineage_digest() == log.load(store, RUN).lineage_digest()
 
 
-@pytest.mark.parametrize("setting", sorted(set(FIXED) - {"strategy"}))
+@pytest.mark.parametrize("setting", sorted(FIXED | WITH_STRATEGY))
 def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str) -> None:
     values = {
         "population_size": {"population_size": 8, "elite_size": 2},
@@ -177,9 +177,34 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "allow_benchmarks": {"allow_benchmarks": True},
         "evaluation_dtype": {"evaluation_dtype": "bfloat16"},
         "strict": {"strict": True},
+        "species": {"species": ["ties"]},
+        "layer_groups": {"layer_groups": 2},
+        "genome_detail": {"genome_detail": "parts"},
+        "search_sigma": {"search_sigma": 0.2},
     }  # fmt: skip
     with pytest.raises(ConfigError, match="cannot change in a fork"):
         plan(store, RUN, None, 1, values[setting])
+
+
+@pytest.mark.parametrize("name", ["auto", "tournament", "cma-es", "nsga2", "elite-loser"])
+def test_a_fork_may_go_on_with_another_strategy(store: EventStore, name: str) -> None:
+    """From every other one: what the run was bred by then does not matter to the next."""
+    for before in ("elite-loser", "auto", "tournament"):
+        if before == name:
+            continue
+        first = RUN
+        if before != "elite-loser":
+            changes = {"strategy": before, "population_size": 6, "generations": 4}
+            first = branch(store, generation=1, changes=changes)
+            finished(store, first)
+        size = 4 if name == "elite-loser" else 5
+        changes = {"strategy": name, "population_size": size, "generations": 5}
+        fork_ = branch(store, run=first, generation=2, changes=changes)
+        state = finished(store, fork_)
+        assert state.completed, state.failed
+        assert state.version_of(2) != state.version_of(3) == f"{name}@1"
+        assert len([c for g, c in state.candidates if g == 4]) >= size - 1
+        assert audit.audit(list(log.history(store, fork_))) == []
 
 
 def test_places_without_a_future_are_refused(store: EventStore) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomerge import audit, facts, watching
+from evomerge import audit, facts, report, watching
 from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
 from evomerge.fitness import probing
 from evomerge.log import history
@@ -31,6 +31,14 @@ def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory):
     home = Home(tmp_path_factory.mktemp("undisturbed"))
     runs.submit(home, toys)
     return home, runs.finish(home)
+
+
+def rows(home: Home, run: str = "r") -> list:
+    store = home.open_store()
+    try:
+        return list(history(store, run))
+    finally:
+        store.close()
 
 
 def test_a_run_ends_with_a_champion_compared_with_everybody(undisturbed) -> None:
@@ -316,6 +324,31 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
     assert state.champion == undisturbed[1].champion
     assert state.completed.digest == undisturbed[1].completed.digest
     assert state.lineage_digest() == undisturbed[1].lineage_digest()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["auto", "tournament", "cma-es", "nsga2"])
+def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
+    toys: Toys, tmp_path, strategy: str
+) -> None:
+    """Whole runs on models; the distribution and the fronts are made again from the log."""
+    ends = []
+    for name, points in (
+        ("calm", ()),
+        ("killed", ("task-done:12", "facts-decided:2", "task-done:9")),
+    ):
+        home = Home(tmp_path / name)
+        runs.submit(home, toys, strategy=strategy, population_size=4, generations=2)
+        for point in points:
+            assert runs.was_killed(runs.process(home, failpoints=f"kill:{point}")), "not reached"
+        ends.append(runs.finish(home))
+        assert audit.audit(rows(home)) == []
+    assert ends[0].completed
+    assert ends[1].completed
+    assert ends[0].completed.digest == ends[1].completed.digest
+    assert ends[0].lineage_digest() == ends[1].lineage_digest()
+    told = report.report(ends[0], rows(home))
+    assert report.markdown(told)
 
 
 def test_killed_at_random_moments_a_run_still_ends_the_same(

@@ -1,0 +1,241 @@
+"""Runs of the search alone: `decide` as it is, answers from a world, nothing stored.
+
+A world answers tasks as workers do, with measured or invented outcomes. `search` carries a strategy
+on until its budget of items is spent, and says after how many items which champion stood. What
+must be measured once for every strategy (sources on both slices) counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from events import Event
+from evomerge import facts, spending
+from evomerge.config import EvoMergeConfig, parse
+from evomerge.corpus.documents import Slice
+from evomerge.fitness import composite
+from evomerge.fitness.composite import Fitness, Reference, Weighting
+from evomerge.fitness.layer_choice import choose
+from evomerge.fitness.outcomes import Draws, Outcomes, Pool
+from evomerge.recipe import Recipe
+from evomerge.run import decide
+from evomerge.search import current
+from evomerge.search.proposals import Family
+from evomerge.state import RunState, take
+from evomerge.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+
+#: Where sources are measured before a search.
+SLICES: tuple[Slice, ...] = ("search", "selection")
+#: Items spent → champion.
+Curve = list[tuple[int, str]]
+
+
+class World(Protocol):
+    """What a benchmark searches in."""
+
+    name: str
+
+    @property
+    def family(self) -> Family:
+        """Base and sources."""
+        ...
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What every strategy gets: sizes of draws, weights of the fitness."""
+        ...
+
+    @property
+    def pools(self) -> dict[Slice, dict[str, Pool]]:
+        """Slice → domain → items."""
+        ...
+
+    @property
+    def started(self) -> facts.Started:
+        """What a run's start would say."""
+        ...
+
+    def outcomes(
+        self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice
+    ) -> Outcomes:
+        """What a model reaches on these items."""
+        ...
+
+    def sketch(self, recipe: Recipe, known: Mapping[str, Recipe]) -> str:
+        """Of a model's task vector."""
+        ...
+
+    def gains(self, recipe: Recipe, known: Mapping[str, Recipe]) -> tuple[tuple[float, ...], ...]:
+        """Layer fitness of a frankenmerge whose layers are open."""
+        ...
+
+
+@dataclass
+class Laboratory:
+    """A world, and what was seen in it: whole slices, so that nothing is measured twice."""
+
+    world: World
+    whole: dict[tuple[str, Slice], Outcomes] = field(default_factory=dict)
+    known: dict[str, Recipe] = field(default_factory=dict)
+
+    def search(self, strategy: str, seed: int, budget: int, **settings: object) -> Curve:
+        """A run of a strategy: its champions and when they stood."""
+        config = parse({
+            **self.world.settings, "strategy": strategy, "seed": seed, "generations": 10_000,
+            "convergence_patience": 0, "max_items": budget, **settings,
+        })  # fmt: skip
+        state, curve = RunState(), Curve()
+        take(state, _submitted(config))
+        while state.converged is None:
+            decision = decide(state)
+            assert not state.failed, state.failed
+            for new in decision.facts:
+                take(state, new.event)
+                if isinstance(new.event, facts.ChampionChanged):
+                    curve.append((state.spent.items, new.event.recipe_id))
+            for task in decision.tasks:
+                take(state, self.answer(task, state))
+        self.known |= state.recipes
+        return curve
+
+    def answer(self, task: Task, state: RunState) -> Event:
+        """The event that a worker would append."""
+        match task:
+            case Start():
+                assert state.submitted
+                version = current(state.submitted.config)
+                return self.world.started.model_copy(update={"strategy": version})
+            case Measure():
+                speed = facts.Speed(
+                    tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None
+                )
+                return facts.Profiled(seconds=0.0, speed=speed)
+            case BuildBaseline():
+                return facts.BaselineBuilt(name=task.name, **self._built(task.recipe, state))
+            case ChooseLayers():
+                return self._layers(task, state)
+            case Build():
+                return self._candidate(task, state)
+            case Evaluate():
+                return self._evaluated(task, state)
+
+    def _built(self, recipe: Recipe, state: RunState) -> dict[str, Any]:
+        known = {**state.recipes, recipe.id: recipe}
+        return {
+            "recipe_id": recipe.id, "recipe": recipe, "digest": recipe.id,
+            "sketch": self.world.sketch(recipe, known), "seconds": 0.0,
+        }  # fmt: skip
+
+    def _candidate(self, task: Build, state: RunState) -> Event:
+        proposal = task.proposal
+        fields: dict = {
+            "generation": task.generation, "slot": proposal.slot,
+            **self._built(proposal.recipe, state),
+        }  # fmt: skip
+        if proposal.kind in ("seeded", "sampled"):
+            return (facts.Seeded if proposal.kind == "seeded" else facts.Sampled)(**fields)
+        kinds = {"merged": facts.Merged, "mutated": facts.Mutated, "crossed": facts.Crossed}
+        return kinds[proposal.kind](parents=proposal.parents, **fields)
+
+    def _layers(self, task: ChooseLayers, state: RunState) -> Event:
+        own = task.proposal.with_layers((0,) * self.world.family.blocks).pipeline
+        assert own is not None
+        scores = self.world.gains(own, {**state.recipes, own.id: own})
+        return facts.LayersChosen(
+            generation=task.generation, slot=task.proposal.slot,
+            proposal=task.proposal.recipe.id, measure="benchmark", scores=scores,
+            layers=choose(scores), seconds=0.0,
+        )  # fmt: skip
+
+    def _evaluated(self, task: Evaluate, state: RunState) -> facts.Evaluated:
+        draws = state.draws(task.slice, task.generation)
+        recipe = state.recipes[task.recipe_id]
+        seen = self.seen(recipe, state.recipes, draws, task.slice, task.generation is None)
+        assert state.started
+        cost = state.started.cost
+        measured = composite.components(seen, cost.flops_per_token, cost.bytes)
+        best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
+        return facts.Evaluated(
+            recipe_id=task.recipe_id, slice=task.slice, generation=task.generation,
+            outcomes=seen if measured else {}, components=measured, reference=best,
+            fitness=fitness, why_none=None if measured else "overflow", seconds=0.0,
+        )  # fmt: skip
+
+    def seen(
+        self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice, whole: bool
+    ) -> Outcomes:
+        """What a recipe reaches on a draw; of whole slices, once."""
+        if not whole:
+            return self.world.outcomes(recipe, known, draws, slice_)
+        key = (recipe.id, slice_)
+        if key not in self.whole:
+            self.whole[key] = self.world.outcomes(recipe, known, draws, slice_)
+        return self.whole[key]
+
+    # ---- searches that are no strategies --------------------------------------------------
+
+    def state(self, seed: int) -> RunState:
+        """A run that has started, for draws and references."""
+        config = parse({**self.world.settings, "strategy": "auto", "seed": seed})
+        state = RunState()
+        take(state, _submitted(config))
+        take(state, self.world.started)
+        self.known |= state.recipes
+        return state
+
+    def opening(self, state: RunState) -> int:
+        """Measure the sources on both slices; the items that this took."""
+        spent = 0
+        for slice_ in SLICES:
+            for id_ in self.world.family.sources:
+                event = self._evaluated(Evaluate(id_, slice_, None), state)
+                take(state, event)
+                spent += spending.items(event.outcomes)
+        return spent
+
+    def score(
+        self, recipe: Recipe, state: RunState, slice_: Slice, generation: int | None
+    ) -> tuple[float, int]:
+        """A model's fitness on a draw as a run sees it, and how many items that are."""
+        state.recipes[recipe.id] = self.known[recipe.id] = recipe
+        event = self._evaluated(Evaluate(recipe.id, slice_, generation), state)
+        score = event.fitness.scalar if event.fitness else float("-inf")
+        return score, spending.items(event.outcomes)
+
+    # ---- the test slice -------------------------------------------------------------------
+
+    def test(self, recipe: Recipe, known: Mapping[str, Recipe]) -> Fitness:
+        """A model's fitness on the test slice, beside the best source there."""
+        weighting = Weighting.model_validate(self.world.settings["fitness_weights"])
+        state = RunState()
+        take(state, _submitted(EvoMergeConfig(strategy="elite-loser")))
+        take(state, self.world.started)
+        draws = state.draws("test", None)
+        cost = self.world.started.cost
+        own = self.seen(recipe, known, draws, "test", True)
+        measured = composite.components(own, cost.flops_per_token, cost.bytes)
+        assert measured
+        return composite.fitness(measured, self.reference(draws, state), weighting)
+
+    def reference(self, draws: Draws, state: RunState) -> Reference:
+        """The best source in each component on the test slice."""
+        cost = self.world.started.cost
+        found = []
+        for id_ in self.world.family.sources:
+            seen = self.seen(state.recipes[id_], state.recipes, draws, "test", True)
+            found.append(composite.components(seen, cost.flops_per_token, cost.bytes))
+        return composite.reference([c for c in found if c])
+
+
+def spent_on(outcomes: Sequence[Outcomes]) -> int:
+    """Items of several evaluations."""
+    return sum(map(spending.items, outcomes))
+
+
+def _submitted(config: EvoMergeConfig) -> facts.Submitted:
+    reference = facts.ModelReference(name="x", path="x")
+    return facts.Submitted(
+        run="r", owner="b", config=config, sources=(reference,) * 3, base=reference, data=()
+    )

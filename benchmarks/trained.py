@@ -1,0 +1,129 @@
+"""Trained specialists as a world to search in: every answer is measured."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from evomerge import facts
+from evomerge.build import Builder, Weights
+from evomerge.config import parse
+from evomerge.corpus.documents import Slice
+from evomerge.fitness.evaluate import evaluate
+from evomerge.fitness.layers import swap_gains
+from evomerge.fitness.outcomes import Draws, Outcomes, Pool
+from evomerge.recipe import Pipeline, Recipe
+from evomerge.search.proposals import Family
+from evomerge.sketch import sketch
+from evomerge.sources import resolve
+from evomerge.state import RunState, take
+from worker.artifacts import Artifacts
+from worker.bench import Bench
+from worker.home import Home
+
+#: Characters of text of each domain and slice that are kept.
+KEPT = {"train": 3_000, "search": 12_000, "selection": 8_000, "test": 24_000}
+#: Candidates whose weights are kept.
+CACHED = 64
+
+
+class Specialists:
+    """The models of `forge cognate --out FOLDER` and the text of its items, cut short."""
+
+    def __init__(self, folder: Path, windows: int = 8) -> None:
+        self.name = folder.parent.name if folder.name == "models" else folder.name
+        self._settings: dict[str, object] = {
+            "search_windows": windows, "search_questions": 0, "search_problems": 0,
+            "fitness_weights": {"perplexity": 0.4, "accuracy": 0.3, "speed": 0.2, "memory": 0.1},
+        }  # fmt: skip
+        self._place = tempfile.TemporaryDirectory()
+        items = shortened(folder / "items", Path(self._place.name) / "items")
+        names = sorted(p.parent.name for p in folder.glob("*/config.json"))
+        names.remove("base")
+        submitted = facts.Submitted(
+            run="r", owner="b", config=parse({**self._settings, "strategy": "elite-loser"}),
+            sources=tuple(resolve(str(folder / n)) for n in names),
+            base=resolve(str(folder / "base")), data=(str(items),),
+        )  # fmt: skip
+        state = RunState()
+        take(state, submitted)
+        home = Home(Path(self._place.name) / "home")
+        self._bench = Bench(state, Artifacts(home.artifacts))
+        self._started = self._bench.started()
+        take(state, self._started)
+        self._sources = dict(zip(
+            (s.recipe_id for s in (self.started.base, *self.started.sources)),
+            (self._bench.origin, *self._bench.source_weights), strict=True,
+        ))  # fmt: skip
+        self._made: dict[str, Weights] = {}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Draws and weights."""
+        return self._settings
+
+    @property
+    def started(self) -> facts.Started:
+        """As a run would begin."""
+        return self._started
+
+    @property
+    def family(self) -> Family:
+        """Base and sources."""
+        sources = tuple(s.recipe_id for s in self.started.sources)
+        return Family(sources, self.started.base.recipe_id, self.started.blocks)
+
+    @property
+    def pools(self) -> dict[Slice, dict[str, Pool]]:
+        """Slice → domain → items."""
+        return self.started.pools
+
+    def outcomes(
+        self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice
+    ) -> Outcomes:
+        """Measured."""
+        self._bench.resident.load(self._weights(recipe, known))
+        data = self._bench.packed[slice_]
+        return evaluate(self._bench.resident, data, draws, self._bench.judge).outcomes
+
+    def sketch(self, recipe: Recipe, known: Mapping[str, Recipe]) -> str:
+        """Of the built weights."""
+        return sketch(self._weights(recipe, known), self._bench.origin)
+
+    def gains(self, recipe: Recipe, known: Mapping[str, Recipe]) -> tuple[tuple[float, ...], ...]:
+        """Measured by swapping blocks."""
+        assert isinstance(recipe, Pipeline)
+        inputs = [self._weights(known[i], known) for i in recipe.inputs]
+        merged = self._weights(recipe, known)
+        found = swap_gains(self._bench.resident, merged, inputs, self._bench.packed["train"])
+        return tuple(map(tuple, found))
+
+    def _weights(self, recipe: Recipe, known: Mapping[str, Recipe]) -> Weights:
+        id_ = recipe.id
+        found = self._stored(id_)
+        if found is None:
+            found = Builder(known, self._stored).build(recipe)
+            while len(self._made) >= CACHED:
+                self._made.pop(next(iter(self._made)))
+            self._made[id_] = found
+        return found
+
+    def _stored(self, id_: str) -> Weights | None:
+        return self._sources.get(id_) or self._made.get(id_)
+
+
+def shortened(items: Path, out: Path) -> Path:
+    """The items' texts, cut to `KEPT`."""
+    out.mkdir()
+    for file in sorted(items.glob("*.jsonl")):
+        left, lines = dict(KEPT), []
+        for line in file.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            if "text" in row and left[row["slice"]] > 0:
+                row["text"] = row["text"][: left[row["slice"]]]
+                left[row["slice"]] -= len(row["text"])
+                lines.append(json.dumps(row))
+        (out / file.name).write_text("\n".join(lines) + "\n", "utf-8")
+    return out

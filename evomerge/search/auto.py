@@ -1,0 +1,172 @@
+"""auto@1: for people who do not choose a strategy.
+
+    generation 0   every species at some scales of plain task arithmetic over all sources
+    then           a bandit picks a species, whose distribution (CMA-ES) gives the generation
+
+A species' value is what the mean of its distribution reached on the selection slice, so that species
+are compared on the same items and by what no luck has chosen; the bandit adds what it does not know
+(UCB1, Auer et al. 2002, scaled by how far the species were apart at first). A distribution begins with
+one cell for all tensors, where three sources are three genes. When it has shrunk around its mean it is
+begun anew there with more cells: by part, then by layer group and part.
+
+Items are drawn anew each generation. Only the distribution's mean is judged, never the luckiest sample.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from evomerge.config import EvoMergeConfig
+from evomerge.recipe import Grouped
+from evomerge.search.cma_es import Distribution, mask_seed
+from evomerge.search.genome import DETAILS, Detail, Space
+from evomerge.search.past import Generation, Past
+from evomerge.search.proposals import Proposal
+from evomerge.search.seeds import seeds
+from evomerge.search.strategy import Strategy
+
+#: Standard deviation of a distribution's first generation, of a gene's range.
+SIGMA: dict[Detail, float] = {"whole": 0.12, "parts": 0.05, "full": 0.04}
+#: A distribution that has shrunk to this share of its first spread has done its work.
+DONE = 0.4
+
+
+@dataclass
+class Arm:
+    """A species and what its search has come to."""
+
+    species: str
+    point: list[float]
+    #: Selection scores of its means, the newest last.
+    values: list[float | None] = field(default_factory=list)
+    detail: Detail = "whole"
+    distribution: Distribution | None = None
+
+    @property
+    def value(self) -> float:
+        """What it is worth, by its newest mean that has a score."""
+        known = [v for v in self.values if v is not None]
+        return known[-1] if known else -math.inf
+
+
+class Auto(Strategy):
+    """Species, a bandit over them, and a distribution in each."""
+
+    version = "auto@1"
+
+    def check(self, config: EvoMergeConfig) -> str | None:
+        """At least four candidates a generation."""
+        if config.population_size < 4:
+            return f"population_size must be at least 4, it is {config.population_size}"
+        return None
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Seeds, then points of the species that the bandit picks."""
+        config = past.config
+        if not past.own:
+            found = seeds(past, config.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+        arm = _pick(_arms(past))
+        assert arm.distribution
+        seed = mask_seed(config)
+        points = arm.distribution.ask(config.population_size, past.coming)
+        return [
+            Proposal(
+                slot, "sampled", arm.distribution.space.recipe([float(v) for v in point], seed)
+            )
+            for slot, point in enumerate(points)
+        ]
+
+    def finalists(self, past: Past) -> list[str | Proposal]:
+        """After the seeds the best of each species; then the mean of the one that was picked."""
+        config, last = past.settings(past.coming - 1), past.generations[-1]
+        if len(past.own) == 1:
+            return list(_best_seeds(past, last).values())
+        arms = _arms(past, measured=len(past.own) - 1)
+        arm = _pick(arms)
+        _tell(past, arm, last)
+        return [Proposal(config.population_size, "sampled", _mean(past, arm))]
+
+
+def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
+    """Species → the best of its seeds."""
+    found: dict[str, str] = {}
+    for id_ in first.ranking:
+        recipe = past.recipes[id_]
+        if isinstance(recipe, Grouped):
+            found.setdefault(recipe.name, id_)
+    return found
+
+
+def _arms(past: Past, measured: int | None = None) -> list[Arm]:
+    """The species after the first `measured` of the own generations; all of them by default."""
+    own = past.own[:measured]
+    arms = []
+    for species, id_ in _best_seeds(past, own[0]).items():
+        space = _space(past, species, "whole")
+        arm = Arm(species, space.point(past.recipes[id_], past.recipes))
+        arm.values.append(_score(past, id_))
+        arms.append(arm)
+    for arm in arms:
+        _begin(past, arm, "whole")
+    for done in own[1:]:
+        arm = _pick(arms)
+        _tell(past, arm, done)
+        arm.values.append(_score(past, _mean(past, arm).id))
+        _refine(past, arm)
+    return arms
+
+
+def _pick(arms: list[Arm]) -> Arm:
+    """UCB1; the first of equals."""
+    total = sum(len(arm.values) for arm in arms)
+    firsts = [arm.values[0] for arm in arms if arm.values[0] is not None]
+    scale = (max(firsts) - min(firsts)) / 2 if firsts else 0.0
+
+    def bound(arm: Arm) -> float:
+        return arm.value + scale * math.sqrt(math.log(total) / len(arm.values))
+
+    return max(arms, key=bound)
+
+
+def _score(past: Past, id_: str) -> float | None:
+    found = past.measured.fitness((id_, "selection", None))
+    return None if found is None else found.scalar
+
+
+def _space(past: Past, species: str, detail: Detail) -> Space:
+    return Space(past.family, species, detail, past.settings(past.since).depths(past.family.blocks))
+
+
+def _begin(past: Past, arm: Arm, detail: Detail) -> None:
+    """A new distribution around the arm's point, with these cells."""
+    first = past.settings(past.since)
+    space = _space(past, arm.species, detail)
+    arm.detail = detail
+    key = (first.seed, "auto", arm.species, detail)
+    arm.distribution = Distribution.at(space, arm.point, SIGMA[detail], first.population_size, *key)
+
+
+def _tell(past: Past, arm: Arm, done: Generation) -> None:
+    assert arm.distribution
+    size = past.settings(past.since).population_size
+    arm.distribution.tell(done, range(size), past.recipes)
+    arm.point = arm.distribution.mean
+
+
+def _mean(past: Past, arm: Arm) -> Grouped:
+    assert arm.distribution
+    seed = mask_seed(past.settings(past.since))
+    return arm.distribution.space.recipe(arm.distribution.mean, seed)
+
+
+def _refine(past: Past, arm: Arm) -> None:
+    """More cells where the distribution has found its place with those that it has."""
+    assert arm.distribution
+    place = DETAILS.index(arm.detail)
+    if place + 1 < len(DETAILS) and arm.distribution.spread < DONE * SIGMA[arm.detail]:
+        recipe = arm.distribution.space.recipe(arm.point)
+        finer: Detail = DETAILS[place + 1]
+        arm.point = _space(past, arm.species, finer).point(recipe, {})
+        _begin(past, arm, finer)

@@ -1,0 +1,148 @@
+"""cma-es@1: the covariance matrix adaptation evolution strategy over the continuous genome.
+
+Hansen & Ostermeier 2001, "Completely derandomized self-adaptation in evolution strategies", as the
+package `cmaes` implements it. The points of a generation are drawn from a normal distribution, whose
+mean and covariance move towards the better half. It is told ranks, on items that are drawn anew each
+generation; whom the selection slice judges is the distribution's mean, which no luck has chosen.
+
+Nothing is kept between generations: the distribution is made again by telling it every recorded
+generation. A candidate that could not be measured is told as the last one, at the point that was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from cmaes import CMA
+
+from evomerge import keys
+from evomerge.config import EvoMergeConfig
+from evomerge.recipe import Recipe
+from evomerge.search.genome import Space
+from evomerge.search.past import Generation, Past
+from evomerge.search.proposals import Proposal
+from evomerge.search.strategy import Strategy
+
+#: numpy's old generator takes so many bits.
+_SEED_BITS = 32
+
+
+@dataclass
+class Distribution:
+    """A CMA distribution over a space, asked and told by keys."""
+
+    space: Space
+    cma: CMA
+    key: tuple[str | int, ...]
+
+    @classmethod
+    def at(
+        cls,
+        space: Space,
+        mean: Sequence[float],
+        sigma: float,
+        size: int,
+        *key: str | int,
+        prior: np.ndarray | None = None,
+    ) -> Distribution:
+        """A new one. `prior` is its covariance at first, [n, n]."""
+        n = space.dimension
+        bounds = np.array([[0.0, 1.0]] * n)
+        inside = np.clip(np.asarray(mean, float), 0.001, 0.999)
+        if n == 1:
+            raise ValueError("a distribution needs two genes")
+        cma = CMA(inside, sigma, bounds, population_size=size, cov=prior, seed=0)
+        return cls(space, cma, key)
+
+    def ask(self, count: int, generation: int) -> list[np.ndarray]:
+        """Points of a generation: the same however often one asks."""
+        self.cma.reseed_rng(keys.key(*self.key, "ask", generation) % (1 << _SEED_BITS))
+        return [self.cma.ask() for _ in range(count)]
+
+    def tell(self, done: Generation, slots: Sequence[int], recipes: Mapping[str, Recipe]) -> None:
+        """What a recorded generation has shown, by ranks."""
+        places, worst = done.places, len(done.ranking)
+        asked: list[np.ndarray] = []
+        told = []
+        for order, slot in enumerate(slots):
+            id_ = done.slots.get(slot)
+            if id_ is None:
+                asked = asked or self.ask(len(slots), done.number)
+                told.append((asked[order], float(worst)))
+            else:
+                point = np.array(self.space.point(recipes[id_], recipes))
+                told.append((point, float(places[id_])))
+        self.cma.tell(told)
+
+    @property
+    def spread(self) -> float:
+        """Its step size: the standard deviation of a gene, before the covariance has its say."""
+        return float(self.cma._sigma)
+
+    @property
+    def mean(self) -> list[float]:
+        """Its middle, inside of the bounds."""
+        return [float(v) for v in np.clip(self.cma.mean, 0.0, 1.0)]
+
+
+def mask_seed(config: EvoMergeConfig) -> int:
+    """One mask for all that drop: two candidates differ by their genes and not by their luck."""
+    return keys.seed(config.seed, "mask")
+
+
+class CmaEs(Strategy):
+    """One distribution over the first of the species."""
+
+    version = "cma-es@1"
+
+    def check(self, config: EvoMergeConfig) -> str | None:
+        """At least four candidates a generation."""
+        if config.population_size < 4:
+            return f"population_size must be at least 4, it is {config.population_size}"
+        return None
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Points of the distribution."""
+        config, now = past.config, self._now(past)
+        points = now.ask(config.population_size, past.coming)
+        seed = mask_seed(config)
+        return [
+            Proposal(slot, "sampled", now.space.recipe([float(v) for v in point], seed))
+            for slot, point in enumerate(points)
+        ]
+
+    def finalists(self, past: Past) -> list[str | Proposal]:
+        """The distribution's mean."""
+        now, config = self._now(past), past.settings(past.coming - 1)
+        recipe = now.space.recipe(now.mean, mask_seed(config))
+        return [Proposal(config.population_size, "sampled", recipe)]
+
+    def _now(self, past: Past) -> Distribution:
+        """The distribution after everything that was recorded."""
+        first = past.settings(past.since)
+        space = Space(
+            past.family, first.species[0], first.genome_detail, first.depths(past.family.blocks)
+        )
+        now = Distribution.at(
+            space,
+            start(past, space),
+            first.search_sigma,
+            first.population_size,
+            first.seed,
+            "cma-es",
+        )
+        for done in past.own:
+            slots = range(first.population_size)
+            now.tell(done, slots, past.recipes)
+        return now
+
+
+def start(past: Past, space: Space) -> list[float]:
+    """Where a search begins: at the best of the generation before it, or at the mean of sources."""
+    before = past.generations[: past.since]
+    if before:
+        return space.point(past.recipes[before[-1].ranking[0]], past.recipes)
+    count = len(past.family.sources)
+    return space.uniform([1 / count] * count)

@@ -1,0 +1,135 @@
+"""nsga2@1: several objectives and a Pareto front (Deb et al. 2002, "A fast and elitist multiobjective
+genetic algorithm: NSGA-II").
+
+Parents and children are measured on the same draw; the better fronts of both, and of the last front
+that fits in part the least crowded, are the next parents. Children come from binary tournaments,
+simulated binary crossover and polynomial mutation on the continuous genome of the first species. The
+parents' second measurement is the price for items that are drawn anew.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evomerge.config import EvoMergeConfig
+from evomerge.fitness.composite import Components
+from evomerge.recipe import Grouped
+from evomerge.search import pareto, variation
+from evomerge.search.cma_es import mask_seed
+from evomerge.search.genome import Space
+from evomerge.search.mutation import Draws
+from evomerge.search.past import Generation, Past
+from evomerge.search.proposals import Proposal
+from evomerge.search.seeds import seeds
+from evomerge.search.strategy import Strategy
+
+#: Times that a child is bred again which is a copy of somebody.
+TRIES = 8
+
+
+def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ...]:
+    """What is made large: −log perplexity, accuracy, −operations, −bytes; of a domain likewise.
+
+    A domain's is its −log perplexity where it has text, else its accuracy. Raises KeyError for a domain
+    without items.
+    """
+    found = []
+    for name in wanted:
+        kind, _, domain = name.partition("/")
+        if kind == "domain":
+            rate = measured.domains.get(domain)
+            found.append(measured.accuracies[domain] if rate is None else -math.log(rate))
+        else:
+            found.append({
+                "perplexity": -math.log(measured.perplexity),
+                "accuracy": measured.accuracy,
+                "speed": -measured.flops,
+                "memory": -measured.bytes,
+            }[kind])  # fmt: skip
+    return tuple(found)
+
+
+class Nsga2(Strategy):
+    """A population that spreads along the front."""
+
+    version = "nsga2@1"
+
+    def check(self, config: EvoMergeConfig) -> str | None:
+        """At least four candidates, and two things to weigh."""
+        if config.population_size < 4:
+            return f"population_size must be at least 4, it is {config.population_size}"
+        if len(config.objectives) < 2:
+            return "objectives must name two things or more to weigh against each other"
+        return None
+
+    def stayed(self, past: Past) -> list[str]:
+        """The parents."""
+        return [id_ for id_, _, _ in self._parents(past)] if past.generations else []
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Seeds, then children of the parents."""
+        config = past.config
+        if not past.generations:
+            found = seeds(past, config.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+        parents = self._parents(past)
+        return [self._child(past, parents, slot) for slot in range(config.population_size)]
+
+    def finalists(self, past: Past) -> list[str | Proposal]:
+        """The first front, the best score first, no more than a population."""
+        last = past.generations[-1]
+        points = _points(past, last)
+        ids = list(points)
+        first = pareto.fronts([points[i] for i in ids])[0] if ids else []
+        best = sorted((ids[i] for i in first), key=lambda id_: last.places[id_])
+        return list(best[: past.settings(last.number).population_size])
+
+    def _parents(self, past: Past) -> list[tuple[str, int, float]]:
+        """(id, front, crowding) of those who survive the last generation, in a fixed order."""
+        last, size = past.generations[-1], past.settings(past.coming - 1).population_size
+        points = _points(past, last)
+        ids, found = list(points), []
+        for number, front in enumerate(pareto.fronts([points[i] for i in ids])):
+            crowded = pareto.crowding([points[ids[i]] for i in front])
+            ranked = sorted(zip(front, crowded, strict=True), key=lambda p: (-p[1], ids[p[0]]))
+            found += [(ids[i], number, distance) for i, distance in ranked]
+        return found[:size]
+
+    def _child(self, past: Past, parents: list[tuple[str, int, float]], slot: int) -> Proposal:
+        config = past.config
+        space = Space(
+            past.family, config.species[0], config.genome_detail, config.depths(past.family.blocks)
+        )
+        known = past.generations[-1].places
+        for attempt in range(TRIES):
+            key = (config.seed, "nsga2", past.coming, slot, attempt)
+            draws = Draws(*key, count=16 + 5 * space.dimension)
+            recipe, pair = self._bred(past, parents, space, draws)
+            if recipe.id not in known:  # a copy of somebody would tell nothing new
+                break
+        return Proposal(slot, "crossed", recipe, pair)
+
+    def _bred(
+        self, past: Past, parents: list[tuple[str, int, float]], space: Space, draws: Draws
+    ) -> tuple[Grouped, tuple[str, ...]]:
+        def pick() -> str:
+            drawn = [draws.below(len(parents)) for _ in range(2)]
+            best = min((parents[i] for i in drawn), key=lambda p: (p[1], -p[2], p[0]))
+            return best[0]
+
+        mother, father = pick(), pick()
+        a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
+        point = variation.polynomial(variation.binary(a, b, draws), draws)
+        recipe = space.recipe(point, mask_seed(past.config))
+        return recipe, tuple(dict.fromkeys((mother, father)))
+
+
+def _points(past: Past, done: Generation) -> dict[str, tuple[float, ...]]:
+    """Recipe id → objectives, of those of a generation that have any, in order of rank."""
+    wanted = past.settings(done.number).objectives
+    found = {}
+    for id_ in done.ranking:
+        measured = past.measured.components((id_, "search", done.number))
+        if measured is not None and id_ not in done.dropped:
+            found[id_] = objectives(measured, wanted)
+    return found

@@ -1,0 +1,44 @@
+"""What a strategy asks for, and whom it is asked about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from evomerge.recipe import Grouped, Mutate, Pipeline
+
+Kind = Literal["seeded", "merged", "mutated", "sampled", "crossed"]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What should be in a slot. A frankenmerge may have its layers still open."""
+
+    slot: int
+    kind: Kind
+    recipe: Pipeline | Grouped | Mutate
+    parents: tuple[str, ...] = ()
+
+    @property
+    def pipeline(self) -> Pipeline | Grouped | None:
+        """The merge that the recipe itself states, if it does."""
+        return self.recipe.pipeline if isinstance(self.recipe, Mutate) else self.recipe
+
+    def with_layers(self, layers: tuple[int, ...]) -> Proposal:
+        """The proposal with its open layers filled in."""
+        pipeline = self.pipeline
+        assert isinstance(pipeline, Pipeline)
+        genes = pipeline.genes.model_copy(update={"layers": layers})
+        done = pipeline.model_copy(update={"genes": genes})
+        if isinstance(self.recipe, Mutate):
+            done = self.recipe.model_copy(update={"pipeline": done})
+        return Proposal(self.slot, self.kind, done, self.parents)
+
+
+@dataclass(frozen=True)
+class Family:
+    """The sources and what they are merged on."""
+
+    sources: tuple[str, ...]
+    base: str
+    blocks: int

@@ -1,0 +1,49 @@
+"""Points that a continuous search begins with: what people would try first. Pure."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+
+from evomerge.recipe import Grouped
+from evomerge.search.cma_es import mask_seed
+from evomerge.search.genome import Space
+from evomerge.search.mutation import Draws
+from evomerge.search.past import Past
+
+#: λ of task arithmetic over all sources, the most promising first.
+SCALES = (0.5, 0.7, 0.3, 1.0)
+#: How far a further seed lies from the one that it repeats.
+SPREAD = 0.1
+
+
+def seeds(past: Past, count: int) -> list[Grouped]:
+    """Every species at every scale, scale by scale; when these are used up, perturbed ones.
+
+    Where generations of another strategy went before, first what each species can say of their best.
+    """
+    config, n = past.config, len(past.family.sources)
+    depths = config.depths(past.family.blocks)
+    found: list[Grouped] = []
+    for species in config.species if past.generations else ():
+        space = Space(past.family, species, config.genome_detail, depths)
+        best = past.recipes[past.generations[-1].ranking[0]]
+        found.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
+    found = found[:count]
+    wanted = list(product(SCALES, config.species))
+    for slot, (scale, species) in enumerate(islice(_again(wanted), count * len(wanted))):
+        space = Space(past.family, species, config.genome_detail, depths)
+        point = space.uniform([scale] * n)
+        if slot >= len(wanted):
+            draws = Draws(config.seed, "seed", past.coming, slot, count=len(point))
+            point = [x + SPREAD * draws.normal() for x in point]
+        recipe = space.recipe(point, mask_seed(config))
+        if len(found) == count:
+            break
+        if recipe.id not in {r.id for r in found}:  # slerp has no scale
+            found.append(recipe)
+    return found
+
+
+def _again(wanted):
+    while True:
+        yield from wanted

@@ -1,0 +1,46 @@
+"""What every strategy is: ask and tell, rebuilt from the log.
+
+A strategy keeps nothing. What it asks for next is a pure function of the past that it is given; what
+it has learned (a distribution, a bandit's counts) is made again from the recorded generations each
+time, with random numbers from keys.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from evomerge.config import EvoMergeConfig
+from evomerge.search.past import Past
+from evomerge.search.proposals import Proposal
+
+
+class Strategy(ABC):
+    """Subclass it and register the class under the entry point group `evomerge.strategies`."""
+
+    #: Name and version, as "tournament@1": what runs record. What it asks for never changes; the next
+    #: version is another class.
+    version: str
+
+    def check(self, config: EvoMergeConfig) -> str | None:
+        """Why these settings do not suit it; None where they do."""
+        return None
+
+    @abstractmethod
+    def ask(self, past: Past) -> list[Proposal]:
+        """The candidates of generation `past.coming`, in the slots from 0 on."""
+
+    def stayed(self, past: Past) -> list[str]:
+        """Recipes of before that are measured again on the draw of generation `past.coming`."""
+        return []
+
+    def finalists(self, past: Past) -> list[str | Proposal]:
+        """Who of the generation just measured is measured on the selection slice.
+
+        Ids of it; or recipes of its own in slots after the generation's.
+        """
+        last = past.generations[-1]
+        return list(last.ranking[: past.settings(last.number).elite_size])
+
+    def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
+        """The slots that are seeded anew where diversity is critical; none: it never is."""
+        return ()

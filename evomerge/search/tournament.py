@@ -1,0 +1,115 @@
+"""tournament@1: tournament selection, crossover, mutation, elites (SPEC §5).
+
+Each parent is the best of `tournament_size` candidates drawn from the generation before. With
+probability `crossover_rate` a child takes genes of two parents, cell by cell or from a place on the
+line between them; every child is mutated. The elites stay and are measured again on the new draw. With
+`niching: items` the second parent is drawn to complement the first (see `niching`).
+"""
+
+from __future__ import annotations
+
+from evomerge import keys
+from evomerge.config import EvoMergeConfig
+from evomerge.recipe import SPECIES, Grouped, Mutate, Noise, Recipe, genome
+from evomerge.search import niching, variation
+from evomerge.search.adaptation import strength
+from evomerge.search.cma_es import mask_seed
+from evomerge.search.credit import chosen
+from evomerge.search.genome import Space
+from evomerge.search.mutation import STEP, SWITCH, Draws
+from evomerge.search.past import Past
+from evomerge.search.proposals import Proposal
+from evomerge.search.seeds import seeds
+from evomerge.search.strategy import Strategy
+
+
+class Tournament(Strategy):
+    """A genetic algorithm on grouped recipes."""
+
+    version = "tournament@1"
+
+    def check(self, config: EvoMergeConfig) -> str | None:
+        """Elites must leave room for children."""
+        if config.elite_size >= config.population_size:
+            return (
+                f"{config.elite_size} elites leave no room for children among "
+                f"{config.population_size} candidates"
+            )
+        return None
+
+    def stayed(self, past: Past) -> list[str]:
+        """The elites."""
+        if not past.generations:
+            return []
+        return list(past.generations[-1].ranking[: past.config.elite_size])
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Seeds, then children in the slots that the elites leave."""
+        config = past.config
+        if not past.generations:
+            found = seeds(past, config.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+        count = config.population_size - len(self.stayed(past))
+        return [self._child(past, slot) for slot in range(count)]
+
+    def _child(self, past: Past, slot: int) -> Proposal:
+        config, ranking = past.config, past.generations[-1].ranking
+        space = Space(
+            past.family, SPECIES[0], config.genome_detail, config.depths(past.family.blocks)
+        )
+        draws = Draws(
+            config.seed, "child", past.coming, slot, count=64 + 8 * (space.dimension + 8 * 4)
+        )
+        first = min(draws.below(len(ranking)) for _ in range(config.tournament_size))
+        parents = [ranking[first]]
+        if draws.chance(config.crossover_rate) and len(ranking) > 1:
+            parents.append(_partner(past, parents[0], draws))
+        species = _species(past, parents[0], draws)
+        space = Space(past.family, species, config.genome_detail, space.depths)
+        point = space.point(past.recipes[parents[0]], past.recipes)
+        if len(parents) == 2:
+            other = space.point(past.recipes[parents[1]], past.recipes)
+            if draws.chance(0.5):
+                point = variation.layer_wise(point, other, len(space.genes), draws)
+            else:
+                point = variation.blended(point, other, draws)
+        if config.mutation in ("genes", "both"):
+            point = variation.gaussian(point, STEP * config.gene_sigma * strength(past), draws)
+        recipe = space.recipe(point, mask_seed(config))
+        done = _noisy(past, parents[0], recipe, slot)
+        kind = "crossed" if len(parents) == 2 else "mutated"
+        return Proposal(slot, kind, done, tuple(parents))
+
+
+def _partner(past: Past, first: str, draws: Draws) -> str:
+    """The second parent: by a tournament, or by how well it complements the first."""
+    ranking = past.generations[-1].ranking
+    others = [id_ for id_ in ranking if id_ != first]
+    drawn = [draws.below(len(others)) for _ in range(past.config.tournament_size)]
+    if past.config.niching == "items":
+        return niching.complement(past, first, [others[i] for i in sorted(set(drawn))])
+    return others[min(drawn)]
+
+
+def _species(past: Past, parent: str, draws: Draws) -> str:
+    """The parent's species; now and then another one."""
+    recipe: Recipe = past.recipes[parent]
+    if isinstance(recipe, Mutate):
+        recipe = genome(recipe, past.recipes).pipeline
+    own = recipe.name if isinstance(recipe, Grouped) else past.config.species[0]
+    switch, fresh = draws.chance(SWITCH), chosen(past, list(past.config.species), draws)
+    return fresh if switch or own not in SPECIES else own
+
+
+def _noisy(past: Past, parent: str, recipe: Grouped, slot: int) -> Grouped | Mutate:
+    """The recipe, with noise on its weights where the settings want that."""
+    config = past.config
+    if config.mutation == "genes":
+        return recipe
+    noise = Noise(
+        rate=config.mutation_rate,
+        sigma=config.mutation_sigma * strength(past),
+        relative_to=config.mutation_relative_to,
+        seed=keys.seed(config.seed, "noise", past.coming, slot),
+    )
+    return Mutate(parent=parent, base=past.family.base, pipeline=recipe, noise=noise)

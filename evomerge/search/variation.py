@@ -1,0 +1,68 @@
+"""Crossover and mutation of points in [0, 1]ⁿ. Pure: every number comes from the draws given.
+
+Simulated binary crossover: Deb & Agrawal 1995; polynomial mutation: Deb & Goyal 1996; both bounded by
+clipping. Blended crossover: a random place between the parents (Eshelman & Schaffer 1993, BLX-0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evomerge.search.mutation import Draws
+
+#: Distribution indices of NSGA-II's own experiments (Deb et al. 2002, section V).
+ETA_CROSSOVER, ETA_MUTATION = 15.0, 20.0
+CROSSOVER = 0.9
+
+
+def clipped(x: float) -> float:
+    """Inside of [0, 1]."""
+    return min(1.0, max(0.0, x))
+
+
+def layer_wise(a: Sequence[float], b: Sequence[float], size: int, draws: Draws) -> list[float]:
+    """Each cell of `size` genes whole from one of the two."""
+    child: list[float] = []
+    for cell in range(0, len(a), size):
+        child += (a if draws.chance(0.5) else b)[cell : cell + size]
+    return child
+
+
+def blended(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
+    """A place on the line between the two, the same for every gene."""
+    share = draws.uniform()
+    return [x + share * (y - x) for x, y in zip(a, b, strict=True)]
+
+
+def binary(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
+    """One child of simulated binary crossover."""
+    if not draws.chance(CROSSOVER):
+        return list(a)
+    child = []
+    for x, y in zip(a, b, strict=True):
+        u, crossed, first = draws.uniform(), draws.chance(0.5), draws.chance(0.5)
+        spread = (2 * u if u <= 0.5 else 1 / (2 * (1 - u))) ** (1 / (ETA_CROSSOVER + 1))
+        value = (
+            0.5 * ((1 + spread) * x + (1 - spread) * y)
+            if first
+            else 0.5 * ((1 - spread) * x + (1 + spread) * y)
+        )
+        child.append(clipped(value) if crossed else x)
+    return child
+
+
+def polynomial(x: Sequence[float], draws: Draws) -> list[float]:
+    """Polynomial mutation, one gene on the average."""
+    child = []
+    for value in x:
+        touched, u = draws.chance(1 / len(x)), draws.uniform()
+        step = (2 * u) ** (1 / (ETA_MUTATION + 1)) - 1
+        if u >= 0.5:
+            step = 1 - (2 * (1 - u)) ** (1 / (ETA_MUTATION + 1))
+        child.append(clipped(value + step) if touched else value)
+    return child
+
+
+def gaussian(x: Sequence[float], sigma: float, draws: Draws) -> list[float]:
+    """Every gene moved by a normal step."""
+    return [clipped(value + sigma * draws.normal()) for value in x]

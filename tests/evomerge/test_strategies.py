@@ -1,0 +1,459 @@
+"""Strategies: rebuilt from the log, decided by nothing else; what each of them does to a population."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cmaes import CMA
+
+from evomerge import audit, facts, search, spending
+from evomerge.config import parse
+from evomerge.errors import ConfigError, StrategyError
+from evomerge.fitness.outcomes import DomainOutcomes
+from evomerge.recipe import Grouped, Recipe
+from evomerge.run import Build, Evaluate, decide, proposals
+from evomerge.search import adaptation, credit, niching
+from evomerge.search.auto import Auto
+from evomerge.search.cma_es import CmaEs, Distribution, mask_seed
+from evomerge.search.genome import Space, consensus
+from evomerge.search.past import Generation, Measurements, Past
+from evomerge.search.proposals import Family
+from evomerge.state import RunState, evolve, fold
+from tests.evomerge.fake_world import SOURCES, World, quality, small
+
+NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
+CONTINUOUS = NAMES[1:]
+
+
+def config(name: str, **changes: object):
+    size = 4 if name == "elite-loser" else 5
+    return small(**{"strategy": name, "population_size": size, "generations": 3, **changes})
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def finished(request: pytest.FixtureRequest) -> World:
+    world = World(config(request.param))
+    world.run()
+    return world
+
+
+def test_a_run_ends_and_its_log_audits(finished: World) -> None:
+    assert finished.state.completed
+    assert audit.audit(finished.rows) == []
+
+
+def test_arrival_order_does_not_matter(finished: World) -> None:
+    given = finished.state.submitted
+    assert given
+    other = World(given.config)
+    other.run(order=lambda tasks: list(reversed(tasks)))
+    assert other.state.lineage_digest() == finished.state.lineage_digest()
+
+
+def test_every_prefix_of_the_log_asks_for_what_then_happened(finished: World) -> None:
+    """Folded anew each time, so that nothing remembered can help."""
+    rows = finished.rows
+    for place in range(0, len(rows), 7):
+        fresh, carried = fold(rows[: place + 1]), RunState()
+        for event in facts.REGISTRY.load_each(rows[: place + 1]):
+            carried = evolve(carried, event[1])
+        assert [t.key for t in decide(fresh).tasks] == [t.key for t in decide(carried).tasks]
+
+
+def test_what_was_remembered_is_what_is_worked_out_anew(finished: World) -> None:
+    state = finished.state
+    for generation in state.generations:
+        asked = proposals(fold(finished.rows), generation)
+        for proposal in asked:
+            assert state.candidates[generation, proposal.slot].recipe_id == proposal.recipe.id
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_seeds_ask_for_other_candidates(name: str) -> None:
+    worlds = [World(config(name, seed=seed)) for seed in (1, 2)]
+    ids = []
+    for world in worlds:
+        world.run()
+        ids.append({c.recipe_id for (g, _), c in world.state.candidates.items() if g > 0})
+    assert not ids[0] & ids[1]
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_a_candidate_that_nobody_survives_costs_only_itself(name: str) -> None:
+    world = World(config(name), quarantine="worst-fitness")
+    state = world.poison("build/1/0", "build/2/1")
+    assert state.completed, state.failed
+    assert (1, 0) not in state.candidates
+    assert audit.audit(world.rows) == []
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_candidates_without_fitness_are_the_last(name: str) -> None:
+    """A third of all models give NaN."""
+
+    def often_broken(id_: str) -> float | None:
+        ours = id_ not in {s.id for s in SOURCES}
+        return None if ours and quality(id_) > 2.2 else quality(id_)
+
+    world = World(config(name, seed=5), quality=often_broken)
+    state = world.run()
+    assert any(e.fitness is None and e.why_none for e in state.evaluations.values())
+    assert state.completed or state.failed
+    assert audit.audit(world.rows) == []
+
+
+# ---- a world in which there is something to find ----------------------------------------------
+
+#: Weights on the sources' task vectors that are best.
+GOAL = (0.9, 0.1, 0.5)
+
+
+class Bowl(World):
+    """Nats a token grow with the distance from GOAL."""
+
+    def answer(self, task):
+        if isinstance(task, Build):
+            self.known[task.proposal.recipe.id] = task.proposal.recipe
+        if isinstance(task, Evaluate):
+            self.quality = self.rate
+        return super().answer(task)
+
+    known: dict[str, Recipe]
+
+    def __init__(self, *given) -> None:
+        self.known = {s.id: s for s in SOURCES}
+        super().__init__(*given)
+
+    def rate(self, id_: str) -> float:
+        recipe = {**self.state.recipes, **self.known}[id_]
+        weights = consensus(recipe, self.state.recipes, [s.id for s in SOURCES])
+        return 1.5 + sum((a - b) ** 2 for a, b in zip(weights, GOAL, strict=True))
+
+
+def distance(world: Bowl) -> float:
+    assert world.state.champion
+    return world.rate(world.state.champion) - 1.5
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_a_strategy_finds_what_there_is_to_find(name: str) -> None:
+    """Much nearer than the best static merge, which is 0.2 away."""
+    detail = {} if name == "auto" else {"genome_detail": "whole"}
+    world = Bowl(config(name, generations=25, population_size=8, search_sigma=0.15,
+                        mutation="genes", gene_sigma=0.3, **detail))  # fmt: skip
+    world.run()
+    assert distance(world) < 0.05
+
+
+def test_auto_goes_from_few_genes_to_many() -> None:
+    world = Bowl(config("auto", generations=40, population_size=6))
+    world.run()
+    kinds = []
+    for generation in sorted(world.state.generations):
+        recipe = world.state.candidates[generation, 0].recipe
+        assert isinstance(recipe, Grouped)
+        kinds.append(len({str(p) for p in recipe.params}))
+    assert kinds[1] == 1
+    assert max(kinds) >= 5
+    assert kinds == sorted(kinds) or "ties" in {
+        c.recipe.name for c in world.state.candidates.values()
+    }
+
+
+def test_auto_judges_means_and_not_lucky_samples() -> None:
+    world = World(config("auto"))
+    state = world.run()
+    for change in state.champions[1:]:
+        slots = {c.recipe_id: slot for (g, slot), c in state.candidates.items()}
+        assert slots[change.recipe_id] in range(6)
+    judged = {id_ for id_, slice_, _ in state.evaluations if slice_ == "selection"}
+    samples = {c.recipe_id for (g, slot), c in state.candidates.items() if g > 0 and slot < 5}
+    assert not judged & samples
+
+
+# ---- distributions ------------------------------------------------------------------------------
+
+
+def past(generations, recipes: Mapping[str, Recipe], settings) -> Past:
+    nothing = Measurements(lambda key: None, lambda key: None, lambda key: None)
+    family = Family(tuple(s.id for s in SOURCES), "base", 6)
+    return Past(
+        family=family, settings=lambda g: settings, recipes=recipes, generations=tuple(generations),
+        since=0, champion=None, reseeded=frozenset(), measured=nothing,
+    )  # fmt: skip
+
+
+def test_the_distribution_is_that_of_the_package() -> None:
+    """Asked and told without a log in between, cmaes has the same mean."""
+    settings = parse(
+        {"strategy": "cma-es", "population_size": 6, "genome_detail": "whole", "seed": 4}
+    )
+    start = past([], {}, settings)
+    space = Space(start.family, "task_arithmetic", "whole", 4)
+    plain = CMA(np.full(3, (1 / 3 + 0.5) / 2), 0.1, np.array([[0.0, 1.0]] * 3), population_size=6)
+    recipes: dict[str, Recipe] = {}
+    done: list[Generation] = []
+    for number in range(5):
+        now = past(done, recipes, settings)
+        asked = [p.recipe for p in CmaEs().ask(now)]
+        assert [p.recipe for p in CmaEs().ask(now)] == asked
+        recipes |= {r.id: r for r in asked}
+        points = [space.point(r, recipes) for r in asked]
+        scores = [-float(np.square(np.array(x) - 0.7).sum()) for x in points]
+        order = sorted(range(6), key=lambda i: -scores[i])
+        plain.tell([(np.array(x), -s) for x, s in zip(points, scores, strict=True)])
+        done.append(Generation(
+            number=number, slots=dict(enumerate(r.id for r in asked)),
+            ranking=tuple(asked[i].id for i in order), scores=tuple(scores[i] for i in order),
+            parents={}, dropped=frozenset(),
+        ))  # fmt: skip
+        found = CmaEs().finalists(past(done, recipes, settings))[0]
+        assert not isinstance(found, str)
+        expected = space.recipe([float(v) for v in plain.mean], mask_seed(settings))
+        assert found.recipe == expected
+        assert found.slot == 6
+    assert np.abs(plain.mean - 0.7).max() < 0.15
+
+
+def test_a_missing_candidate_is_told_as_the_last() -> None:
+    settings = parse({"strategy": "cma-es", "population_size": 4, "genome_detail": "whole"})
+    asked = [p.recipe for p in CmaEs().ask(past([], {}, settings))]
+    recipes = {r.id: r for r in asked}
+    whole = Generation(
+        0, dict(enumerate(recipes)), tuple(recipes), (4.0, 3.0, 2.0, 1.0), {}, frozenset()
+    )
+    ids = list(recipes)
+    holed = replace(whole, slots={0: ids[0], 1: ids[1], 2: ids[2]}, ranking=tuple(ids[:3]),
+                    scores=(4.0, 3.0, 2.0))  # fmt: skip
+    told = [CmaEs().finalists(past([g], recipes, settings)) for g in (whole, holed)]
+    assert told[0] == told[1]
+
+
+def test_a_distribution_of_one_gene_is_refused() -> None:
+    family = Family(("a", "b"), "base", 4)
+    with pytest.raises(ValueError, match="two genes"):
+        Distribution.at(Space(family, "slerp", "whole", 2), [0.5], 0.1, 4)
+
+
+# ---- parts --------------------------------------------------------------------------------------
+
+
+def test_sharing_and_attraction_by_hand() -> None:
+    """Two items; a and b solve the first, c the second alone."""
+    table = {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 0.5]}
+    assert niching.shared(table) == {"a": 0.5, "b": 0.5, "c": 0.5}
+    assert niching.attraction(table, "a", "c") == pytest.approx(1.0)
+    assert niching.attraction(table, "a", "b") == 0.0
+    assert niching.shared({"a": [0.0], "b": [0.0]}) == {"a": 0.0, "b": 0.0}
+
+
+def test_niching_pairs_with_who_brings_most() -> None:
+    """C is the worst on the average, and alone in what the first lacks."""
+    reached = {"a": (0.9, 0.1), "b": (0.95, 0.12), "c": (0.05, 0.8)}
+
+    def outcomes(key):
+        nll = tuple(-10 * math.log(p) for p in reached[key[0]])
+        return {"d": DomainOutcomes(nll=nll, tokens=(10, 10), hits=(0, 0))}
+
+    settings = parse({"strategy": "tournament", "niching": "items"})
+    told = past([bred(0, dict.fromkeys(reached, (1.0, ())))], {}, settings)
+    told = replace(told, measured=replace(told.measured, outcomes=outcomes))
+    assert niching.complement(told, "a", ["b", "c"]) == "c"
+    assert niching.complement(told, "c", ["a", "b"]) == "b"
+
+
+def test_niching_audits() -> None:
+    world = World(config("tournament", population_size=8, crossover_rate=1.0, niching="items"))
+    pairs = [c.parents for c in world.run().candidates.values() if isinstance(c, facts.Crossed)]
+    assert pairs
+    assert all(len(set(pair)) == 2 for pair in pairs)
+    assert audit.audit(world.rows) == []
+
+
+def bred(number: int, children: dict[str, tuple[float, tuple[str, ...]]]) -> Generation:
+    ranking = sorted(children, key=lambda id_: -children[id_][0])
+    return Generation(
+        number=number, slots=dict(enumerate(children)), ranking=tuple(ranking),
+        scores=tuple(children[i][0] for i in ranking),
+        parents={slot: children[i][1] for slot, i in enumerate(children)}, dropped=frozenset(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("better", "expected"), [(5, 1.6487), (1, 1.0), (0, 0.8825)])
+def test_mutation_follows_its_success(better: int, expected: float) -> None:
+    """Five children; e^(0.5 · (share − 0.2) / 0.8)."""
+    settings = parse({"strategy": "tournament", "adaptive_mutation": True})
+    first = bred(0, {"p": (1.0, ())})
+    children = {f"c{i}": (2.0 if i < better else 0.5, ("p",)) for i in range(5)}
+    told = past([first, bred(1, children)], {}, settings)
+    assert adaptation.strength(told) == pytest.approx(expected, abs=1e-4)
+    assert adaptation.strength(past([first], {}, parse({"strategy": "tournament"}))) == 1.0
+
+
+def test_techniques_earn_by_being_in_the_better_half() -> None:
+    settings = parse({"strategy": "tournament", "technique_selection": "earned"})
+    family = Family(tuple(s.id for s in SOURCES), "base", 6)
+    recipes: dict[str, Recipe] = {}
+    for name in ("ties", "task_arithmetic"):
+        for i in range(2):
+            recipe = Space(family, name, "whole", 2).recipe([0.1 * i + 0.4] * 4)
+            recipes[f"{name}{i}"] = recipe
+    scores = {"ties0": 4.0, "ties1": 3.0, "task_arithmetic0": 2.0, "task_arithmetic1": 1.0}
+    told = past([bred(0, {k: (v, ()) for k, v in scores.items()})], recipes, settings)
+    assert credit.earned(told) == {"ties": (2, 2), "task_arithmetic": (0, 2)}
+    draws = iter([0.0, 0.74, 0.76, 0.99])
+
+    class Fixed:
+        def uniform(self) -> float:
+            return next(draws)
+
+    found = [credit.chosen(told, ["ties", "task_arithmetic"], Fixed()) for _ in range(4)]  # pyright: ignore[reportArgumentType]
+    assert found == ["ties", "ties", "task_arithmetic", "task_arithmetic"]
+
+
+@pytest.mark.parametrize("name", ["elite-loser", "tournament"])
+def test_options_of_the_population_strategies_audit(name: str) -> None:
+    world = World(config(name, adaptive_mutation=True, technique_selection="earned", generations=4))
+    world.run()
+    assert world.state.completed
+    assert audit.audit(world.rows) == []
+
+
+# ---- budgets ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("limit", ["max_evaluations", "max_items"])
+def test_a_budget_ends_the_search_before_it_is_exceeded(name: str, limit: str) -> None:
+    value = {"max_evaluations": 60, "max_items": 900}[limit]
+    world = World(config(name, generations=500, **{limit: value}))
+    state = world.run()
+    assert state.converged
+    assert state.converged.reason == limit.removeprefix("max_")
+    closed = [g for g in state.closed if g >= 0]
+    spent = getattr(state.closed[max(closed)], limit.removeprefix("max_"))
+    last = spent - getattr(state.closed[max(closed) - 1], limit.removeprefix("max_"))
+    assert spent <= value < spent + last
+    assert audit.audit(world.rows) == []
+
+
+def test_items_are_counted_one_by_one() -> None:
+    world = World(config("auto"))
+    state = world.run()
+    counted = [e for k, e in state.evaluations.items() if k[1] in ("search", "selection")]
+    assert state.spent.evaluations == len(counted)
+    assert state.spent.items == sum(spending.items(e.outcomes) for e in counted)
+
+
+def test_hours_are_those_of_tasks_and_of_the_clock() -> None:
+    """Every task of this world says that it took a second; its clock stands still."""
+    state = World(config("auto", generations=500, max_device_hours=0.02)).run()
+    assert state.converged
+    assert state.converged.reason == "device_hours"
+    assert state.spent.wall == 0
+    last = state.closed[max(state.closed)].device
+    assert last <= 72
+    first = spending.Spent()
+    limited = config("auto", max_hours=1.0)
+    assert (
+        spending.exhausted(limited, replace(first, wall=3000.0), replace(first, wall=600.0)) is None
+    )
+    over = spending.exhausted(limited, replace(first, wall=3100.0), replace(first, wall=600.0))
+    assert over == "hours"
+
+
+def test_the_clock_counts_between_events_and_stops_while_a_run_is_paused() -> None:
+    world = World(config("auto"))
+    world.run_until(lambda state: state.generation == 1)
+    times = []
+    for i, row in enumerate(world.rows):
+        minute = f"2026-01-01T{i // 60:02d}:{i % 60:02d}:00.000000+00:00"
+        times.append(row._replace(recorded_at=minute))
+    state = fold(times)
+    started = next(i for i, row in enumerate(times) if row.type == "started")
+    assert state.spent.wall == 60 * (len(times) - 1 - started)
+
+
+# ---- the registry -------------------------------------------------------------------------------
+
+
+class Point:
+    """An entry point."""
+
+    def __init__(self, name: str, value: object) -> None:
+        self.name, self.value = name, value
+
+    def load(self) -> object:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+class Mine(Auto):
+    """Somebody's own."""
+
+    version = "mine@3"
+
+
+@pytest.fixture
+def points(monkeypatch: pytest.MonkeyPatch):
+    def register(*given: Point) -> None:
+        for place in ("evomerge.search.entry_points", "evomerge.config.entry_points"):
+            monkeypatch.setattr(place, lambda group: list(given))
+        search._registered.cache_clear()
+
+    yield register
+    search._registered.cache_clear()
+
+
+def test_a_registered_strategy_decides_a_run(points) -> None:
+    points(Point("mine", Mine))
+    world = World(config("mine"))
+    state = world.run()
+    assert state.started
+    assert state.started.strategy == "mine@3"
+    assert audit.audit(world.rows) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (ImportError("no torch"), "mine cannot be loaded: no torch"),
+        (dict, "mine is no subclass"),
+        (Auto, "mine says that its version is auto@1"),
+    ],
+)
+def test_a_strategy_that_is_none_is_named(points, value: object, message: str) -> None:
+    points(Point("mine", value))
+    with pytest.raises(StrategyError, match=message):
+        search.current(config("mine"))
+
+
+def test_a_strategy_that_is_gone_is_named(points) -> None:
+    points()
+    with pytest.raises(StrategyError, match=r"mine@3 is not in this program, which has .*auto@1"):
+        search.strategy("mine@3")
+    with pytest.raises(ConfigError, match=r"there is auto, elite-loser.*; it is 'mine'"):
+        config("mine")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"strategy": "cma-es", "population_size": 3},
+            "strategy cma-es: population_size must be at least 4",
+        ),
+        ({"strategy": "auto", "population_size": 2}, "strategy auto: population_size"),
+        ({"strategy": "nsga2", "objectives": ["accuracy"]}, "two things or more"),
+        ({"strategy": "nsga2", "population_size": 2}, "at least 4"),
+        ({"strategy": "tournament", "elite_size": 8}, "leave no room for children"),
+    ],
+)
+def test_settings_that_do_not_suit_a_strategy_are_named(settings: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        search.current(parse(settings))
