@@ -15,7 +15,7 @@ from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
 from evomerge.config import EvoMergeConfig
 from evomerge.errors import ConfigError, NotFoundError
 from evomerge.facts import ModelReference
-from evomerge.fitness.data import check_weights
+from evomerge.fitness.data import check_settings
 from evomerge.fitness.data import given as given_data
 from evomerge.log import history, load
 from evomerge.sources import open_family, resolve
@@ -164,7 +164,7 @@ class EvoMerge:
         paths = given_data(data, self.config.fitness_weights)
         open_family(sources, origin, self.config.strict)
         items = load_items(paths, self.config.allow_benchmarks)
-        check_weights(items, self.config.fitness_weights.domains)
+        check_settings(items, self.config)
         return advance.submit(store, self.config, sources, origin, paths)
 
     def _reference(self, model: Any) -> ModelReference:

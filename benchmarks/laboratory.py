@@ -134,10 +134,7 @@ class Laboratory:
             "generation": task.generation, "slot": proposal.slot,
             **self._built(proposal.recipe, state),
         }  # fmt: skip
-        if proposal.kind in ("seeded", "sampled"):
-            return (facts.Seeded if proposal.kind == "seeded" else facts.Sampled)(**fields)
-        kinds = {"merged": facts.Merged, "mutated": facts.Mutated, "crossed": facts.Crossed}
-        return kinds[proposal.kind](parents=proposal.parents, **fields)
+        return facts.candidate(proposal.kind, proposal.parents, **fields)
 
     def _layers(self, task: ChooseLayers, state: RunState) -> Event:
         own = task.proposal.with_layers((0,) * self.world.family.blocks).pipeline

@@ -218,6 +218,7 @@ def picture(out: Path) -> None:
                 places, mean - half, mean + half, color=colours[name], alpha=0.1, lw=0
             )
         panel.set(title=file.stem, xscale="log", xlabel="items measured")
+        panel.xaxis.set_minor_formatter("")
         ours = "share of the known gain" if nothing == 0 else "quality on test (best source = 1)"
         panel.set_ylabel(ours)
     panels[0][-1].legend(fontsize=7, loc="lower right")

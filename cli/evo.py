@@ -49,9 +49,12 @@ def check_command(as_json: bool, **options: Any) -> None:
 @click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
 @click.option("--resume", metavar="RUN", help="Go on with a run after a crash or Ctrl-C.")
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@click.option("--dry-run", is_flag=True, help="Estimate what it will cost here; start nothing.")
 @queue_options
 @json_option
-def evo_command(resume: str | None, detach: bool, as_json: bool, **options: Any) -> None:
+def evo_command(
+    resume: str | None, detach: bool, dry_run: bool, as_json: bool, **options: Any
+) -> None:
     """Evolve merges of models; start a run or resume one.
 
     Progress goes to stderr, the result to stdout. Ctrl-C leaves a run that can be resumed.
@@ -66,6 +69,9 @@ def evo_command(resume: str | None, detach: bool, as_json: bool, **options: Any)
 
     home = Home.default()
     queued = {name: options.pop(name) for name in QUEUED}
+    if dry_run:
+        _estimate(options, resume, as_json)
+        return
     if resume is None:
         run = _submitted(home, options, queued, detach)
         if detach:
@@ -78,6 +84,59 @@ def evo_command(resume: str | None, detach: bool, as_json: bool, **options: Any)
     else:
         run, output = _resumed(home, resume, {**options, **queued, "detach": detach})
     carry_on(home, run, output, as_json)
+
+
+def _estimate(options: dict[str, Any], resume: str | None, as_json: bool) -> None:
+    """Say what a run would cost; nothing is recorded."""
+    from cli import plan as plans
+    from evomerge import facts
+    from evomerge.errors import ConfigError
+    from worker.estimate import estimate
+
+    if resume is not None:
+        raise ConfigError("--dry-run estimates a run before it starts: leave out --resume.")
+    plan = plans.make(options)
+    for warning in plans.check(plan).warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo("measuring this machine; a minute at most", err=True)
+    found = estimate(
+        facts.Submitted(
+            run="dry-run", owner="", config=plan.config, sources=plan.sources, base=plan.base,
+            data=plan.data,
+        )
+    )  # fmt: skip
+    if as_json:
+        emit(found)
+        return
+    for line in estimated(found):
+        click.echo(line)
+
+
+def estimated(found: dict[str, Any]) -> list[str]:
+    """An estimate for people."""
+    tasks = ", ".join(f"{count} {kind}" for kind, count in sorted(found["tasks"].items()))
+    items = ", ".join(
+        f"{count:,} {kind}" for kind, count in sorted(found["items"].items()) if count
+    )
+    disk = {name: f"{size / 1e6:,.1f} MB" for name, size in found["disk_bytes"].items()}
+    rows = [f"  {what:20s} {_duration(value)}" for what, value in found["seconds"].items() if value]
+    return [
+        f"generations  {found['generations']}, if no plateau ends it before; then: {found['ends_by']}",
+        f"tasks        {tasks}",
+        f"items        {items}; {found['tokens']:,} tokens in windows",
+        f"disk         {disk['a_model']} a model; {disk['kept_at_the_end']} kept at the end, the "
+        f"cache's budget or {disk['at_most']} on the way",
+        f"time         {_duration(found['total_seconds'])} on this machine by one process:",
+        *rows,
+    ]
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
 
 
 def carry_on(home: Any, run: str, output: str | None, as_json: bool) -> None:

@@ -73,6 +73,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
 
     Raises ConfigError or UnavailableError before anything is started.
     """
+    from evomerge import search
     from evomerge.fitness.data import given as given_data
     from evomerge.sources import ALIASES, resolve
 
@@ -89,6 +90,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     if chosen.get("generations") is not None:
         file.pop("max_generations", None)
     config = settings.parse({**file, **chosen})
+    search.current(config)
     aliases = {**ALIASES, **about.get("aliases", {})}
     models = split(options.get("base_models")) or _named(about.get("base_models", []))
     base = options.get("base_model") or about.get("base_model")
@@ -152,7 +154,7 @@ class Checked:
 def check(plan: Plan) -> Checked:
     """Open models (headers), tokenizer and data; raise what a run would stumble over."""
     from evomerge.corpus import domains
-    from evomerge.fitness.data import check_weights
+    from evomerge.fitness.data import check_settings
     from evomerge.fitness.packing import pack
     from evomerge.sources import open_family
     from evomerge.verifiers.checks import Verifier
@@ -165,7 +167,7 @@ def check(plan: Plan) -> Checked:
     context = min(plan.config.context, family.base.positions or plan.config.context)
     builtin, not_run = domains.NAME in plan.data, why_not_run(items, Verifier())
     items, told = measurable(items, tokenizer, context, builtin, not_run)
-    check_weights(items, plan.config.fitness_weights.domains)
+    check_settings(items, plan.config)
     pack(items, tokenizer, context)
     counts: dict[str, dict[str, int]] = {}
     for item in items:

@@ -185,6 +185,14 @@ class Crossed(_Built):
     parents: tuple[str, ...]
 
 
+def candidate(kind: str, parents: tuple[str, ...], **fields: Any) -> Event:
+    """The event of a candidate of a proposal's kind; only some tell parents."""
+    if kind in ("seeded", "sampled"):
+        return (Seeded if kind == "seeded" else Sampled)(**fields)
+    kinds = {"merged": Merged, "mutated": Mutated, "crossed": Crossed}
+    return kinds[kind](parents=parents, **fields)
+
+
 @REGISTRY.event
 class LayersChosen(Event):
     """Layer fitness was measured and a frankenmerge choice made."""

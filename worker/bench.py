@@ -223,7 +223,7 @@ class Bench:
     def started(self) -> facts.Started:
         """Read and check everything; the event that pins it. Raises ConfigError."""
         config = self._submitted.config
-        data.check_weights(self._measurable[0], config.fitness_weights.domains)
+        data.check_settings(self._measurable[0], config)
         references = [self.base_reference, *self.references[1]]
         names = [reference.name for reference in references]
         weights = [self.origin, *self.source_weights]

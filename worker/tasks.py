@@ -70,12 +70,7 @@ def _build_candidate(task: Build, bench: Bench) -> Event:
         "slot": proposal.slot,
         **_build(proposal.recipe, bench),
     }
-    if proposal.kind == "seeded":
-        return facts.Seeded(**fields)
-    if proposal.kind == "sampled":
-        return facts.Sampled(**fields)
-    kinds = {"merged": facts.Merged, "mutated": facts.Mutated, "crossed": facts.Crossed}
-    return kinds[proposal.kind](parents=proposal.parents, **fields)
+    return facts.candidate(proposal.kind, proposal.parents, **fields)
 
 
 def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:

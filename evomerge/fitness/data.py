@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from events import canonical_json
+from evomerge.config import EvoMergeConfig
 from evomerge.corpus import domains
 from evomerge.corpus.documents import MEASURING_SHARES, SLICES, Slice, slice_of
 from evomerge.errors import DataError
@@ -145,7 +146,16 @@ def check(items: Iterable[Item]) -> None:
         )
 
 
-def check_weights(items: Iterable[Item], weights: Mapping[str, float]) -> None:
+def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
+    """Raise DataError where settings name a domain that has no items to be judged by."""
+    check_weights(items, config.fitness_weights.domains)
+    wanted = [name.partition("/")[2] for name in config.objectives if name.startswith("domain/")]
+    check_weights(items, dict.fromkeys(wanted, 1.0), "objectives names")
+
+
+def check_weights(
+    items: Iterable[Item], weights: Mapping[str, float], who: str = "fitness_weights weighs"
+) -> None:
     """Raise DataError where a domain that fitness weighs has no items to be judged by."""
     there: dict[str, set[str]] = {}
     for item in items:
@@ -154,7 +164,7 @@ def check_weights(items: Iterable[Item], weights: Mapping[str, float]) -> None:
         missing = [s for s in SLICES if s != "train" and s not in there.get(domain, ())]
         if missing:
             raise DataError(
-                f"fitness_weights weighs the domain {domain!r}, but the data has no item of it in the "
+                f"{who} the domain {domain!r}, but the data has no item of it in the "
                 f"slice{'s' if len(missing) > 1 else ''} {', '.join(missing)}. The data's domains are "
                 f"{', '.join(sorted(there))}; `--data builtin:domains` has code, data, math and "
                 "multilingual."

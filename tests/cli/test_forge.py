@@ -66,6 +66,52 @@ def test_evo_prints_data_on_stdout_and_progress_on_stderr(finished) -> None:
     assert f"--resume {data['run']}" in finished[1].stderr
 
 
+def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text("search_windows = 3\nsearch_questions = 2\npopulation_size = 5\n")
+    words = [
+        "evo", "--dry-run", "--strategy", "auto", "--base-models", toys.names, "--gens", "2",
+        "--base-model", str(toys.base), "--data", str(toys.data), "--config", str(settings),
+    ]  # fmt: skip
+    told = call(tmp_path, *words, "--json")
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)
+    assert found["generations"] == 3
+    assert found["tasks"]["build"] >= 4 + 3 * 5
+    assert found["total_seconds"] == pytest.approx(sum(found["seconds"].values()))
+    assert found["seconds"]["scoring windows"] > 0
+    said = call(tmp_path, *words)
+    assert "on this machine by one process" in said.stdout
+    assert json.loads(call(tmp_path, "runs", "--json").stdout) in ([], {"runs": []})
+    assert "leave out --resume" in fails(tmp_path, 2, "evo", "--dry-run", "--resume", "r")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('strategy = "auto"\npopulation_size = 2\n', "population_size must be at least 4"),
+        ('strategy = "hill"\n', "there is auto, elite-loser"),
+        (
+            'strategy = "nsga2"\nobjectives = ["domain/x", "accuracy"]\n',
+            "objectives names the domain 'x'",
+        ),
+        ('strategy = "nsga2"\nobjectives = ["speed"]\n', "two things or more"),
+        ('species = ["karcher"]\n', "setting species: give some of task_arithmetic"),
+        ("max_items = 0\n", "setting max_items"),
+    ],
+)
+def test_a_search_that_cannot_be_is_named_before_any_work(
+    toys: Toys, tmp_path: Path, text: str, message: str
+) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text(text)
+    said = fails(
+        tmp_path, 2, "evo", "--base-models", toys.names, "--base-model", str(toys.base),
+        "--data", str(toys.data), "--config", str(settings),
+    )  # fmt: skip
+    assert message in said
+
+
 def test_the_champion_loads_and_scores_as_recorded(finished, toys: Toys) -> None:
     """Ten lines of transformers alone give the recorded perplexity to 1e-3."""
     import torch

@@ -265,12 +265,7 @@ class World:
     def _candidate(self, task: Build) -> Event:
         slot = task.proposal.slot
         fields = {"generation": task.generation, "slot": slot, **self._built(task.proposal.recipe)}
-        if task.proposal.kind == "seeded":
-            return facts.Seeded(**fields)
-        if task.proposal.kind == "sampled":
-            return facts.Sampled(**fields)
-        kinds = {"merged": facts.Merged, "mutated": facts.Mutated, "crossed": facts.Crossed}
-        return kinds[task.proposal.kind](parents=task.proposal.parents, **fields)
+        return facts.candidate(task.proposal.kind, task.proposal.parents, **fields)
 
     def _evaluated(self, task: Evaluate) -> Event:
         rate = self.quality(task.recipe_id)
