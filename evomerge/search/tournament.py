@@ -58,7 +58,11 @@ class Tournament(Strategy):
             past.family, SPECIES[0], config.genome_detail, config.depths(past.family.blocks)
         )
         draws = Draws(
-            config.seed, "child", past.coming, slot, count=64 + 8 * (space.dimension + 8 * 4)
+            config.seed,
+            "child",
+            past.coming,
+            slot,
+            count=64 + 2 * config.tournament_size + 8 * (space.dimension + 8 * 4),
         )
         first = min(draws.below(len(ranking)) for _ in range(config.tournament_size))
         parents = [ranking[first]]

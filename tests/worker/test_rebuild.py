@@ -11,7 +11,7 @@ from evomerge.checkpoints import digest, open_checkpoint
 from evomerge.errors import ConfigError, SourceChangedError
 from evomerge.merging import grammar
 from evomerge.merging.spoken import as_config
-from evomerge.recipe import Mutate, Source
+from evomerge.recipe import Grouped, Mutate, Source
 from evomerge.state import RunState
 from tests import runs
 from tests.conftest import Toys
@@ -50,6 +50,33 @@ def test_what_a_config_can_say_merges_to_the_recorded_bits(state: RunState, tmp_
         assert found == state.built[id_][0]
         said += 1
     assert said >= 10
+
+
+def test_grouped_recipes_whose_groups_are_alike_can_be_said(toys: Toys, tmp_path: Path) -> None:
+    """Generation 0 of a tournament: every species once, with the same weights everywhere."""
+    home = Home(tmp_path / "home")
+    species = ["task_arithmetic", "ties", "dare_linear", "dare_ties", "slerp"]
+    runs.submit(
+        home, toys, strategy="tournament", population_size=5, generations=0, species=species
+    )
+    state = runs.finish(home)
+    said = set()
+    for candidate in state.candidates.values():
+        recipe = state.recipes[candidate.recipe_id]
+        assert isinstance(recipe, Grouped)
+        text = as_config(recipe.id, state.recipes, places(state), "float32")
+        file = tmp_path / f"{recipe.name}.json"
+        file.write_text(json.dumps(recipe_document(state, recipe.id, "head")))
+        assert rebuild(file, tmp_path / f"{recipe.name}-rebuilt", {}, 10**9) == candidate.digest
+        if text is None:
+            continue
+        (document,) = grammar.parse(text)
+        found = merging.run(merging.prepare(document, tmp_path / recipe.name, {}))
+        assert found == candidate.digest, recipe.name
+        said.add(recipe.name)
+    assert said == set(species) - {"slerp"}
+    other = recipe.model_copy(update={"params": ({"ts": [0.1, 0.2]}, *recipe.params[1:])})
+    assert as_config(other.id, {**state.recipes, other.id: other}, places(state), "float32") is None
 
 
 def test_every_recipe_file_merges_to_the_recorded_bits(state: RunState, tmp_path: Path) -> None:
