@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from evomerge.config import EvoMergeConfig
 from evomerge.recipe import Grouped
 from evomerge.search.cma_es import Distribution, mask_seed
-from evomerge.search.genome import DETAILS, Detail, Space
+from evomerge.search.genome import DETAILS, Detail, Space, roomy
 from evomerge.search.past import Generation, Past
 from evomerge.search.proposals import Proposal
 from evomerge.search.seeds import seeds
@@ -142,8 +142,11 @@ def _space(past: Past, species: str, detail: Detail) -> Space:
 def _begin(past: Past, arm: Arm, detail: Detail) -> None:
     """A new distribution around the arm's point, with these cells."""
     first = past.settings(past.since)
-    space = _space(past, arm.species, detail)
-    arm.detail = detail
+    given = _space(past, arm.species, detail)
+    space = roomy(given)
+    if space.detail != detail:
+        arm.point = space.point(given.recipe(arm.point), {})
+    arm.detail = detail = space.detail
     key = (first.seed, "auto", arm.species, detail)
     arm.distribution = Distribution.at(space, arm.point, SIGMA[detail], first.population_size, *key)
 

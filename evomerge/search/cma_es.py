@@ -20,7 +20,7 @@ from cmaes import CMA
 from evomerge import keys
 from evomerge.config import EvoMergeConfig
 from evomerge.recipe import Recipe
-from evomerge.search.genome import Space
+from evomerge.search.genome import Space, roomy
 from evomerge.search.past import Generation, Past
 from evomerge.search.proposals import Proposal
 from evomerge.search.strategy import Strategy
@@ -122,9 +122,8 @@ class CmaEs(Strategy):
     def _now(self, past: Past) -> Distribution:
         """The distribution after everything that was recorded."""
         first = past.settings(past.since)
-        space = Space(
-            past.family, first.species[0], first.genome_detail, first.depths(past.family.blocks)
-        )
+        depths = first.depths(past.family.blocks)
+        space = roomy(Space(past.family, first.species[0], first.genome_detail, depths))
         now = Distribution.at(
             space,
             start(past, space),

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -188,6 +188,15 @@ class Space:
                 for g in self.genes
             ]
         return _from_weights(self.genes, _consensus(own, len(recipe.inputs)), own)
+
+
+def roomy(space: Space) -> Space:
+    """The space, or the coarsest finer one that has two genes: fewer have no covariance."""
+    for detail in DETAILS[DETAILS.index(space.detail) :]:
+        found = replace(space, detail=detail)
+        if found.dimension > 1:
+            return found
+    return space
 
 
 def _other(group: int, depths: int, others: int) -> int:

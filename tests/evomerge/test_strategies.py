@@ -233,6 +233,20 @@ def test_a_missing_candidate_is_told_as_the_last() -> None:
     assert told[0] == told[1]
 
 
+@pytest.mark.parametrize("name", ["auto", "cma-es"])
+def test_one_gene_is_no_distribution_so_there_are_more_cells(name: str) -> None:
+    """Slerp of two sources has one gene for everything, and five by part."""
+    settings = parse({"strategy": name, "population_size": 4, "species": ["slerp"],
+                      "genome_detail": "whole"})  # fmt: skip
+    told = past([], {}, settings)
+    told = replace(told, family=Family(told.family.sources[:2], "base", 6))
+    first = [p.recipe for p in search.strategy(f"{name}@1").ask(told)]
+    recipes = {r.id: r for r in first}
+    done = bred(0, dict.fromkeys(recipes, (1.0, ())))
+    again = search.strategy(f"{name}@1").ask(replace(told, generations=(done,), recipes=recipes))
+    assert len({str(p) for p in again[0].recipe.params}) == 5  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_a_distribution_of_one_gene_is_refused() -> None:
     family = Family(("a", "b"), "base", 4)
     with pytest.raises(ValueError, match="two genes"):
