@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evomerge import report
+from evomerge import report, search
 from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
 from evomerge.config import EvoMergeConfig
 from evomerge.errors import ConfigError, NotFoundError
@@ -161,6 +161,7 @@ class EvoMerge:
     ) -> str:
         sources = tuple(self._reference(m) for m in models)
         origin = None if base is None else self._reference(base)
+        search.current(self.config)
         paths = given_data(data, self.config.fitness_weights)
         open_family(sources, origin, self.config.strict)
         items = load_items(paths, self.config.allow_benchmarks)

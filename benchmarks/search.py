@@ -145,10 +145,12 @@ def interval(values: list[float]) -> tuple[float, float]:
     return statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
 
 
-def reached(runs: list[list[tuple[int, float]]], goal: float, budget: int) -> float | None:
+def reached(
+    runs: list[list[tuple[int, float]]], goal: float, budget: int, nothing: float
+) -> float | None:
     """The share of the budget after which the mean over seeds stays at the goal or above."""
     steps = sorted({items for told in runs for items, _ in told})
-    means = [(s, statistics.mean(at(told, s) for told in runs)) for s in steps]
+    means = [(s, statistics.mean(at(told, s, nothing) for told in runs)) for s in steps]
     below = [s for s, mean in means if mean < goal]
     later = [s for s, mean in means if mean >= goal and (not below or s > below[-1])]
     return later[0] / budget if later else None
@@ -164,16 +166,18 @@ def report(out: Path) -> None:
         print("| | " + " | ".join(f"{share:.3g}" for share in SHARES) + " |")
         print("|---|" + "---|" * len(SHARES))
         for name, told in sorted(
-            runs.items(), key=lambda p: -interval([at(t, budget) for t in p[1]])[0]
+            runs.items(), key=lambda p: -interval([at(t, budget, nothing) for t in p[1]])[0]
         ):
             cells = [interval([at(t, share * budget, nothing) for t in told]) for share in SHARES]
             print(f"| {name} | " + " | ".join(f"{m:.4f} ± {h:.4f}" for m, h in cells) + " |")
         print()
         for name in INCUMBENTS:
-            goal = statistics.mean(at(t, budget) for t in runs[name])
-            share = reached(runs["auto"], goal, budget)
+            goal = statistics.mean(at(t, budget, nothing) for t in runs[name])
+            share = reached(runs["auto"], goal, budget, nothing)
             pairs = list(zip(runs["auto"], runs[name], strict=True))
-            mean, half = interval([at(a, budget) - at(b, budget) for a, b in pairs])
+            mean, half = interval(
+                [at(a, budget, nothing) - at(b, budget, nothing) for a, b in pairs]
+            )
             said = "never" if share is None else f"after {share:.3f} of the budget"
             print(f"auto reaches the final {goal:.4f} of {name} {said}; at the end it is ahead by "
                   f"{mean:+.4f} ± {half:.4f}.")  # fmt: skip

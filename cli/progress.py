@@ -25,6 +25,10 @@ _SAID = {
 }
 
 
+#: Events that a generation is under way.
+_BREEDING = ("layers_chosen", "seeded", "merged", "mutated", "sampled", "crossed")
+
+
 class Progress:
     """Follows a run's rows."""
 
@@ -57,7 +61,7 @@ class Progress:
             if row.type in _SAID:
                 print(f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}",
                       file=sys.stderr, flush=True)  # fmt: skip
-            if row.type in ("layers_chosen", "seeded", "merged", "mutated"):
+            if row.type in _BREEDING:
                 self._doing = f"generation {state.generation}"
         if self._live is not None:
             self._live.update(self._draw(state))

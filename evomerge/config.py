@@ -5,7 +5,6 @@ refused with the reason. `docs/settings.md` is the table; a test reads it.
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -198,16 +197,6 @@ class EvoMergeConfig(BaseModel):
         numbers = value.parts.values()
         if min(numbers) < 0 or sum(numbers) <= 0:
             raise ValueError("fitness_weights must not be negative and must not all be zero")
-        return value
-
-    @field_validator("strategy", mode="after")
-    @classmethod
-    def _exists(cls, value: str) -> str:
-        if value in STRATEGIES:
-            return value
-        registered = sorted(p.name for p in entry_points(group=ENTRY_POINTS))
-        if value not in registered:
-            raise ValueError(f"there is {', '.join([*STRATEGIES, *registered])}; it is {value!r}")
         return value
 
     @field_validator("species", "objectives", mode="after")

@@ -42,9 +42,8 @@ def techniques(state: RunState) -> list[dict[str, Any]]:
         judged = state.fitness((id_, "selection", None))
         if judged is not None:
             row["best"] = judged.scalar if row["best"] is None else max(row["best"], judged.scalar)
-        row["champions"] += any(
-            c.recipe_id == id_ and c.generation == generation for c in state.champions
-        )
+    for change in state.champions:
+        rows[technique(state, change.recipe_id)]["champions"] += 1
     return [{"technique": name, **row} for name, row in sorted(rows.items())]
 
 
@@ -120,12 +119,15 @@ def front(state: RunState) -> dict[str, Any] | None:
     for candidate in state.candidates.values():
         measured = state.components((candidate.recipe_id, "selection", None))
         if measured is not None and (candidate.recipe_id, "selection", None) in state.evaluations:
-            points[candidate.recipe_id] = objectives(measured, wanted)
+            point = objectives(measured, wanted)
+            if point is not None:
+                points[candidate.recipe_id] = point
     corners = []
     for source in state.started.sources:
         measured = state.components((source.recipe_id, "selection", None))
-        if measured is not None:
-            corners.append(objectives(measured, wanted))
+        point = objectives(measured, wanted) if measured is not None else None
+        if point is not None:
+            corners.append(point)
     if len(points) < 2 or not corners:
         return None
     ids = sorted(points)
@@ -137,7 +139,7 @@ def front(state: RunState) -> dict[str, Any] | None:
     )  # fmt: skip
     return {
         "objectives": list(wanted), "candidates": rows, "reference": list(worst),
-        "hypervolume": pareto.hypervolume([points[id_] for id_ in ids], worst),
+        "hypervolume": pareto.hypervolume([points[ids[i]] for i in best], worst),
     }  # fmt: skip
 
 

@@ -26,6 +26,9 @@ LUCK = frozenset({"seconds"})
 #: Priorities go from minus this to this.
 MOST_PRIORITY = 1_000_000
 
+#: Events that say that something was built.
+BUILT = ("baseline_built", "seeded", "merged", "mutated", "sampled", "crossed")
+
 Reason = Literal["generations", "plateau", "evaluations", "items", "hours", "device_hours"]
 Quarantine = Literal["fail", "worst-fitness"]
 

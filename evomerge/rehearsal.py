@@ -1,8 +1,9 @@
 """How much work a run is: its decisions, carried out with invented answers and counted. Pure.
 
 Every strategy decides as it would; how much it asks for hardly depends on the answers. Plateaus and
-early ends are left out, so that the counts are the most that a run will do. Nothing of the answers is
-ever shown.
+early ends are left out, so that a run hardly does more; how many layers are chosen, how large a front
+is and whether one more generation fits a budget may hang on the answers. Budgets in hours are not
+looked at.
 """
 
 from __future__ import annotations

@@ -204,8 +204,11 @@ def _finalists(state: RunState, generation: int, ranking: Ranking) -> tuple[list
     named = state.remembered(key, lambda: who.finalists(told(state, generation, ranking)))
     ids, tasks = [], list[Task]()
     for one in named:
+        built = None if isinstance(one, str) else state.candidates.get((generation, one.slot))
         if isinstance(one, str):
             ids.append(one)
+        elif built is not None:  # also where a late result has moved the mean since
+            ids.append(built.recipe_id)
         elif one.recipe.id in state.built:
             ids.append(one.recipe.id)
         else:
@@ -282,7 +285,8 @@ def _generation_facts(
         found.append(facts.Converged(generation=generation, reason=reason))
     elif level == "critical":
         after = strategy_of(state, generation + 1)
-        if slots := after.loser_slots(state.settings(generation + 1)):
+        slots = after.loser_slots(state.settings(generation + 1))
+        if slots is not None:
             found.append(facts.Reseeded(generation=generation + 1, slots=slots, diversity=value))
     return [_new(state, event, "generation", generation, event.type) for event in found]
 

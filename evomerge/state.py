@@ -343,7 +343,8 @@ def _spend(state: RunState, event: Event, recorded_at: str | None) -> None:
     if -1 not in state.closed and isinstance(event, Candidate | facts.LayersChosen):
         state.closed[-1] = state.spent
     state.spent = spending.after(state.spent, event)
-    if state.clock is not None and recorded_at is not None:
+    waited = isinstance(event, facts.Forked | facts.Retried)  # nobody was at it before
+    if state.clock is not None and recorded_at is not None and not waited:
         wall = state.spent.wall + spending.seconds(state.clock, recorded_at)
         state.spent = replace(state.spent, wall=wall)
     counts = state.started is not None and not state.paused

@@ -78,7 +78,8 @@ def plan(
     config = parse({**state.submitted.config.model_dump(mode="json"), **changes})
     changes = _really_changed(state.submitted.config, config)
     _check_allowed(state, changes)
-    version = search.current(config) if "strategy" in changes else None
+    now = search.current(config) if changes else None
+    version = now if "strategy" in changes else None
     return Branch(run, place, state, past[-1], changes, config, version)
 
 

@@ -19,7 +19,7 @@ class Homes:
     def follow(self, run: str, rows: Iterable[Envelope]) -> None:
         """Note what was built where: the event's actor is the worker."""
         for row in rows:
-            if row.type in ("seeded", "merged", "mutated", "baseline_built"):
+            if row.type in facts.BUILT:
                 event = facts.REGISTRY.load(row)
                 actor = row.actor.removeprefix("worker/")
                 self._homes.setdefault(run, {})[event.recipe_id] = actor  # pyright: ignore

@@ -90,6 +90,8 @@ def _grouped(recipe: Grouped) -> dict[str, Any] | None:
     if any(params != first for params in recipe.params) or recipe.method in ("slerp", "stages"):
         return None
     if recipe.method == "dare":
+        if recipe.base in recipe.inputs:  # a config leaves the base out of the models: other masks
+            return None
         parameters = {"density": 1 - first["drop"], "normalize": first["normalise"]}
         if first.get("vote"):
             return _said(

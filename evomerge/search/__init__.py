@@ -53,6 +53,9 @@ def _registered() -> dict[str, type[Strategy]]:
 def current(config: EvoMergeConfig) -> str:
     """The version that a new run with these settings records. Raises ConfigError, StrategyError."""
     name = config.strategy
+    if name not in _CURRENT and name not in _registered():
+        known = ", ".join([*STRATEGIES, *sorted(_registered())])
+        raise ConfigError(f"setting strategy: there is {known}; it is {name!r}")
     version = _CURRENT.get(name) or _registered()[name].version
     why = strategy(version).check(config)
     if why is not None:

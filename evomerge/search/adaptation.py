@@ -33,4 +33,5 @@ def strength(past: Past) -> float:
         if better:
             share = sum(better) / len(better)
             total += GAIN * (share - TARGET) / (1 - TARGET)
-    return round(min(STRONGEST, max(WEAKEST, math.exp(total))), 6)
+            total = min(math.log(STRONGEST), max(math.log(WEAKEST), total))
+    return round(math.exp(total), 6)

@@ -70,7 +70,7 @@ class Auto(Strategy):
         arm = _pick(_arms(past))
         assert arm.distribution
         seed = mask_seed(config)
-        points = arm.distribution.ask(config.population_size, past.coming)
+        points = arm.distribution.ask(config.population_size, past.coming, config.seed)
         return [
             Proposal(
                 slot, "sampled", arm.distribution.space.recipe([float(v) for v in point], seed)
@@ -147,14 +147,15 @@ def _begin(past: Past, arm: Arm, detail: Detail) -> None:
     if space.detail != detail:
         arm.point = space.point(given.recipe(arm.point), {})
     arm.detail = detail = space.detail
-    key = (first.seed, "auto", arm.species, detail)
+    key = ("auto", arm.species, detail)
     arm.distribution = Distribution.at(space, arm.point, SIGMA[detail], first.population_size, *key)
 
 
 def _tell(past: Past, arm: Arm, done: Generation) -> None:
     assert arm.distribution
     size = past.settings(past.since).population_size
-    arm.distribution.tell(done, range(size), past.recipes)
+    seed = past.settings(done.number).seed
+    arm.distribution.tell(done, range(size), past.recipes, seed)
     arm.point = arm.distribution.mean
 
 

@@ -29,6 +29,19 @@ from evomerge.search.strategy import Strategy
 _SEED_BITS = 32
 
 
+class _Cma(CMA):
+    """Samples by the symmetric root of the covariance.
+
+    Eigenvectors of equal eigenvalues are any basis of their space, another one with another processor
+    or number of threads; B·D·Bᵀ is the same for all of them.
+    """
+
+    def _sample_solution(self) -> np.ndarray:
+        basis, scale = self._eigen_decomposition()
+        z = self._rng.randn(self._n_dim)
+        return self._mean + self._sigma * (basis @ (scale * (basis.T @ z)))
+
+
 @dataclass
 class Distribution:
     """A CMA distribution over a space, asked and told by keys."""
@@ -53,15 +66,17 @@ class Distribution:
         inside = np.clip(np.asarray(mean, float), 0.001, 0.999)
         if n == 1:
             raise ValueError("a distribution needs two genes")
-        cma = CMA(inside, sigma, bounds, population_size=size, cov=prior, seed=0)
+        cma = _Cma(inside, sigma, bounds, population_size=size, cov=prior, seed=0)
         return cls(space, cma, key)
 
-    def ask(self, count: int, generation: int) -> list[np.ndarray]:
+    def ask(self, count: int, generation: int, seed: int) -> list[np.ndarray]:
         """Points of a generation: the same however often one asks."""
-        self.cma.reseed_rng(keys.key(*self.key, "ask", generation) % (1 << _SEED_BITS))
+        self.cma.reseed_rng(keys.key(seed, *self.key, "ask", generation) % (1 << _SEED_BITS))
         return [self.cma.ask() for _ in range(count)]
 
-    def tell(self, done: Generation, slots: Sequence[int], recipes: Mapping[str, Recipe]) -> None:
+    def tell(
+        self, done: Generation, slots: Sequence[int], recipes: Mapping[str, Recipe], seed: int
+    ) -> None:
         """What a recorded generation has shown, by ranks."""
         places, worst = done.places, len(done.ranking)
         asked: list[np.ndarray] = []
@@ -69,7 +84,7 @@ class Distribution:
         for order, slot in enumerate(slots):
             id_ = done.slots.get(slot)
             if id_ is None:
-                asked = asked or self.ask(len(slots), done.number)
+                asked = asked or self.ask(len(slots), done.number, seed)
                 told.append((asked[order], float(worst)))
             else:
                 point = np.array(self.space.point(recipes[id_], recipes))
@@ -106,7 +121,7 @@ class CmaEs(Strategy):
     def ask(self, past: Past) -> list[Proposal]:
         """Points of the distribution."""
         config, now = past.config, self._now(past)
-        points = now.ask(config.population_size, past.coming)
+        points = now.ask(config.population_size, past.coming, config.seed)
         seed = mask_seed(config)
         return [
             Proposal(slot, "sampled", now.space.recipe([float(v) for v in point], seed))
@@ -129,19 +144,18 @@ class CmaEs(Strategy):
             start(past, space),
             first.search_sigma,
             first.population_size,
-            first.seed,
             "cma-es",
         )
         for done in past.own:
             slots = range(first.population_size)
-            now.tell(done, slots, past.recipes)
+            now.tell(done, slots, past.recipes, past.settings(done.number).seed)
         return now
 
 
 def start(past: Past, space: Space) -> list[float]:
-    """Where a search begins: at the best of the generation before it, or at the mean of sources."""
+    """Where a search begins: at the champion of before, or at the mean of the sources."""
     before = past.generations[: past.since]
     if before:
-        return space.point(past.recipes[before[-1].ranking[0]], past.recipes)
+        return space.point(past.recipes[past.champion or before[-1].ranking[0]], past.recipes)
     count = len(past.family.sources)
     return space.uniform([1 / count] * count)

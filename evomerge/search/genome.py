@@ -177,7 +177,10 @@ class Space:
                 return own
             return [own[_other(g, self.depths, recipe.depths)] for g in range(count)]
         weights = consensus(recipe, known, self.family.sources)
-        return [_from_weights(self.genes, weights, _own(recipe))] * count
+        own = _own(recipe)
+        if not isinstance(recipe, Source) and recipe.inputs != self.family.sources:
+            own.pop("ts", None)  # they are between other models
+        return [_from_weights(self.genes, weights, own)] * count
 
     def _of_params(self, recipe: Grouped, params: Mapping[str, Any]) -> list[float]:
         own = dict(params["genes"]) if recipe.method == "stages" else dict(params)
@@ -187,7 +190,7 @@ class Space:
                 float(own[g.key] if g.source is None else own[g.key][g.source - first[g.key]])
                 for g in self.genes
             ]
-        return _from_weights(self.genes, _consensus(own, len(recipe.inputs)), own)
+        return _from_weights(self.genes, _group(recipe, params), own)
 
 
 def roomy(space: Space) -> Space:
@@ -251,6 +254,17 @@ def _as_ts(weights: Sequence[float]) -> list[float]:
     return found
 
 
+def _group(recipe: Grouped, params: Mapping[str, Any]) -> list[float]:
+    """The weights of one group; a pipeline's linear stage takes shares."""
+    if recipe.method != "stages":
+        return _consensus(params, len(recipe.inputs))
+    own = dict(params["genes"])
+    if recipe.name.startswith("linear") and own.get("weights"):
+        total = math.fsum(own["weights"]) or 1.0
+        own["weights"] = [w / total for w in own["weights"]]
+    return _consensus(own, len(recipe.inputs))
+
+
 def _consensus(own: Mapping[str, Any], count: int) -> list[float]:
     """The weight of each input on the whole that a set of parameters comes down to."""
     scale = float(own.get("scale", 1.0))
@@ -265,20 +279,25 @@ def _consensus(own: Mapping[str, Any], count: int) -> list[float]:
     return [scale * float(w) for w in given]
 
 
-def consensus(recipe: Recipe, known: Mapping[str, Recipe], sources: Sequence[str]) -> list[float]:
+def consensus(
+    recipe: Recipe,
+    known: Mapping[str, Recipe],
+    sources: Sequence[str],
+    done: dict[str, list[float]] | None = None,
+) -> list[float]:
     """The weight of each source's task vector that a recipe comes down to, by and large.
 
     Exact for sources, and for what adds up task vectors; of what votes, drops, selects or bends, it is
-    what goes in. Layers that are taken whole are not looked at.
+    what goes in. Layers that are taken whole are not looked at. `done` is what is known already.
     """
+    done = {} if done is None else done
     if isinstance(recipe, Source):
         return [1.0 if recipe.id == s else 0.0 for s in sources]
     if isinstance(recipe, Mutate):
-        return consensus(recipe.pipeline or known[recipe.parent], known, sources)
+        return consensus(recipe.pipeline or known[recipe.parent], known, sources, done)
     count = len(recipe.inputs)
     if isinstance(recipe, Grouped):
-        bare = [p["genes"] if recipe.method == "stages" else p for p in recipe.params]
-        rows = [_consensus(p, count) for p in bare]
+        rows = [_group(recipe, p) for p in recipe.params]
         shares = [math.fsum(column) / len(rows) for column in zip(*rows, strict=True)]
     elif isinstance(recipe, Pipeline):
         shares = _consensus(recipe.genes.model_dump(), count)
@@ -287,7 +306,10 @@ def consensus(recipe: Recipe, known: Mapping[str, Recipe], sources: Sequence[str
             shares = [w / total for w in shares]
     else:
         shares = _of_merge(recipe)
-    below = [consensus(known[i], known, sources) for i in recipe.inputs]
+    for i in recipe.inputs:
+        if i not in done:
+            done[i] = consensus(known[i], known, sources, done)
+    below = [done[i] for i in recipe.inputs]
     return [
         math.fsum(share * row[k] for share, row in zip(shares, below, strict=True))
         for k in range(len(sources))

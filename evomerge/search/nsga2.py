@@ -27,17 +27,19 @@ from evomerge.search.strategy import Strategy
 TRIES = 8
 
 
-def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ...]:
+def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ...] | None:
     """What is made large: −log perplexity, accuracy, −operations, −bytes; of a domain likewise.
 
-    A domain's is its −log perplexity where it has text, else its accuracy. Raises KeyError for a domain
-    without items.
+    A domain's is its −log perplexity where it has text, else its accuracy. None where a domain has
+    nothing of either on these items.
     """
     found = []
     for name in wanted:
         kind, _, domain = name.partition("/")
         if kind == "domain":
             rate = measured.domains.get(domain)
+            if rate is None and domain not in measured.accuracies:
+                return None
             found.append(measured.accuracies[domain] if rate is None else -math.log(rate))
         else:
             found.append({
@@ -93,7 +95,7 @@ class Nsga2(Strategy):
             crowded = pareto.crowding([points[ids[i]] for i in front])
             ranked = sorted(zip(front, crowded, strict=True), key=lambda p: (-p[1], ids[p[0]]))
             found += [(ids[i], number, distance) for i, distance in ranked]
-        return found[:size]
+        return found[:size] or [(id_, 0, 0.0) for id_ in last.ranking]
 
     def _child(self, past: Past, parents: list[tuple[str, int, float]], slot: int) -> Proposal:
         config = past.config
@@ -130,6 +132,7 @@ def _points(past: Past, done: Generation) -> dict[str, tuple[float, ...]]:
     found = {}
     for id_ in done.ranking:
         measured = past.measured.components((id_, "search", done.number))
-        if measured is not None and id_ not in done.dropped:
-            found[id_] = objectives(measured, wanted)
+        point = objectives(measured, wanted) if measured is not None else None
+        if point is not None and id_ not in done.dropped:
+            found[id_] = point
     return found

@@ -26,7 +26,7 @@ def seeds(past: Past, count: int) -> list[Grouped]:
     found: list[Grouped] = []
     for species in config.species if past.generations else ():
         space = Space(past.family, species, config.genome_detail, depths)
-        best = past.recipes[past.generations[-1].ranking[0]]
+        best = past.recipes[past.champion or past.generations[-1].ranking[0]]
         found.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
     found = found[:count]
     wanted = list(product(SCALES, config.species))

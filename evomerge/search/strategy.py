@@ -41,6 +41,6 @@ class Strategy(ABC):
         last = past.generations[-1]
         return list(last.ranking[: past.settings(last.number).elite_size])
 
-    def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
-        """The slots that are seeded anew where diversity is critical; none: it never is."""
-        return ()
+    def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...] | None:
+        """The slots that are seeded anew where diversity is critical; None: that never happens."""
+        return None

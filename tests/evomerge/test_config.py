@@ -106,7 +106,6 @@ def test_unknown_settings_are_refused_and_the_known_ones_listed():
         ({"mutation_rate": 0}, "setting mutation_rate: "),
         ({"seed": "x"}, "setting seed: "),
         ({"mutation_sigma": float("nan")}, "setting mutation_sigma: "),
-        ({"strategy": "hill-climbing"}, "setting strategy: .*elite-loser"),
         ({"fitness_weights": {"perplexity": -1}}, "must not be negative"),
         (
             {"fitness_weights": dict.fromkeys(["perplexity", "accuracy", "speed", "memory"], 0)},

@@ -416,8 +416,7 @@ class Mine(Auto):
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch):
     def register(*given: Point) -> None:
-        for place in ("evomerge.search.entry_points", "evomerge.config.entry_points"):
-            monkeypatch.setattr(place, lambda group: list(given))
+        monkeypatch.setattr("evomerge.search.entry_points", lambda group: list(given))
         search._registered.cache_clear()
 
     yield register
@@ -452,7 +451,7 @@ def test_a_strategy_that_is_gone_is_named(points) -> None:
     with pytest.raises(StrategyError, match=r"mine@3 is not in this program, which has .*auto@1"):
         search.strategy("mine@3")
     with pytest.raises(ConfigError, match=r"there is auto, elite-loser.*; it is 'mine'"):
-        config("mine")
+        search.current(config("mine"))
 
 
 @pytest.mark.parametrize(
