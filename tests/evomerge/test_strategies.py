@@ -23,7 +23,7 @@ from evomerge.search.genome import Space, consensus
 from evomerge.search.past import Generation, Measurements, Past
 from evomerge.search.proposals import Family
 from evomerge.state import RunState, evolve, fold
-from tests.evomerge.fake_world import SOURCES, World, quality, small
+from tests.evomerge.fake_world import BASE, SOURCES, World, quality, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
 CONTINUOUS = NAMES[1:]
@@ -245,6 +245,51 @@ def test_one_gene_is_no_distribution_so_there_are_more_cells(name: str) -> None:
     done = bred(0, dict.fromkeys(recipes, (1.0, ())))
     again = search.strategy(f"{name}@1").ask(replace(told, generations=(done,), recipes=recipes))
     assert len({str(p) for p in again[0].recipe.params}) == 5  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_points_do_not_hang_on_the_basis_of_equal_eigenvalues() -> None:
+    """Another processor finds other eigenvectors of them; the points stay."""
+    family = Family(tuple(s.id for s in SOURCES), "base", 6)
+    space = Space(family, "task_arithmetic", "parts", 2)
+    n = space.dimension
+    spread = np.diag([2.0] + [1.0] * (n - 1))
+    turn = np.eye(n)
+    turn[1:3, 1:3] = [[0.6, -0.8], [0.8, 0.6]]
+    found = []
+    for basis in (np.eye(n), turn):
+        one = Distribution.at(space, [0.5] * n, 0.1, 4, "x")
+        one.cma._C = spread
+        one.cma._B, one.cma._D = basis, np.sqrt(np.diag(spread))
+        found.append(np.array(one.ask(4, 3, 7)))
+    assert np.abs(found[0] - found[1]).max() < 1e-12
+    assert np.std(found[0]) > 0.01
+
+
+@pytest.mark.parametrize("rate", [None, 6.0])
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_a_run_whose_candidates_are_all_lost_ends(name: str, rate: float | None) -> None:
+    ours = {s.id for s in SOURCES} | {BASE.id}
+    world = World(config(name, generations=2), quality=lambda id_: 1.8 if id_ in ours else rate)
+    state = world.run()
+    assert state.completed or state.failed
+    assert audit.audit(world.rows) == []
+
+
+@pytest.mark.parametrize("name", ["auto", "cma-es"])
+def test_a_late_result_does_not_ask_for_another_mean(name: str) -> None:
+    """The mean was built while an evaluation was in quarantine, which then comes after all."""
+    world = World(config(name), quarantine="worst-fitness")
+    world.run_until(lambda state: state.generation == 1)
+    world.step()
+    victim = next(t for t in decide(world.state).tasks if isinstance(t, Evaluate))
+    for _ in range(3):
+        world.die(victim.key)
+    while (1, 5) not in world.state.candidates:
+        world.step()
+    world.complete(victim)
+    state = world.run()
+    assert state.completed
+    assert audit.audit(world.rows) == []
 
 
 def test_a_distribution_of_one_gene_is_refused() -> None:
