@@ -1,10 +1,11 @@
-"""What several benchmarks need: models of 25 million parameters, without training."""
+"""What several benchmarks need: models of 25 million parameters, without training; short items."""
 
 from __future__ import annotations
 
+import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,21 @@ def folders(where: Path, count: int = 4) -> list[Path]:
         tokenizer.save_pretrained(folder)
         result.append(folder)
     return result
+
+
+def shortened(items: Path, out: Path, kept: Mapping[str, int]) -> Path:
+    """The texts of items, cut to so many characters of each domain and slice; a new folder."""
+    out.mkdir()
+    for file in sorted(items.glob("*.jsonl")):
+        left, lines = dict(kept), []
+        for line in file.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            if "text" in row and left[row["slice"]] > 0:
+                row["text"] = row["text"][: left[row["slice"]]]
+                left[row["slice"]] -= len(row["text"])
+                lines.append(json.dumps(row))
+        (out / file.name).write_text("\n".join(lines) + "\n", "utf-8")
+    return out
 
 
 def best(function: Callable[[], object], repetitions: int = 5) -> float:

@@ -7,7 +7,7 @@ must be measured once for every strategy (sources on both slices) counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -224,11 +224,6 @@ class Laboratory:
             seen = self.seen(state.recipes[id_], state.recipes, draws, "test", True)
             found.append(composite.components(seen, cost.flops_per_token, cost.bytes))
         return composite.reference([c for c in found if c])
-
-
-def spent_on(outcomes: Sequence[Outcomes]) -> int:
-    """Items of several evaluations."""
-    return sum(map(spending.items, outcomes))
 
 
 def _submitted(config: EvoMergeConfig) -> facts.Submitted:

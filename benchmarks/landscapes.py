@@ -242,7 +242,7 @@ def _turned(recipe: Merge | Pipeline | Grouped, group: int) -> tuple[list[float]
         technique = "stages"
     elif isinstance(recipe, Grouped):
         depths = recipe.depths
-        place = group if depths == DEPTHS else _at(group, depths)
+        place = groups.nearest(group, DEPTHS, depths)
         given, technique = dict(recipe.params[place]), recipe.method
         given = {**given["genes"], "name": given["name"]} if technique == "stages" else given
     else:
@@ -269,10 +269,3 @@ def _turned(recipe: Merge | Pipeline | Grouped, group: int) -> tuple[list[float]
     if "ties" in name and technique != "dare":
         weights = [w * (1 - (1 - density) ** 2) for w in weights]
     return [scale * w for w in weights], noise, trimmed
-
-
-def _at(group: int, depths: int) -> int:
-    part = groups.part(group, DEPTHS)
-    if part >= 3:
-        return groups.count(depths) - (5 - part)
-    return 3 * ((2 * (group // 3) + 1) * depths // (2 * DEPTHS)) + part

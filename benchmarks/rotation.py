@@ -12,7 +12,6 @@ standard error. The slices are cut short, so that there is something to be foole
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import tempfile
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.common import machine
+from benchmarks.common import machine, shortened
 from evomerge.config import parse
 from evomerge.corpus.documents import Slice
 from evomerge.fitness.outcomes import Draws
@@ -33,22 +32,6 @@ from worker.home import Home
 #: Characters of text of each domain and slice.
 KEPT = {"train": 6_000, "search": 24_000, "selection": 4_000, "test": 40_000}
 SETTINGS = {"search_windows": 4, "search_questions": 0, "convergence_patience": 0}
-
-
-def shortened(items: Path, out: Path) -> Path:
-    """The items' texts, cut to `KEPT`."""
-    out.mkdir()
-    for file in sorted(items.glob("*.jsonl")):
-        left = dict(KEPT)
-        lines = []
-        for line in file.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            if "text" in row and left[row["slice"]] > 0:
-                row["text"] = row["text"][: left[row["slice"]]]
-                left[row["slice"]] -= len(row["text"])
-                lines.append(json.dumps(row))
-        (out / file.name).write_text("\n".join(lines) + "\n", "utf-8")
-    return out
 
 
 @contextmanager
@@ -98,7 +81,7 @@ def main() -> None:
     print(machine(), flush=True)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        data = shortened(given.models / "items", Path(folder) / "items")
+        data = shortened(given.models / "items", Path(folder) / "items", KEPT)
         for seed in range(given.seeds):
             rotating = run(given.models, data, seed, given.generations)
             with fixed():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.common import shortened
 from evomerge import facts
 from evomerge.build import Builder, Weights
 from evomerge.config import parse
@@ -39,7 +39,7 @@ class Specialists:
             "fitness_weights": {"perplexity": 0.4, "accuracy": 0.3, "speed": 0.2, "memory": 0.1},
         }  # fmt: skip
         self._place = tempfile.TemporaryDirectory()
-        items = shortened(folder / "items", Path(self._place.name) / "items")
+        items = shortened(folder / "items", Path(self._place.name) / "items", KEPT)
         names = sorted(p.parent.name for p in folder.glob("*/config.json"))
         names.remove("base")
         submitted = facts.Submitted(
@@ -112,18 +112,3 @@ class Specialists:
 
     def _stored(self, id_: str) -> Weights | None:
         return self._sources.get(id_) or self._made.get(id_)
-
-
-def shortened(items: Path, out: Path) -> Path:
-    """The items' texts, cut to `KEPT`."""
-    out.mkdir()
-    for file in sorted(items.glob("*.jsonl")):
-        left, lines = dict(KEPT), []
-        for line in file.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            if "text" in row and left[row["slice"]] > 0:
-                row["text"] = row["text"][: left[row["slice"]]]
-                left[row["slice"]] -= len(row["text"])
-                lines.append(json.dumps(row))
-        (out / file.name).write_text("\n".join(lines) + "\n", "utf-8")
-    return out

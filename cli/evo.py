@@ -70,7 +70,7 @@ def evo_command(
     home = Home.default()
     queued = {name: options.pop(name) for name in QUEUED}
     if dry_run:
-        _estimate(options, resume, as_json)
+        _estimate(options, resume is not None, detach, as_json)
         return
     if resume is None:
         run = _submitted(home, options, queued, detach)
@@ -86,15 +86,16 @@ def evo_command(
     carry_on(home, run, output, as_json)
 
 
-def _estimate(options: dict[str, Any], resume: str | None, as_json: bool) -> None:
+def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:
     """Say what a run would cost; nothing is recorded."""
     from cli import plan as plans
     from evomerge import facts
     from evomerge.errors import ConfigError
     from worker.estimate import estimate
 
-    if resume is not None:
-        raise ConfigError("--dry-run estimates a run before it starts: leave out --resume.")
+    for name, given in (("--resume", resume), ("--detach", detach)):
+        if given:
+            raise ConfigError(f"--dry-run estimates a run and starts nothing: leave out {name}.")
     plan = plans.make(options)
     for warning in plans.check(plan).warnings:
         click.echo(f"warning: {warning}", err=True)

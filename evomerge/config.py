@@ -94,7 +94,7 @@ class EvoMergeConfig(BaseModel):
     search_sigma: float = Field(default=0.1, gt=0, le=0.5)
     #: nsga2: what is weighed against each other.
     objectives: tuple[str, ...] = ("perplexity", "accuracy")
-    #: Let candidates that solve what others do not count for more.
+    #: tournament: "items" pairs a parent with the one that solves what it does not.
     niching: Literal["none", "items"] = "none"
     #: Turn mutation up where it helps, down where it does not (elite-loser, tournament).
     adaptive_mutation: bool = False

@@ -31,6 +31,15 @@ def part(group: int, depths: int) -> int:
     return group % len(PARTS) if group < inside else len(PARTS) + group - inside
 
 
+def nearest(group: int, depths: int, others: int) -> int:
+    """With so many `others`, the group that lies where this one does with `depths`."""
+    own = part(group, depths)
+    if own >= len(PARTS):
+        return count(others) - (len(PARTS) + 2 - own)
+    depth = group // len(PARTS)
+    return len(PARTS) * ((2 * depth + 1) * others // (2 * depths)) + own
+
+
 def of(tensor: str, blocks: int, depths: int) -> int:
     """The group of a tensor, by its name, in a model of so many blocks."""
     block = frankenmerge.block(tensor)

@@ -19,7 +19,7 @@ from evomerge.recipe import Merge
 from evomerge.search.proposals import Proposal
 from evomerge.state import RunState, forgive
 from evomerge.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
-from evomerge.telling import Ranking, asked, dropped, family, proposals, strategy_of, told
+from evomerge.telling import Ranking, dropped, family, proposals, stays, strategy_of, told
 
 #: A task that failed so often ends the run.
 ATTEMPTS = 3
@@ -176,7 +176,7 @@ def _generation(state: RunState, generation: int) -> Decision:
             tasks += _unmeasured(state, [built.recipe_id], "search", generation)
         else:
             tasks.append(_making(generation, proposal))
-    stayed = state.remembered(("ask", generation), lambda: asked(state, generation))[1]
+    stayed = stays(state, generation)
     tasks += _unmeasured(state, stayed, "search", generation)
     tasks = _sound(state, tasks)
     if tasks:

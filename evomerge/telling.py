@@ -61,14 +61,23 @@ def dropped(state: RunState, id_: str, generation: int) -> bool:
 
 def proposals(state: RunState, generation: int) -> list[Proposal]:
     """What the strategy wants in the slots of a generation, chosen layers filled in."""
-    wanted = state.remembered(("ask", generation), lambda: asked(state, generation))
-    return [_filled(state, generation, proposal) for proposal in wanted[0]]
+    wanted, _ = _remembered(state, generation)
+    return [_filled(state, generation, proposal) for proposal in wanted]
 
 
-def asked(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+def _asked(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
     """Proposals, and whom of before to measure again."""
     past, who = told(state, generation), strategy_of(state, generation)
     return who.ask(past), who.stayed(past)
+
+
+def stays(state: RunState, generation: int) -> list[str]:
+    """Recipes of before that the strategy wants measured again on a generation's draw."""
+    return _remembered(state, generation)[1]
+
+
+def _remembered(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+    return state.remembered(("ask", generation), lambda: _asked(state, generation))
 
 
 def _filled(state: RunState, generation: int, proposal: Proposal) -> Proposal:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from evomerge.config import EvoMergeConfig
 from evomerge.recipe import Grouped
 from evomerge.search.cma_es import Distribution, mask_seed
 from evomerge.search.genome import DETAILS, Detail, Space, roomy
@@ -54,12 +53,7 @@ class Auto(Strategy):
     """Species, a bandit over them, and a distribution in each."""
 
     version = "auto@1"
-
-    def check(self, config: EvoMergeConfig) -> str | None:
-        """At least four candidates a generation."""
-        if config.population_size < 4:
-            return f"population_size must be at least 4, it is {config.population_size}"
-        return None
+    fewest = 4
 
     def ask(self, past: Past) -> list[Proposal]:
         """Seeds, then points of the species that the bandit picks."""
@@ -69,14 +63,7 @@ class Auto(Strategy):
             return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
         arm = _pick(_arms(past))
         assert arm.distribution
-        seed = mask_seed(config)
-        points = arm.distribution.ask(config.population_size, past.coming, config.seed)
-        return [
-            Proposal(
-                slot, "sampled", arm.distribution.space.recipe([float(v) for v in point], seed)
-            )
-            for slot, point in enumerate(points)
-        ]
+        return arm.distribution.proposals(config, past.coming)
 
     def finalists(self, past: Past) -> list[str | Proposal]:
         """After the seeds the best of each species; then the mean of the one that was picked."""

@@ -74,6 +74,14 @@ class Distribution:
         self.cma.reseed_rng(keys.key(seed, *self.key, "ask", generation) % (1 << _SEED_BITS))
         return [self.cma.ask() for _ in range(count)]
 
+    def proposals(self, config: EvoMergeConfig, generation: int) -> list[Proposal]:
+        """A population of such points."""
+        points, seed = self.ask(config.population_size, generation, config.seed), mask_seed(config)
+        return [
+            Proposal(slot, "sampled", self.space.recipe([float(v) for v in point], seed))
+            for slot, point in enumerate(points)
+        ]
+
     def tell(
         self, done: Generation, slots: Sequence[int], recipes: Mapping[str, Recipe], seed: int
     ) -> None:
@@ -111,22 +119,11 @@ class CmaEs(Strategy):
     """One distribution over the first of the species."""
 
     version = "cma-es@1"
-
-    def check(self, config: EvoMergeConfig) -> str | None:
-        """At least four candidates a generation."""
-        if config.population_size < 4:
-            return f"population_size must be at least 4, it is {config.population_size}"
-        return None
+    fewest = 4
 
     def ask(self, past: Past) -> list[Proposal]:
         """Points of the distribution."""
-        config, now = past.config, self._now(past)
-        points = now.ask(config.population_size, past.coming, config.seed)
-        seed = mask_seed(config)
-        return [
-            Proposal(slot, "sampled", now.space.recipe([float(v) for v in point], seed))
-            for slot, point in enumerate(points)
-        ]
+        return self._now(past).proposals(past.config, past.coming)
 
     def finalists(self, past: Past) -> list[str | Proposal]:
         """The distribution's mean."""

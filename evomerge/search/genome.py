@@ -175,7 +175,7 @@ class Space:
             own = [self._of_params(recipe, params) for params in recipe.params]
             if recipe.depths == self.depths:
                 return own
-            return [own[_other(g, self.depths, recipe.depths)] for g in range(count)]
+            return [own[groups.nearest(g, self.depths, recipe.depths)] for g in range(count)]
         weights = consensus(recipe, known, self.family.sources)
         own = _own(recipe)
         if not isinstance(recipe, Source) and recipe.inputs != self.family.sources:
@@ -200,15 +200,6 @@ def roomy(space: Space) -> Space:
         if found.dimension > 1:
             return found
     return space
-
-
-def _other(group: int, depths: int, others: int) -> int:
-    """The group with so many `others` that lies where this one does."""
-    part = groups.part(group, depths)
-    if part >= len(groups.PARTS):
-        return groups.count(others) - (5 - part)
-    depth = group // len(groups.PARTS)
-    return len(groups.PARTS) * ((2 * depth + 1) * others // (2 * depths)) + part
 
 
 def _own(recipe: Recipe) -> dict[str, Any]:

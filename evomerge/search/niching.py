@@ -1,12 +1,11 @@
-"""Niches by items: who solves what others do not counts for more. Pure.
+"""Attraction by items: a parent that solves what the other does not. Pure.
 
 After M2N2 (Abrantes, Lange, Tang 2025, "Competition and attraction improve model fusion", arXiv
 2508.16204), on the per-item outcomes that the log has:
 
-    sharing      f_i = Σ_j s_ij · s_ij / Σ_k s_kj      each item is a resource that is shared out
-    attraction   g(a, b) = Σ_j max(s_bj − s_aj, 0) / Σ_k s_kj      what b has and a lacks
+    g(a, b) = Σ_j max(s_bj − s_aj, 0) / Σ_k s_kj      what b has and a lacks
 
-s_ij in [0, 1] is what candidate i reaches on item j: the probability it gives a token of a window on
+where each item counts for less the more candidates reach it. s_ij in [0, 1] is what candidate i reaches on item j: the probability it gives a token of a window on
 the (geometric) average, a right choice, a solved problem.
 """
 
@@ -38,15 +37,6 @@ def reached(outcomes: Outcomes) -> list[float]:
 def totals(table: Mapping[str, Sequence[float]]) -> list[float]:
     """Σ over candidates of what each item gives."""
     return [math.fsum(column) for column in zip(*table.values(), strict=True)]
-
-
-def shared(table: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Candidate → its fitness when every item is shared out among those who reach it."""
-    sums = totals(table)
-    return {
-        id_: math.fsum(s * s / t for s, t in zip(row, sums, strict=True) if t > NOTHING)
-        for id_, row in table.items()
-    }
 
 
 def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:

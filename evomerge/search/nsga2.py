@@ -55,14 +55,13 @@ class Nsga2(Strategy):
     """A population that spreads along the front."""
 
     version = "nsga2@1"
+    fewest = 4
 
     def check(self, config: EvoMergeConfig) -> str | None:
-        """At least four candidates, and two things to weigh."""
-        if config.population_size < 4:
-            return f"population_size must be at least 4, it is {config.population_size}"
+        """Also two things to weigh."""
         if len(config.objectives) < 2:
             return "objectives must name two things or more to weigh against each other"
-        return None
+        return super().check(config)
 
     def stayed(self, past: Past) -> list[str]:
         """The parents."""

@@ -20,9 +20,13 @@ class Strategy(ABC):
     #: Name and version, as "tournament@1": what runs record. What it asks for never changes; the next
     #: version is another class.
     version: str
+    #: The smallest population that it can work with.
+    fewest = 1
 
     def check(self, config: EvoMergeConfig) -> str | None:
         """Why these settings do not suit it; None where they do."""
+        if config.population_size < self.fewest:
+            return f"population_size must be at least {self.fewest}, it is {config.population_size}"
         return None
 
     @abstractmethod

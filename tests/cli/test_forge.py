@@ -84,6 +84,7 @@ def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_pa
     assert "on this machine by one process" in said.stdout
     assert json.loads(call(tmp_path, "runs", "--json").stdout) in ([], {"runs": []})
     assert "leave out --resume" in fails(tmp_path, 2, "evo", "--dry-run", "--resume", "r")
+    assert "leave out --detach" in fails(tmp_path, 2, *words, "--detach")
 
 
 @pytest.mark.parametrize(

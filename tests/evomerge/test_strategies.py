@@ -301,13 +301,12 @@ def test_a_distribution_of_one_gene_is_refused() -> None:
 # ---- parts --------------------------------------------------------------------------------------
 
 
-def test_sharing_and_attraction_by_hand() -> None:
+def test_attraction_by_hand() -> None:
     """Two items; a and b solve the first, c the second alone."""
     table = {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 0.5]}
-    assert niching.shared(table) == {"a": 0.5, "b": 0.5, "c": 0.5}
     assert niching.attraction(table, "a", "c") == pytest.approx(1.0)
     assert niching.attraction(table, "a", "b") == 0.0
-    assert niching.shared({"a": [0.0], "b": [0.0]}) == {"a": 0.0, "b": 0.0}
+    assert niching.attraction({"a": [0.0], "b": [0.0]}, "a", "b") == 0.0
 
 
 def test_niching_pairs_with_who_brings_most() -> None:
@@ -492,7 +491,15 @@ def test_a_strategy_that_is_none_is_named(points, value: object, message: str) -
 
 
 def test_a_strategy_that_is_gone_is_named(points) -> None:
+    points(Point("mine", Mine))
+    world = World(config("mine"))
+    world.run_until(lambda state: state.generation == 1)
     points()
+    state = fold(world.rows)
+    assert state.status == "running"
+    with pytest.raises(StrategyError, match="mine@3 is not in this program"):
+        decide(state)
+    assert {finding.level for finding in audit.audit(world.rows)} == {"unchecked"}
     with pytest.raises(StrategyError, match=r"mine@3 is not in this program, which has .*auto@1"):
         search.strategy("mine@3")
     with pytest.raises(ConfigError, match=r"there is auto, elite-loser.*; it is 'mine'"):
