@@ -12,7 +12,7 @@ from typing import Any
 
 from evomerge import report, search
 from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
-from evomerge.config import EvoMergeConfig
+from evomerge.config import EvoMergeConfig, parse
 from evomerge.errors import ConfigError, NotFoundError
 from evomerge.facts import ModelReference
 from evomerge.fitness.data import check_settings
@@ -84,12 +84,13 @@ class Run:
 
 
 class EvoMerge:
-    """Evolves merges of models."""
+    """Evolves merges of models, by the source documents' own search where no strategy is named."""
 
     def __init__(
         self, config: EvoMergeConfig | None = None, home: str | Path | None = None
     ) -> None:
-        self.config = config or EvoMergeConfig()
+        given = config.model_dump(exclude_unset=True) if config else {}
+        self.config = parse({"strategy": "elite-loser", **given})
         self.home = Home(Path(home).absolute()) if home else Home.default()
         self._callbacks: dict[str, list[Callable[..., None]]] = {name: [] for name in CALLBACKS}
         self._resume: str | None = None

@@ -150,9 +150,7 @@ class Laboratory:
         draws = state.draws(task.slice, task.generation)
         recipe = state.recipes[task.recipe_id]
         seen = self.seen(recipe, state.recipes, draws, task.slice, task.generation is None)
-        assert state.started
-        cost = state.started.cost
-        measured = composite.components(seen, cost.flops_per_token, cost.bytes)
+        measured = state.measure(task.recipe_id, seen)
         best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
         return facts.Evaluated(
             recipe_id=task.recipe_id, slice=task.slice, generation=task.generation,

@@ -29,7 +29,7 @@ from evomerge import facts, groups, keys
 from evomerge.corpus.documents import SLICES, Slice
 from evomerge.fitness.cost import Cost
 from evomerge.fitness.outcomes import DomainOutcomes, Draws, Outcomes, Pool
-from evomerge.recipe import Grouped, Merge, Mutate, Pipeline, Recipe, Source
+from evomerge.recipe import Flow, Grouped, Merge, Mutate, Pipeline, Recipe, Source
 from evomerge.search.proposals import Family
 
 DEPTHS, BLOCKS, COUNT = 4, 12, 3
@@ -190,6 +190,8 @@ class Landscape:
             below = self.effect(recipe.pipeline or known[recipe.parent], known)
             noise = recipe.noise.sigma**2 * 0.05 if recipe.noise else 0.0
             return Effect(below.weights, below.noise + noise, below.trimmed)
+        if isinstance(recipe, Flow):
+            raise TypeError("the invented landscapes have no layers to take a path through")
         inputs = [self.effect(known[i], known) for i in recipe.inputs]
         rows = [_turned(recipe, g) for g in range(GROUPS)]
         weights = np.array([

@@ -90,7 +90,10 @@ class Specialists:
 
     def sketch(self, recipe: Recipe, known: Mapping[str, Recipe]) -> str:
         """Of the built weights."""
-        return sketch(self._weights(recipe, known), self._bench.origin)
+        return sketch(
+            self._weights(recipe, known),
+            Builder(known, self._stored).origin(recipe, self._bench.origin),
+        )
 
     def gains(self, recipe: Recipe, known: Mapping[str, Recipe]) -> tuple[tuple[float, ...], ...]:
         """Measured by swapping blocks."""

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from evomerge.errors import ConfigError
+from evomerge.recipe import SPECIES
 
-#: merge_method of a genome → the technique of a stage that is left out, so that the other is used.
-_LEFT_OUT = {
-    "linear": "slerp", "slerp": "linear", "ties": "dare", "dare_ties": "ties", "dare_linear": "ties",
-}  # fmt: skip
-_TECHNIQUES = ("linear", "slerp", "dare", "ties", "frankenmerge", "dfs")
+#: merge_method of a genome that has another name here, and why.
+_SAID_BY = {"linear": "task_arithmetic"}
 #: Why a key has no effect.
 _INSTEAD = {
     "tasks": "fitness is measured on the items of --data, or on built-in ones",
     "limit": "search_windows and search_questions say how many items a generation draws",
-    "layer_granularity": "genes hold for all layers; frankenmerge chooses blocks by measuring",
-    "normalize": "a pipeline's stages say how they normalise",
-    "allow_negative_weights": "the weights of a run are above zero",
+    "layer_granularity": "layer_groups says how many groups of layers get genes of their own",
+    "normalize": "weights are on task vectors, and how far they add up is searched, too",
+    "allow_negative_weights": "weights lie between -0.5 and 1.5",
     "tokenizer_source": "sources share one vocabulary; merge others first with `forge merge`",
 }
 
@@ -36,14 +34,18 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
         found["base_model"] = str(base)
     warnings = []
     method = str(genome.get("merge_method", ""))
-    if method in _LEFT_OUT:
-        found["techniques"] = [t for t in _TECHNIQUES if t != _LEFT_OUT[method]]
-        warnings.append(
-            f"{file}: merge_method {method}: the run's pipelines go without {_LEFT_OUT[method]}, and "
-            "have their other stages."
-        )
+    species = _SAID_BY.get(method, method)
+    if species in SPECIES:
+        found["species"] = [species]
+        if species != method:
+            warnings.append(
+                f"{file}: merge_method {method}: {species} says all that it says, and more."
+            )
     else:
-        warnings.append(f"{file}: merge_method {method} is no stage of a pipeline: all are used.")
+        warnings.append(
+            f"{file}: merge_method {method} is not among the techniques that are searched with genes "
+            f"({', '.join(SPECIES[:5])}): the usual ones are."
+        )
     for where, given in (("genome.", genome), ("", document)):
         for key in given:
             if key not in ("genome", "models", "base_model", "merge_method"):

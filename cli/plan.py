@@ -153,12 +153,13 @@ class Checked:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers), tokenizer and data; raise what a run would stumble over."""
+    from evomerge import search
     from evomerge.corpus import domains
     from evomerge.fitness.data import check_settings
     from evomerge.fitness.packing import pack
     from evomerge.sources import open_family
     from evomerge.verifiers.checks import Verifier
-    from worker.bench import load_items, load_tokenizer
+    from worker.bench import check_paths, load_items, load_tokenizer
     from worker.measurable import measurable, why_not_run
 
     family = open_family(plan.sources, plan.base, plan.config.strict)
@@ -168,6 +169,7 @@ def check(plan: Plan) -> Checked:
     builtin, not_run = domains.NAME in plan.data, why_not_run(items, Verifier())
     items, told = measurable(items, tokenizer, context, builtin, not_run)
     check_settings(items, plan.config)
+    check_paths(family, plan.config)
     pack(items, tokenizer, context)
     counts: dict[str, dict[str, int]] = {}
     for item in items:
@@ -175,4 +177,6 @@ def check(plan: Plan) -> Checked:
             item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0)
         )
         row[item.slice] += 1
-    return Checked(family.warnings + told, family.base.parameters, counts)
+    return Checked(
+        search.unread(plan.config) + family.warnings + told, family.base.parameters, counts
+    )

@@ -17,7 +17,6 @@ from events import Envelope, Event, EventsError, UnknownEventError, chain
 from evomerge import facts, watching
 from evomerge.control import CONTROLS, refusal
 from evomerge.errors import ForgeError
-from evomerge.fitness import composite
 from evomerge.fitness.layer_choice import choose
 from evomerge.history import appends
 from evomerge.run import (
@@ -218,9 +217,7 @@ def _mismeasured(state: RunState, event: facts.Evaluated, task: Evaluate) -> str
         return "other items were measured than those that were drawn"
     if wrong := watching.unfounded(state, event):
         return wrong
-    assert state.started
-    cost = state.started.cost
-    found = composite.components(event.outcomes, cost.flops_per_token, cost.bytes)
+    found = state.measure(event.recipe_id, event.outcomes)
     if found != event.components:
         return "the components are not those of the recorded outcomes"
     judged = state.judge(event.recipe_id, event.slice, event.generation, found, event.scored)

@@ -12,11 +12,22 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
-from evomerge import groups, pipeline, randomness, techniques
+from evomerge import flow, groups, pipeline, randomness, techniques
 from evomerge.errors import ConfigError
 from evomerge.methods import frankenmerge
 from evomerge.programs import Program
-from evomerge.recipe import Grouped, Merge, Mutate, Noise, Pipeline, Recipe, Source, genome
+from evomerge.recipe import (
+    Flow,
+    Grouped,
+    Merge,
+    Mutate,
+    Noise,
+    Pipeline,
+    Recipe,
+    Source,
+    genome,
+    path,
+)
 from evomerge.stretches import SHARE, Pool, Stretches, as_rows, finite
 from evomerge.stretches import Merge as Merging
 
@@ -55,8 +66,16 @@ class Builder:
             return self._mutated(recipe)
         return self._merged(recipe) if isinstance(recipe, Merge) else self._stated(recipe)
 
-    def _stated(self, recipe: Pipeline | Grouped) -> Weights:
+    def _stated(self, recipe: Pipeline | Grouped | Flow) -> Weights:
+        if isinstance(recipe, Flow):
+            inputs = [self.weights(i) for i in recipe.inputs]
+            return flow.build(recipe, self._grouped(recipe.merged), inputs)
         return self._pipeline(recipe) if isinstance(recipe, Pipeline) else self._grouped(recipe)
+
+    def origin(self, recipe: Recipe, base: Weights) -> Weights:
+        """What a model's task vector is counted from: the base, along its path where it has one."""
+        taken = path(recipe, self._known)
+        return base if taken is None else flow.origin(taken, base)
 
     def _pipeline(self, recipe: Pipeline) -> Weights:
         base = self.weights(recipe.base)
@@ -109,7 +128,7 @@ class Builder:
         return _each(base, plan)
 
     def _mutated(self, recipe: Mutate) -> Weights:
-        base = self.weights(recipe.base)
+        base = self.origin(recipe, self.weights(recipe.base))
         if recipe.pipeline is None:
             result, noises = self.weights(recipe.parent), ()
         else:

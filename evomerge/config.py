@@ -59,6 +59,10 @@ REFUSED = {
 
 #: Strategies of this program; the first is for people who do not choose.
 STRATEGIES = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")
+#: Who gives one of these and no strategy means elite-loser, as the source documents do.
+ELITE_LOSERS = {
+    "mutants_per_elite", "keep_elites", "techniques", "dare_drop", "ties_density", "elite_size",
+}  # fmt: skip
 #: What nsga2 can weigh, beside domain/NAME.
 OBJECTIVES = ("perplexity", "accuracy", "speed", "memory")
 #: Entry points at which other packages register theirs.
@@ -79,8 +83,9 @@ class EvoMergeConfig(BaseModel):
     mutants_per_elite: int = Field(default=3, ge=1)
     #: Elites stay and compete with their children: (μ + λ).
     keep_elites: bool = False
-    #: Who decides: one of STRATEGIES, or a registered one.
-    strategy: str = "elite-loser"
+    #: Who decides: one of STRATEGIES, or a registered one. Where it is not said, but a setting is that
+    #: elite-loser is known by: that one.
+    strategy: str = "auto"
 
     #: tournament: candidates drawn for each parent; share of children with two parents.
     tournament_size: int = Field(default=3, ge=1)
@@ -94,8 +99,13 @@ class EvoMergeConfig(BaseModel):
     search_sigma: float = Field(default=0.1, gt=0, le=0.5)
     #: nsga2: what is weighed against each other.
     objectives: tuple[str, ...] = ("perplexity", "accuracy")
-    #: tournament: "items" pairs a parent with the one that solves what it does not.
-    niching: Literal["none", "items"] = "none"
+    #: tournament, by items: "attraction" pairs a parent with the one that solves what it does not,
+    #: "sharing" lets parents win by what few others solve; or both.
+    niching: Literal["none", "attraction", "sharing", "both"] = "none"
+    #: Data flow space (tournament, cma-es, nsga2): how often a block may come in a path through the
+    #: layers, 0: no paths; blocks of a path at most, None: half as many more as the models have.
+    path_repeats: int = Field(default=0, ge=0, le=4)
+    path_blocks: int | None = Field(default=None, ge=1)
     #: Turn mutation up where it helps, down where it does not (elite-loser, tournament).
     adaptive_mutation: bool = False
     #: Techniques of new candidates: all alike, or by what theirs were worth so far.
@@ -170,6 +180,8 @@ class EvoMergeConfig(BaseModel):
         renamed = {RENAMED.get(name, name): value for name, value in data.items()}
         if len(renamed) < len(data):
             raise ValueError("a setting is given under two of its names")
+        if "strategy" not in renamed and ELITE_LOSERS & renamed.keys():
+            renamed["strategy"] = "elite-loser"
         if "evaluation_weights" in data:
             renamed["fitness_weights"] = {**_DOMAINS_ONLY, "domains": data["evaluation_weights"]}
         return renamed
@@ -237,6 +249,12 @@ class EvoMergeConfig(BaseModel):
     def depths(self, blocks: int) -> int:
         """Layer groups of a model with so many blocks."""
         return min(self.layer_groups, blocks)
+
+    def longest_path(self, blocks: int) -> int:
+        """Blocks that a candidate may have, of models with so many."""
+        if not self.path_repeats:
+            return blocks
+        return self.path_blocks or blocks + blocks // 2
 
     @property
     def pipelines(self) -> tuple[int, ...]:

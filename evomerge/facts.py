@@ -38,7 +38,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 6
+    schema_version = 7
 
     run: str
     owner: str
@@ -64,7 +64,7 @@ class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
-    schema_version = 4
+    schema_version = 5
 
     run: str
     owner: str
@@ -85,7 +85,7 @@ class Started(Event):
     """Sources, data and profile were read and pinned."""
 
     type = "started"
-    schema_version = 4
+    schema_version = 5
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
@@ -101,6 +101,8 @@ class Started(Event):
     strategy: str
     #: Why problems that run code are not measured; empty where they are, or where there are none.
     not_run: str = ""
+    #: What a block more costs; None in logs from before paths.
+    block_cost: Cost | None = None
 
 
 @REGISTRY.event
@@ -115,7 +117,7 @@ class Profiled(Event):
 
 
 class _Built(Event):
-    schema_version = 2
+    schema_version = 3
 
     recipe_id: str
     recipe: Recipe
@@ -170,7 +172,7 @@ class Sampled(_Built):
     """A point of a strategy's distribution, or its mean, was built."""
 
     type = "sampled"
-    schema_version = 1
+    schema_version = 2
 
     generation: int
     slot: int
@@ -181,7 +183,7 @@ class Crossed(_Built):
     """A child of two candidates' genes was built."""
 
     type = "crossed"
-    schema_version = 1
+    schema_version = 2
 
     generation: int
     slot: int

@@ -7,7 +7,9 @@ from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
 from evomerge.fitness import composite, outcomes
 from evomerge.fitness.composite import Components, Fitness, Reference
+from evomerge.fitness.cost import Cost
 from evomerge.fitness.outcomes import Draws, Outcomes
+from evomerge.recipe import Recipe, blocks
 
 #: (recipe id, slice, generation of the draw or None for the whole slice).
 EvaluationKey = tuple[str, Slice, int | None]
@@ -19,6 +21,22 @@ class Measured:
     submitted: facts.Submitted | None
     started: facts.Started | None
     evaluations: dict[EvaluationKey, facts.Evaluated]
+    recipes: dict[str, Recipe]
+
+    def cost(self, recipe_id: str) -> Cost:
+        """What a model costs, by arithmetic: more or less only where a path made it deeper or not."""
+        assert self.started
+        usual = self.started.blocks
+        more = blocks(self.recipes[recipe_id], self.recipes, usual) - usual
+        if not more:
+            return self.started.cost
+        assert self.started.block_cost
+        return self.started.cost.with_blocks(more, self.started.block_cost)
+
+    def measure(self, recipe_id: str, seen: Outcomes) -> Components | None:
+        """The components of what a model reached on some items; None where they are not finite."""
+        cost = self.cost(recipe_id)
+        return composite.components(seen, cost.flops_per_token, cost.bytes)
 
     def settings(self, generation: int) -> EvoMergeConfig:
         """What the candidates of a generation are proposed and drawn by."""
@@ -44,7 +62,7 @@ class Measured:
         if event is not None:
             return event.components
         seen = self.outcomes(key)
-        return None if seen is None else self._of_these(seen)
+        return None if seen is None else self.measure(key[0], seen)
 
     def outcomes(self, key: EvaluationKey) -> Outcomes | None:
         """Item by item, or None where it was not measured."""
@@ -69,15 +87,11 @@ class Measured:
                 self.components((s.recipe_id, slice_, generation)) for s in self.started.sources
             ]
         else:
-            found = [self._of_these(seen) for seen in self.sources_on(slice_, scored).values()]
+            every = self.sources_on(slice_, scored).values()
+            found = [self.measure(self.started.sources[0].recipe_id, seen) for seen in every]
         known = [c for c in found if c is not None]
         weighed = self.submitted.config.fitness_weights.domains
         return composite.reference(known, weighed) if known else None
-
-    def _of_these(self, seen: Outcomes) -> Components | None:
-        assert self.started
-        cost = self.started.cost
-        return composite.components(seen, cost.flops_per_token, cost.bytes)
 
     def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
         """Name → what each source's evaluation of the whole slice says of these items."""

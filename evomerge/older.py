@@ -39,6 +39,12 @@ def _search(config: Data) -> Data:
     return {**config, **own}
 
 
+def _paths(config: Data) -> Data:
+    """Settings from before paths, and when niching was of one kind."""
+    niching = {"items": "attraction"}.get(config["niching"], config["niching"])
+    return {**config, "niching": niching, "path_repeats": 0, "path_blocks": None}
+
+
 def _same(data: Data) -> Data:
     """The later schema allows more, and what it has besides is said by its defaults."""
     return data
@@ -67,6 +73,16 @@ def _submitted_4(data: Data) -> Data:
 def _submitted_5(data: Data) -> Data:
     """Schema 5 had one strategy."""
     return {**data, "config": _search(data["config"])}
+
+
+def _submitted_6(data: Data) -> Data:
+    """Schema 6 knew no paths."""
+    return {**data, "config": _paths(data["config"])}
+
+
+def _forked_4(data: Data) -> Data:
+    """Schema 4 knew no paths."""
+    return {**data, "config": _paths(data["config"])}
 
 
 def _forked_3(data: Data) -> Data:
@@ -122,17 +138,24 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("submitted", 3): _submitted_3,
     ("submitted", 4): _submitted_4,
     ("submitted", 5): _submitted_5,
+    ("submitted", 6): _submitted_6,
     ("forked", 1): _forked_1,
     ("forked", 3): _forked_3,
-    ("baseline_built", 1): _same,
-    ("seeded", 1): _same,
-    ("merged", 1): _same,
-    ("mutated", 1): _same,
+    ("forked", 4): _forked_4,
     ("converged", 1): _same,
     ("forked", 2): _forked_2,
     ("started", 1): _started_1,
     ("started", 2): _started_2,
     ("started", 3): _started_3,
+    ("started", 4): _same,
     ("profiled", 1): _profiled_1,
     ("evaluated", 1): _evaluated_1,
+    ("sampled", 1): _same,
+    ("crossed", 1): _same,
+}
+#: What was built, by kinds of recipes that came later than the first schemas.
+UPCASTERS |= {
+    (kind, schema): _same
+    for kind in ("baseline_built", "seeded", "merged", "mutated")
+    for schema in (1, 2)
 }

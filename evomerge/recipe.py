@@ -7,6 +7,7 @@ of a candidate. Nothing in a recipe depends on where files are or who builds it.
     Merge     one technique over inputs
     Pipeline  three fused stages and a scale (SPEC §4)
     Grouped   one technique, its parameters by group of tensors
+    Flow      a path through the layers of a grouped merge and of its inputs
     Mutate    a parent with some genes changed and some noise added
 """
 
@@ -171,6 +172,51 @@ class Grouped(_Recipe):
         return (*self.inputs, self.base)
 
 
+class Step(_Frozen):
+    """One block of a path: whose it is, which, and what goes into it is multiplied by `scale`."""
+
+    #: 0: the merge's; k: the k-th input's.
+    model: int = Field(ge=0)
+    block: int = Field(ge=0)
+    scale: float = Field(default=1.0, gt=0)
+
+
+class Flow(_Recipe):
+    """Data flow space over parameter space: a path through the blocks of a merge and of its inputs.
+
+    Blocks may come several times, in any order, or not at all; what stands outside of blocks is the
+    merge's. See `evomerge.flow`.
+    """
+
+    kind: Literal["flow"] = "flow"
+    merged: Grouped
+    steps: tuple[Step, ...] = Field(min_length=1)
+
+    @property
+    def name(self) -> str:
+        """For example "ties+path"."""
+        return f"{self.merged.name}+path"
+
+    @property
+    def needs_layers(self) -> bool:
+        """Nothing is open."""
+        return False
+
+    @property
+    def base(self) -> str:
+        """The merge's base."""
+        return self.merged.base
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The merge's inputs."""
+        return self.merged.inputs
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read."""
+        return self.merged.inputs_used()
+
+
 class Noise(_Frozen):
     """Gaussian noise on a share of the elements of every tensor."""
 
@@ -193,7 +239,7 @@ class Mutate(_Recipe):
     kind: Literal["mutate"] = "mutate"
     parent: str
     base: str
-    pipeline: Pipeline | Grouped | None = None
+    pipeline: Pipeline | Grouped | Flow | None = None
     noise: Noise | None = None
 
     def inputs_used(self) -> tuple[str, ...]:
@@ -201,15 +247,15 @@ class Mutate(_Recipe):
         return (self.parent, self.base)
 
 
-Recipe = Annotated[Source | Merge | Pipeline | Grouped | Mutate, Field(discriminator="kind")]
-RECIPE: TypeAdapter[Source | Merge | Pipeline | Grouped | Mutate] = TypeAdapter(Recipe)
+Recipe = Annotated[Source | Merge | Pipeline | Grouped | Flow | Mutate, Field(discriminator="kind")]
+RECIPE: TypeAdapter[Source | Merge | Pipeline | Grouped | Flow | Mutate] = TypeAdapter(Recipe)
 
 
 @dataclass(frozen=True)
 class Genome:
     """A candidate resolved to what is really computed: one merge, and the noises on it."""
 
-    pipeline: Pipeline | Grouped
+    pipeline: Pipeline | Grouped | Flow
     noises: tuple[Noise, ...]
 
 
@@ -218,13 +264,26 @@ def genome(recipe: Recipe, known: Mapping[str, Recipe]) -> Genome:
 
     Raises TypeError for a Source or Merge, which have none.
     """
-    if isinstance(recipe, Pipeline | Grouped):
+    if isinstance(recipe, Pipeline | Grouped | Flow):
         return Genome(recipe, ())
     if not isinstance(recipe, Mutate):
         raise TypeError(f"a {recipe.kind} recipe has no genome")
     parent = genome(known[recipe.parent], known)
     noises = parent.noises if recipe.noise is None else (*parent.noises, recipe.noise)
     return Genome(recipe.pipeline or parent.pipeline, noises)
+
+
+def path(recipe: Recipe, known: Mapping[str, Recipe]) -> Flow | None:
+    """The path that a model takes; None where its blocks are in the order of every other's."""
+    while isinstance(recipe, Mutate):
+        recipe = recipe.pipeline or known[recipe.parent]
+    return recipe if isinstance(recipe, Flow) else None
+
+
+def blocks(recipe: Recipe, known: Mapping[str, Recipe], usual: int) -> int:
+    """How many blocks a model has, where those that take no path have as many as `usual`."""
+    taken = path(recipe, known)
+    return usual if taken is None else len(taken.steps)
 
 
 def label(recipe: Recipe, known: Mapping[str, Recipe]) -> str:

@@ -16,7 +16,6 @@ import numpy as np
 
 from evomerge import facts, keys
 from evomerge.corpus.documents import Slice
-from evomerge.fitness import composite
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Outcomes
 from evomerge.recipe import Recipe
 from evomerge.run import decide
@@ -119,8 +118,7 @@ def _evaluated(task: Evaluate, state: RunState, tally: Tally) -> facts.Evaluated
         tally.items["windows"] += len(draw.windows)
         tally.items["questions"] += len(draw.questions)
         tally.items["problems"] += len(draw.problems)
-    cost = state.started.cost
-    measured = composite.components(seen, cost.flops_per_token, cost.bytes)
+    measured = state.measure(task.recipe_id, seen)
     best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
     return facts.Evaluated(
         recipe_id=task.recipe_id, slice=task.slice, generation=task.generation, outcomes=seen,

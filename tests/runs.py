@@ -20,6 +20,7 @@ from worker.home import Home
 
 #: Small and quick, but with every kind of event.
 SETTINGS: dict[str, Any] = {
+    "strategy": "elite-loser",
     "generations": 2,
     "search_windows": 3,
     "search_questions": 2,

@@ -133,6 +133,7 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
         "forked@2",
         "forked@3",
         "forked@4",
+        "forked@5",
         "divergence_detected@1",
     }
 

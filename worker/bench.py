@@ -15,8 +15,9 @@ import numpy as np
 import torch
 import transformers
 
-from evomerge import checkpoints, facts, search, sketch
+from evomerge import checkpoints, facts, flow, search, sketch
 from evomerge.build import Builder, Weights, not_finite
+from evomerge.config import EvoMergeConfig
 from evomerge.corpus import builtin, domains
 from evomerge.corpus.documents import Slice
 from evomerge.errors import (
@@ -26,8 +27,7 @@ from evomerge.errors import (
     SourceError,
     UnavailableError,
 )
-from evomerge.fitness import data
-from evomerge.fitness.cost import cost
+from evomerge.fitness import cost, data
 from evomerge.fitness.data import Item
 from evomerge.fitness.evaluate import Judge
 from evomerge.fitness.evaluator import BATCH_TOKENS
@@ -224,6 +224,7 @@ class Bench:
         """Read and check everything; the event that pins it. Raises ConfigError."""
         config = self._submitted.config
         data.check_settings(self._measurable[0], config)
+        check_paths(self.family, config)
         references = [self.base_reference, *self.references[1]]
         names = [reference.name for reference in references]
         weights = [self.origin, *self.source_weights]
@@ -259,7 +260,8 @@ class Bench:
             sources=tuple(records[1:]),
             tied=self.family.tied,
             blocks=frankenmerge.blocks(list(self.origin)),
-            cost=cost(shapes, width, self.resident.config, self.context),
+            cost=cost.cost(shapes, width, self.resident.config, self.context),
+            block_cost=cost.of_block(shapes, width, self.resident.config, self.context),
             context=self.context,
             data_digest=digest,
             pools=pools,
@@ -349,6 +351,12 @@ class Bench:
         if weights is None:
             raise ConfigError(f"recipe {recipe_id[:12]} was never built")
         return weights
+
+
+def check_paths(family: Family, config: EvoMergeConfig) -> None:
+    """Raise ConfigError where the settings want paths that these models do not allow."""
+    if config.path_repeats:
+        flow.check_architecture(family.base.config)
 
 
 def _check_different(records: list[facts.SourceRecord]) -> None:

@@ -27,7 +27,13 @@ def needs(device: str, labels: tuple[str, ...], state: RunState | None) -> Needs
     if state is None or state.started is None:
         return Needs(wanted)
     peak = state.profiled.speed.peak_bytes or 0 if state.profiled else 0
-    memory = int(state.started.cost.bytes) + peak
+    started = state.started
+    assert state.submitted
+    more = state.submitted.config.longest_path(started.blocks) - started.blocks
+    deepest = (
+        started.cost.with_blocks(more, started.block_cost) if started.block_cost else started.cost
+    )
+    memory = int(deepest.bytes) + peak
     return Needs(wanted, memory, state.started.profile.of_machine)
 
 

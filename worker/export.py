@@ -17,6 +17,7 @@ from evomerge import report
 from evomerge.build import Weights
 from evomerge.checkpoints import COMPANIONS, SHARD_BYTES, publish, write_weights
 from evomerge.errors import ForgeError
+from evomerge.flow import settings_for
 from evomerge.log import describe
 from evomerge.recipe import closure, label
 from evomerge.state import RunState
@@ -53,11 +54,7 @@ def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) ->
 
 def _write_companions(folder: Path, bench: Bench, weights: Weights) -> None:
     donor = bench.family.base
-    config = dict(donor.config)
-    config["tie_word_embeddings"] = bench.family.tied
-    dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
-    config["dtype"] = dtype
-    config.pop("torch_dtype", None)
+    config = settings_for(weights, donor.config, bench.family.tied)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     for name in COMPANIONS:
         if (donor.folder / name).is_file():

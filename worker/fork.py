@@ -23,6 +23,7 @@ FIXED = {
     "evaluation_dtype": "it belongs to the profile that the run is pinned to",
     "allow_benchmarks": "the recorded items are what they are",
     "device": "it belongs to the profile that the run is pinned to",
+    "path_repeats": "candidates with paths and without can be bred by other strategies only",
     "strict": "the models are accepted already",
 }
 
@@ -34,6 +35,7 @@ WITH_STRATEGY = {
     "species": "the strategy's distribution is made again from the generations recorded with it",
     "layer_groups": "the strategy's distribution is made again from the generations recorded with it",
     "genome_detail": "the strategy's distribution is made again from the generations recorded with it",
+    "path_blocks": "the strategy's distribution is made again from the generations recorded with it",
     "search_sigma": "the strategy's distribution is made again from the generations recorded with it",
 }
 

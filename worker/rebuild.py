@@ -19,6 +19,7 @@ from evomerge.checkpoints import (
     write_weights,
 )
 from evomerge.errors import ConfigError, ForgeError, SourceChangedError
+from evomerge.flow import settings_for
 from evomerge.recipe import Source
 from evomerge.sources import resolve
 from worker.audit import read_document
@@ -91,8 +92,7 @@ def _fill(folder: Path, weights: Weights, base: Checkpoint, file: Path, shard_by
     for name in COMPANIONS:
         if (base.folder / name).is_file():
             shutil.copyfile(base.folder / name, folder / name)
-    config = {k: v for k, v in base.config.items() if k != "torch_dtype"}
-    config["tie_word_embeddings"] = not any("lm_head" in n or "embed_out" in n for n in weights)
-    config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+    tied = not any("lm_head" in n or "embed_out" in n for n in weights)
+    config = settings_for(weights, base.config, tied)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     shutil.copyfile(file, folder / MARK)

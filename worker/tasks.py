@@ -10,7 +10,6 @@ from evomerge import facts, watching
 from evomerge.build import not_finite
 from evomerge.checkpoints import digest
 from evomerge.errors import NotFiniteError
-from evomerge.fitness import composite
 from evomerge.fitness.evaluate import Seen, Watch, evaluate
 from evomerge.fitness.layer_choice import choose
 from evomerge.fitness.layers import MEASURE, swap_gains
@@ -56,7 +55,7 @@ def _build(recipe: Recipe, bench: Bench) -> dict:
         "recipe_id": recipe.id,
         "recipe": recipe,
         "digest": found,
-        "sketch": sketch(weights, bench.origin),
+        "sketch": sketch(weights, bench.builder.origin(recipe, bench.origin)),
     }
     bench.artifacts.put(found, weights)
     failpoints.hit("build-stored")
@@ -111,10 +110,8 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
         watch = _watch(task, bench)
         seen = evaluate(bench.resident, data, draws, bench.judge, watch)
     failpoints.hit("evaluate-scored")
-    outcomes, cost = seen.outcomes, state.started.cost
-    measured = None
-    if not bad:
-        measured = composite.components(outcomes, cost.flops_per_token, cost.bytes)
+    outcomes = seen.outcomes
+    measured = None if bad else state.measure(task.recipe_id, outcomes)
     best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured, seen.scored)
     if state.is_source(task.recipe_id) and measured is None:
         raise NotFiniteError("a source's log-likelihood on this data is NaN or Inf")

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from evomerge.methods import frankenmerge
 from evomerge.tensors import HEADS, Shape, elements
 
 
@@ -23,6 +24,13 @@ class Cost(BaseModel):
 
     flops_per_token: float
     bytes: float
+
+    def with_blocks(self, more: int, block: Cost) -> Cost:
+        """The cost with so many blocks more, or fewer, of which each costs `block`."""
+        return Cost(
+            flops_per_token=self.flops_per_token + more * block.flops_per_token,
+            bytes=self.bytes + more * block.bytes,
+        )
 
 
 class Speed(BaseModel):
@@ -47,10 +55,27 @@ def cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> 
     `config` is a transformers configuration.
     """
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    layers = int(config.num_hidden_layers)
+    return _cost(shapes, width, config, context, layers)
+
+
+def of_block(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> Cost:
+    """What each block of such a model costs: all are alike."""
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    layers = int(config.num_hidden_layers)
+    others = {n: s for n, s in shapes.items() if frankenmerge.block(n) != layers - 1}
+    whole = _cost(shapes, width, config, context, layers)
+    rest = _cost(others, width, config, context, layers - 1)
+    return Cost(
+        flops_per_token=whole.flops_per_token - rest.flops_per_token, bytes=whole.bytes - rest.bytes
+    )
+
+
+def _cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int, layers: int) -> Cost:
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     looked_up = {name for name, head in HEADS.items() if {name, head} <= set(matrices)}
     products = sum(elements(s) for name, s in matrices.items() if name not in looked_up)
-    layers, hidden = int(config.num_hidden_layers), int(config.hidden_size)
+    hidden = int(config.hidden_size)
     heads = int(config.num_attention_heads)
     kv_heads = int(getattr(config, "num_key_value_heads", None) or heads)
     head = int(getattr(config, "head_dim", None) or hidden // heads)

@@ -14,11 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from evomerge import flow
 from evomerge.errors import SourceError
 from evomerge.fitness.choices import continuations
 from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
 from evomerge.fitness.generation import replies
 from evomerge.fitness.packing import Ids, Posed
+from evomerge.methods import frankenmerge
 from evomerge.tensors import HEADS
 
 
@@ -32,18 +34,19 @@ class ResidentModel:
 
     def __init__(self, folder: Path, device: str, tied: bool) -> None:
         """Build the architecture of the model folder `folder` (its weights are not read)."""
-        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers import AutoConfig
 
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         config.tie_word_embeddings = tied
         config.use_cache = False
-        with torch.device("meta"):
-            self.module: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
         self.device = torch.device(device)
         self.config = config
-        self._materialise_buffers(config)
-        self.module.eval()
+        self.module: Any = self._empty(config)
         self.vocabulary = int(config.get_text_config().vocab_size)
+        #: Blocks → the module with so many: paths through layers have their own.
+        self._modules: dict[int, Any] = {
+            int(config.get_text_config().num_hidden_layers): self.module
+        }
 
     @classmethod
     def from_module(cls, module: Any) -> ResidentModel:
@@ -54,18 +57,24 @@ class ResidentModel:
         model.vocabulary = int(module.config.get_text_config().vocab_size)
         return model
 
-    def _materialise_buffers(self, config: Any) -> None:
+    def _empty(self, config: Any) -> Any:
+        """A module without weights."""
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        self._materialise_buffers(module, config)
+        return module.eval()
+
+    def _materialise_buffers(self, module: Any, config: Any) -> None:
         """Buffers (rotary frequencies and the like) come from a real, throw-away construction."""
         from transformers import AutoModelForCausalLM
 
-        settings = {**config.to_dict(), "num_hidden_layers": 1}
-        if settings.get("layer_types"):
-            settings["layer_types"] = settings["layer_types"][:1]
-        small = type(config).from_dict(settings)
+        small = type(config).from_dict(flow.with_blocks(config.to_dict(), 1))
         donor = dict(
             AutoModelForCausalLM.from_config(small, trust_remote_code=False).named_buffers()
         )
-        for name, buffer in list(self.module.named_buffers()):
+        for name, buffer in list(module.named_buffers()):
             if buffer.device.type != "meta":
                 continue
             if name not in donor:
@@ -74,10 +83,14 @@ class ResidentModel:
                     "are not supported yet"
                 )
             parent, _, leaf = name.rpartition(".")
-            setattr(self.module.get_submodule(parent), leaf, donor[name].to(self.device))
+            setattr(module.get_submodule(parent), leaf, donor[name].to(self.device))
 
     def load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Point every parameter at its tensor. Raises SourceError where names do not match."""
+        """Point every parameter at its tensor. Raises SourceError where names do not match.
+
+        With fewer or more blocks than the folder's model, a module that has as many takes its place.
+        """
+        self._choose_module(frankenmerge.blocks(list(weights)))
         own = dict(self.module.named_parameters())
         missing = sorted(set(own) - set(weights))
         strange = sorted(set(weights) - set(own) - set(HEADS.values()))
@@ -93,6 +106,28 @@ class ResidentModel:
                 tensor = weights[name].to(self.device, self.dtype)
                 module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
         self.module.tie_weights()
+
+    def _choose_module(self, blocks: int) -> None:
+        modules = getattr(self, "_modules", None)
+        if not modules or not blocks:
+            return
+        if blocks not in modules:
+            changed = flow.with_blocks(self.config.to_dict(), blocks)
+            modules[blocks] = self._empty(type(self.config).from_dict(changed))
+        if modules[blocks] is not self.module:
+            self._let_go()
+            self.module = modules[blocks]
+
+    def _let_go(self) -> None:
+        """Take the weights out of the module, or they would stay in memory; what is tied stays so."""
+        emptied: dict[int, torch.nn.Parameter] = {}
+        for module in self.module.modules():
+            for leaf, tensor in module._parameters.items():
+                if tensor is not None and id(tensor) not in emptied:
+                    bare = torch.nn.Parameter(tensor.to("meta"), requires_grad=False)
+                    emptied[id(tensor)] = emptied[id(bare)] = bare
+                if tensor is not None:
+                    module._parameters[leaf] = emptied[id(tensor)]
 
     def rows(self, length: int) -> int:
         """How many sequences of `length` tokens go into one forward pass."""

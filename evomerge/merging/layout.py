@@ -15,6 +15,7 @@ import torch
 from pydantic import BaseModel
 
 from evomerge.errors import ConfigError, SourceError
+from evomerge.flow import BLOCKS, PRE_NORM
 from evomerge.merging import methods, vocabulary
 from evomerge.merging.grammar import Document, Map, Part, Reference, Slice
 from evomerge.merging.inputs import Model
@@ -29,10 +30,6 @@ DTYPES = {
     "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
     "float64": torch.float64,
 }  # fmt: skip
-
-
-#: Architectures whose blocks norm what comes in, and add by o_proj and down_proj alone.
-PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
 
 
 @dataclass(frozen=True)
@@ -282,7 +279,7 @@ class _Layout:
     def _config(self) -> dict[str, Any]:
         config = dict(self._donor.config)
         layers = [end - first for s in self._slices for first, end in [s.parts[0].layers or (0, 0)]]
-        for key in ("num_hidden_layers", "n_layer", "num_layers"):
+        for key in BLOCKS:
             if key in config:
                 config[key] = sum(layers)
         if isinstance(config.get("layer_types"), list):

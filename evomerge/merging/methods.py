@@ -13,15 +13,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from evomerge import pipeline, techniques
+from evomerge import flow, pipeline, techniques
 from evomerge.errors import ConfigError
 from evomerge.merging.grammar import Document, Part, Reference
 from evomerge.merging.parameters import Settings
 from evomerge.methods import stages
 from evomerge.recipe import Genes
-
-#: Tensors whose output goes into the residual stream of a pre-norm block.
-_INTO_STREAM = (".o_proj.", ".down_proj.")
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class Method:
         if self.technique == "stages":
             return self._staged(inputs, origin, given, whole, name)
         if self.name == "dataflow":
-            folded = any(part in name for part in _INTO_STREAM)
+            folded = any(part in name for part in flow.INTO_STREAM)
             given = {"scale": 1.0 / scale if folded else 1.0}
         try:
             params = techniques.parameters(self.technique, given)

@@ -1,7 +1,7 @@
 """A run's candidate as a config for `forge merge`, where a config can say it.
 
-Its ancestors become documents of their own, named by the beginning of their ids. Noise, and slerp on
-task vectors, have no words there.
+Its ancestors become documents of their own, named by the beginning of their ids. Noise, slerp on task
+vectors, and paths that begin or end in a source, have no words there.
 """
 
 from __future__ import annotations
@@ -11,27 +11,36 @@ from typing import Any
 
 import yaml
 
-from evomerge.recipe import Grouped, Merge, Mutate, Pipeline, Recipe, Source, closure, genome
+from evomerge.recipe import (
+    Flow,
+    Grouped,
+    Merge,
+    Mutate,
+    Pipeline,
+    Recipe,
+    Source,
+    Step,
+    closure,
+    genome,
+)
 
 
 def as_config(
     recipe_id: str, known: Mapping[str, Recipe], models: Mapping[str, str], dtype: str
 ) -> str | None:
     """YAML that gives the same bits, or None. `models`: source id → where it is."""
-    documents = []
+    needed: list[tuple[str, dict[str, Any]]] = []
     for id_, recipe in closure(recipe_id, known).items():
-        if isinstance(recipe, Source):
+        if isinstance(recipe, Source) or not _needed(id_, recipe_id, known):
             continue
-        said = _document(recipe, known)
+        said = _documents(id_, recipe, known)
         if said is None:
-            if id_ == recipe_id or _needed(id_, recipe_id, known):
-                return None
-            continue
-        documents.append((id_, said))
-    needed = [(id_, said) for id_, said in documents if _needed(id_, recipe_id, known)]
+            return None
+        needed += said
     for id_, said in needed:
-        said["base_model"] = _name(said["base_model"], models)
-        for entry in said["models"]:
+        if "base_model" in said:
+            said["base_model"] = _name(said["base_model"], models)
+        for entry in _entries(said):
             entry["model"] = _name(entry["model"], models)
         said["dtype"] = dtype
         if len(needed) > 1:
@@ -56,6 +65,50 @@ def _needed(id_: str, top: str, known: Mapping[str, Recipe]) -> bool:
         todo += [i for i in inputs if i not in found]
         found.update(inputs)
     return id_ == top or id_ in found
+
+
+def _entries(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a document names models in."""
+    if "models" in said:
+        return said["models"]
+    return [entry for slice_ in said["slices"] for entry in slice_["sources"]]
+
+
+def _documents(
+    id_: str, recipe: Recipe, known: Mapping[str, Recipe]
+) -> list[tuple[str, dict[str, Any]]] | None:
+    """A recipe's document, before it that of the merge that a path goes through."""
+    resolved = genome(recipe, known) if isinstance(recipe, Flow | Mutate) else None
+    if resolved is None or not isinstance(resolved.pipeline, Flow):
+        said = _document(recipe, known)
+        return None if said is None else [(id_, said)]
+    flow = resolved.pipeline
+    merged = _document(flow.merged, known)
+    ends = {flow.steps[0].model, flow.steps[-1].model}
+    if merged is None or resolved.noises or ends != {0}:  # a config takes the edges from the ends
+        return None
+    return [(flow.merged.id, merged), (id_, _flow(flow))]
+
+
+def _flow(recipe: Flow) -> dict[str, Any]:
+    """Neighbouring blocks of one model are one slice."""
+    slices: list[dict[str, Any]] = []
+    before: Step | None = None
+    for step in recipe.steps:
+        follows = before is not None and (step.model, step.block) == (
+            before.model,
+            before.block + 1,
+        )
+        if follows and step.scale == 1.0:
+            slices[-1]["sources"][0]["layer_range"][1] += 1
+        else:
+            model = recipe.inputs[step.model - 1] if step.model else recipe.merged.id
+            entry: dict[str, Any] = {"model": model, "layer_range": [step.block, step.block + 1]}
+            if step.scale != 1.0:
+                entry["parameters"] = {"input_scale": step.scale}
+            slices.append({"sources": [entry]})
+        before = step
+    return {"slices": slices, "merge_method": "dataflow"}
 
 
 def _document(recipe: Recipe, known: Mapping[str, Recipe]) -> dict[str, Any] | None:

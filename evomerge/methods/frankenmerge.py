@@ -31,6 +31,14 @@ def block(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def renamed(name: str, number: int) -> str:
+    """The name of a block's tensor in another block."""
+    match = _BLOCK.search(name)
+    if match is None:
+        raise ValueError(f"tensor {name} is in no block")
+    return f"{name[: match.start(1)]}{number}{name[match.end(1) :]}"
+
+
 def blocks(names: Sequence[str]) -> int:
     """How many blocks a model with these tensors has."""
     return 1 + max((b for name in names if (b := block(name)) is not None), default=-1)

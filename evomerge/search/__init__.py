@@ -18,7 +18,7 @@ from evomerge.search.nsga2 import Nsga2
 from evomerge.search.strategy import Strategy
 from evomerge.search.tournament import Tournament
 
-__all__ = ["STRATEGIES", "Strategy", "current", "strategy"]
+__all__ = ["STRATEGIES", "Strategy", "current", "strategy", "unread"]
 
 #: Every version that ever decided, by the name that runs record.
 _BUILT_IN: dict[str, type[Strategy]] = {
@@ -61,6 +61,19 @@ def current(config: EvoMergeConfig) -> str:
     if why is not None:
         raise ConfigError(f"strategy {name}: {why}")
     return version
+
+
+def unread(config: EvoMergeConfig) -> tuple[str, ...]:
+    """A warning of each setting that was given and that the strategy does not read."""
+    known = [cls.reads or frozenset() for cls in _BUILT_IN.values()]
+    mine = strategy(current(config)).reads
+    if mine is None:
+        return ()
+    given = config.model_fields_set & frozenset().union(*known) - mine
+    return tuple(
+        f"setting {name} has no effect: strategy {config.strategy} does not read it."
+        for name in sorted(given)
+    )
 
 
 def strategy(version: str) -> Strategy:

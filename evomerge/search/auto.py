@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from evomerge.recipe import Grouped
+from evomerge.recipe import Flow, Grouped
 from evomerge.search.cma_es import Distribution, mask_seed
-from evomerge.search.genome import DETAILS, Detail, Space, roomy
+from evomerge.search.genome import DETAILS, Detail, Space, roomy, space_of
 from evomerge.search.past import Generation, Past
 from evomerge.search.proposals import Proposal
 from evomerge.search.seeds import seeds
-from evomerge.search.strategy import Strategy
+from evomerge.search.strategy import GENOME, Strategy
 
 #: Standard deviation of a distribution's first generation, of a gene's range.
 SIGMA: dict[Detail, float] = {"whole": 0.12, "parts": 0.05, "full": 0.04}
@@ -53,6 +53,7 @@ class Auto(Strategy):
     """Species, a bandit over them, and a distribution in each."""
 
     version = "auto@1"
+    reads = GENOME - {"genome_detail"}
     fewest = 4
 
     def ask(self, past: Past) -> list[Proposal]:
@@ -123,7 +124,7 @@ def _score(past: Past, id_: str) -> float | None:
 
 
 def _space(past: Past, species: str, detail: Detail) -> Space:
-    return Space(past.family, species, detail, past.settings(past.since).depths(past.family.blocks))
+    return space_of(past.settings(past.since), past.family, species, detail)
 
 
 def _begin(past: Past, arm: Arm, detail: Detail) -> None:
@@ -146,7 +147,7 @@ def _tell(past: Past, arm: Arm, done: Generation) -> None:
     arm.point = arm.distribution.mean
 
 
-def _mean(past: Past, arm: Arm) -> Grouped:
+def _mean(past: Past, arm: Arm) -> Grouped | Flow:
     assert arm.distribution
     seed = mask_seed(past.settings(past.since))
     return arm.distribution.space.recipe(arm.distribution.mean, seed)

@@ -20,10 +20,10 @@ from cmaes import CMA
 from evomerge import keys
 from evomerge.config import EvoMergeConfig
 from evomerge.recipe import Recipe
-from evomerge.search.genome import Space, roomy
+from evomerge.search.genome import Space, roomy, space_of
 from evomerge.search.past import Generation, Past
 from evomerge.search.proposals import Proposal
-from evomerge.search.strategy import Strategy
+from evomerge.search.strategy import GENOME, PATHS, Strategy
 
 #: numpy's old generator takes so many bits.
 _SEED_BITS = 32
@@ -96,8 +96,19 @@ class Distribution:
                 told.append((asked[order], float(worst)))
             else:
                 point = np.array(self.space.point(recipes[id_], recipes))
+                if self.space.paths:  # several points mean one path: tell the one that was asked
+                    asked = asked or self.ask(len(slots), done.number, seed)
+                    point = self._same(asked[order], point)
                 told.append((point, float(places[id_])))
         self.cma.tell(told)
+
+    def _same(self, asked: np.ndarray, point: np.ndarray) -> np.ndarray:
+        """What was asked for, if it says the same path as the point of what was built."""
+        assert self.space.paths
+        first = self.space.merging
+        paths = (self.space.paths.steps(x[first:].tolist()) for x in (asked, point))
+        same = next(paths) == next(paths)
+        return np.concatenate([point[:first], (asked if same else point)[first:]])
 
     @property
     def spread(self) -> float:
@@ -119,7 +130,9 @@ class CmaEs(Strategy):
     """One distribution over the first of the species."""
 
     version = "cma-es@1"
+    reads = GENOME | PATHS | {"search_sigma"}
     fewest = 4
+    paths = True
 
     def ask(self, past: Past) -> list[Proposal]:
         """Points of the distribution."""
@@ -134,8 +147,7 @@ class CmaEs(Strategy):
     def _now(self, past: Past) -> Distribution:
         """The distribution after everything that was recorded."""
         first = past.settings(past.since)
-        depths = first.depths(past.family.blocks)
-        space = roomy(Space(past.family, first.species[0], first.genome_detail, depths))
+        space = roomy(space_of(first, past.family, first.species[0]))
         now = Distribution.at(
             space,
             start(past, space),

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from evomerge import keys, randomness
-from evomerge.config import EvoMergeConfig
+from evomerge.config import ELITE_LOSERS, EvoMergeConfig
 from evomerge.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Recipe, genome
 from evomerge.search.adaptation import strength
 from evomerge.search.credit import chosen
 from evomerge.search.mutation import Draws, mutate_genes, mutate_merge
 from evomerge.search.past import Past
 from evomerge.search.proposals import Family, Proposal
-from evomerge.search.strategy import Strategy
+from evomerge.search.strategy import MUTATION, Strategy
 
 
 def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
@@ -138,6 +138,7 @@ class EliteLoser(Strategy):
     """The source documents' own."""
 
     version = "elite-loser@1"
+    reads = MUTATION | ELITE_LOSERS
 
     def ask(self, past: Past) -> list[Proposal]:
         """Pipelines, mutants of the best, merges of the rest."""

@@ -19,6 +19,8 @@ Sums are not normalised where a species' weights are on task vectors: the weight
 merge goes. `point` is exact for recipes of the same species whose cells hold one value each; a cell
 with several takes their mean. Of other recipes it is the nearest thing that the species can say: a
 consensus' weights times λ, defaults for what the recipe does not have.
+
+With `paths`, genes of a path through the merge and the sources follow (`evomerge.search.paths`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,20 @@ from functools import cached_property
 from typing import Any, Literal
 
 from evomerge import groups
-from evomerge.recipe import TECHNIQUES, Genes, Grouped, Merge, Mutate, Pipeline, Recipe, Source
+from evomerge.config import EvoMergeConfig
+from evomerge.recipe import (
+    TECHNIQUES,
+    Flow,
+    Genes,
+    Grouped,
+    Merge,
+    Mutate,
+    Pipeline,
+    Recipe,
+    Source,
+    path,
+)
+from evomerge.search.paths import Paths
 from evomerge.search.proposals import Family
 
 Detail = Literal["whole", "parts", "full"]
@@ -73,6 +88,8 @@ class Space:
     species: str
     detail: Detail
     depths: int
+    #: Genes of a path, after those of the merge that it goes through.
+    paths: Paths | None = None
 
     @cached_property
     def genes(self) -> tuple[Gene, ...]:
@@ -104,7 +121,18 @@ class Space:
     @property
     def dimension(self) -> int:
         """How many genes a point has."""
+        return self.merging + (self.paths.dimension if self.paths else 0)
+
+    @property
+    def merging(self) -> int:
+        """How many of them say how to merge; the rest are a path's."""
         return (max(self.cells) + 1) * len(self.genes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many genes belong together: those of a cell, or of a place of a path."""
+        cells = [len(self.genes)] * (max(self.cells) + 1)
+        return cells + ([2] * (self.paths.dimension // 2) if self.paths else [])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -112,12 +140,20 @@ class Space:
         full, parts = groups.names(self.depths), (*groups.PARTS, "embedding", "head")
         cells = {"whole": ["all"], "parts": parts, "full": full}[self.detail]
         said = [g.key + ("" if g.source is None else f" {g.source + 1}") for g in self.genes]
-        return tuple(f"{cell} {gene}" for cell in cells for gene in said)
+        own = tuple(f"{cell} {gene}" for cell in cells for gene in said)
+        return own + (self.paths.names if self.paths else ())
 
     # ---- point → recipe -------------------------------------------------------------------
 
-    def recipe(self, x: Sequence[float], seed: int = 0) -> Grouped:
+    def recipe(self, x: Sequence[float], seed: int = 0) -> Grouped | Flow:
         """The recipe of a point. What lies outside of [0, 1] counts as its end."""
+        merged = self.merge(x, seed)
+        if self.paths is None:
+            return merged
+        return Flow(merged=merged, steps=self.paths.steps(x[self.merging :]))
+
+    def merge(self, x: Sequence[float], seed: int = 0) -> Grouped:
+        """The merge that a point says, without its path."""
         size = len(self.genes)
         values = [
             [gene.value(float(x[cell * size + i])) for i, gene in enumerate(self.genes)]
@@ -146,15 +182,24 @@ class Space:
     def uniform(self, weights: Sequence[float]) -> list[float]:
         """The point with these weights on task vectors everywhere, the rest as usual."""
         values = _from_weights(self.genes, weights)
-        return [
-            g.place(values[i]) for _ in range(max(self.cells) + 1) for i, g in enumerate(self.genes)
-        ]
+        cells = range(max(self.cells) + 1)
+        own = [g.place(values[i]) for _ in cells for i, g in enumerate(self.genes)]
+        return own + (self.paths.straight if self.paths else [])
 
     # ---- recipe → point -------------------------------------------------------------------
 
     def point(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[float]:
         """The point of a recipe, or the one nearest to what it says."""
         rows = self._rows(recipe, known)
+        return self._merging_point(rows) + self._path_point(recipe, known)
+
+    def _path_point(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[float]:
+        if self.paths is None:
+            return []
+        taken = path(recipe, known)
+        return self.paths.straight if taken is None else self.paths.point(taken.steps)
+
+    def _merging_point(self, rows: list[list[float]]) -> list[float]:
         size = len(self.genes)
         sums = [[0.0] * size for _ in range(max(self.cells) + 1)]
         for cell, row in zip(self.cells, rows, strict=True):
@@ -171,6 +216,8 @@ class Space:
         count = groups.count(self.depths)
         if isinstance(recipe, Mutate):
             return self._rows(recipe.pipeline or known[recipe.parent], known)
+        if isinstance(recipe, Flow):
+            return self._rows(recipe.merged, known)
         if isinstance(recipe, Grouped) and recipe.inputs == self.family.sources:
             own = [self._of_params(recipe, params) for params in recipe.params]
             if recipe.depths == self.depths:
@@ -191,6 +238,17 @@ class Space:
                 for g in self.genes
             ]
         return _from_weights(self.genes, _group(recipe, params), own)
+
+
+def space_of(
+    config: EvoMergeConfig, family: Family, species: str, detail: Detail | None = None
+) -> Space:
+    """The space of a species with these settings."""
+    paths, blocks = None, family.blocks
+    if config.path_repeats:
+        count = len(family.sources)
+        paths = Paths(blocks, count, config.path_repeats, config.longest_path(blocks))
+    return Space(family, species, detail or config.genome_detail, config.depths(blocks), paths)
 
 
 def roomy(space: Space) -> Space:
@@ -286,6 +344,8 @@ def consensus(
         return [1.0 if recipe.id == s else 0.0 for s in sources]
     if isinstance(recipe, Mutate):
         return consensus(recipe.pipeline or known[recipe.parent], known, sources, done)
+    if isinstance(recipe, Flow):
+        return consensus(recipe.merged, known, sources, done)
     count = len(recipe.inputs)
     if isinstance(recipe, Grouped):
         rows = [_group(recipe, p) for p in recipe.params]

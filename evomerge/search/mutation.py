@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from evomerge import randomness
 from evomerge.config import EvoMergeConfig
 from evomerge.methods.frankenmerge import replaceable
-from evomerge.recipe import PIPELINES, Genes, Grouped, Pipeline
+from evomerge.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
 from evomerge.search.genome import Space
 from evomerge.search.proposals import Family
 
@@ -131,12 +131,14 @@ def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...
 
 
 def mutate_merge(
-    merge: Pipeline | Grouped, family: Family, config: EvoMergeConfig, *key: str | int
-) -> Pipeline | Grouped:
-    """A pipeline or a grouped recipe with its genes perturbed."""
+    merge: Pipeline | Grouped | Flow, family: Family, config: EvoMergeConfig, *key: str | int
+) -> Pipeline | Grouped | Flow:
+    """A pipeline or a grouped recipe with its genes perturbed; a path stays as it is."""
     if isinstance(merge, Pipeline):
         return mutate_genes(merge, family.blocks, config, *key)
+    if isinstance(merge, Flow):
+        return merge.model_copy(update={"merged": mutate_merge(merge.merged, family, config, *key)})
     space = Space(family, merge.name, "full", merge.depths)
     draws = Draws(*key, count=max(64, space.dimension))
     point = [x + STEP * config.gene_sigma * draws.normal() for x in space.point(merge, {})]
-    return space.recipe(point, merge.seed)
+    return space.merge(point, merge.seed)

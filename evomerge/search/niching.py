@@ -1,12 +1,13 @@
-"""Attraction by items: a parent that solves what the other does not. Pure.
+"""Niches by items: who solves what few others do counts for more. Pure.
 
 After M2N2 (Abrantes, Lange, Tang 2025, "Competition and attraction improve model fusion", arXiv
 2508.16204), on the per-item outcomes that the log has:
 
-    g(a, b) = Σ_j max(s_bj − s_aj, 0) / Σ_k s_kj      what b has and a lacks
+    sharing      f(i) = Σ_j s_ij / Σ_k s_kj      each item's worth is shared out among who reaches it
+    attraction   g(a, b) = Σ_j max(s_bj − s_aj, 0) / Σ_k s_kj      what b has and a lacks
 
-where each item counts for less the more candidates reach it. s_ij in [0, 1] is what candidate i reaches on item j: the probability it gives a token of a window on
-the (geometric) average, a right choice, a solved problem.
+s_ij in [0, 1] is what candidate i reaches on item j: the probability that it gives a token of a window
+on the (geometric) average, a right choice, a solved problem.
 """
 
 from __future__ import annotations
@@ -39,6 +40,15 @@ def totals(table: Mapping[str, Sequence[float]]) -> list[float]:
     return [math.fsum(column) for column in zip(*table.values(), strict=True)]
 
 
+def shared(table: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Candidate → what it has of all items' worth."""
+    sums = totals(table)
+    return {
+        id_: math.fsum(s / t for s, t in zip(row, sums, strict=True) if t > NOTHING)
+        for id_, row in table.items()
+    }
+
+
 def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
     """What b would bring to a."""
     return math.fsum(
@@ -50,14 +60,27 @@ def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
 
 def complement(past: Past, first: str, others: Sequence[str]) -> str:
     """Of the others, the one that brings most to the first; the first of equals."""
-    number = past.generations[-1].number
-    table = {}
-    for id_ in (first, *others):
-        seen = past.measured.outcomes((id_, "search", number))
-        if seen:
-            table[id_] = reached(seen)
-    sizes = {len(row) for row in table.values()}
-    if first not in table or len(sizes) != 1:  # not measured, or ended early
+    table = _table(past, (first, *others))
+    if first not in table or len({len(row) for row in table.values()}) != 1:  # some ended early
         return others[0]
     return max((id_ for id_ in others if id_ in table), default=others[0],
                key=lambda id_: attraction(table, first, id_))  # fmt: skip
+
+
+def by_share(past: Past) -> list[str]:
+    """The generation's candidates by their share, the largest first; who ended early comes last."""
+    ranking = past.generations[-1].ranking
+    table = _table(past, ranking)
+    most = max(map(len, table.values()), default=0)
+    worth = shared({id_: row for id_, row in table.items() if len(row) == most})
+    return sorted(ranking, key=lambda id_: (-worth.get(id_, -math.inf), ranking.index(id_)))
+
+
+def _table(past: Past, ids: Sequence[str]) -> dict[str, list[float]]:
+    """Candidate → what it reached on every item that it saw; who was not measured is left out."""
+    number, found = past.generations[-1].number, {}
+    for id_ in ids:
+        seen = past.measured.outcomes((id_, "search", number))
+        if seen:
+            found[id_] = reached(seen)
+    return found

@@ -13,15 +13,15 @@ import math
 
 from evomerge.config import EvoMergeConfig
 from evomerge.fitness.composite import Components
-from evomerge.recipe import Grouped
+from evomerge.recipe import Flow, Grouped
 from evomerge.search import pareto, variation
 from evomerge.search.cma_es import mask_seed
-from evomerge.search.genome import Space
+from evomerge.search.genome import Space, space_of
 from evomerge.search.mutation import Draws
 from evomerge.search.past import Generation, Past
 from evomerge.search.proposals import Proposal
 from evomerge.search.seeds import seeds
-from evomerge.search.strategy import Strategy
+from evomerge.search.strategy import GENOME, PATHS, Strategy
 
 #: Times that a child is bred again which is a copy of somebody.
 TRIES = 8
@@ -55,7 +55,9 @@ class Nsga2(Strategy):
     """A population that spreads along the front."""
 
     version = "nsga2@1"
+    reads = GENOME | PATHS
     fewest = 4
+    paths = True
 
     def check(self, config: EvoMergeConfig) -> str | None:
         """Also two things to weigh."""
@@ -98,13 +100,12 @@ class Nsga2(Strategy):
 
     def _child(self, past: Past, parents: list[tuple[str, int, float]], slot: int) -> Proposal:
         config = past.config
-        space = Space(
-            past.family, config.species[0], config.genome_detail, config.depths(past.family.blocks)
-        )
+        space = space_of(config, past.family, config.species[0])
         known = past.generations[-1].places
         for attempt in range(TRIES):
             key = (config.seed, "nsga2", past.coming, slot, attempt)
-            draws = Draws(*key, count=16 + 5 * space.dimension)
+            paths = space.paths.dimension if space.paths else 0
+            draws = Draws(*key, count=16 + 5 * space.dimension + paths)
             recipe, pair = self._bred(past, parents, space, draws)
             if recipe.id not in known:  # a copy of somebody would tell nothing new
                 break
@@ -112,7 +113,7 @@ class Nsga2(Strategy):
 
     def _bred(
         self, past: Past, parents: list[tuple[str, int, float]], space: Space, draws: Draws
-    ) -> tuple[Grouped, tuple[str, ...]]:
+    ) -> tuple[Grouped | Flow, tuple[str, ...]]:
         def pick() -> str:
             drawn = [draws.below(len(parents)) for _ in range(2)]
             best = min((parents[i] for i in drawn), key=lambda p: (p[1], -p[2], p[0]))
@@ -121,6 +122,7 @@ class Nsga2(Strategy):
         mother, father = pick(), pick()
         a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
         point = variation.polynomial(variation.binary(a, b, draws), draws)
+        point = variation.rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(past.config))
         return recipe, tuple(dict.fromkeys((mother, father)))
 

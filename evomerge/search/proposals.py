@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from evomerge.recipe import Grouped, Mutate, Pipeline
+from evomerge.recipe import Flow, Grouped, Mutate, Pipeline
 
 Kind = Literal["seeded", "merged", "mutated", "sampled", "crossed"]
 
@@ -16,11 +16,11 @@ class Proposal:
 
     slot: int
     kind: Kind
-    recipe: Pipeline | Grouped | Mutate
+    recipe: Pipeline | Grouped | Flow | Mutate
     parents: tuple[str, ...] = ()
 
     @property
-    def pipeline(self) -> Pipeline | Grouped | None:
+    def pipeline(self) -> Pipeline | Grouped | Flow | None:
         """The merge that the recipe itself states, if it does."""
         return self.recipe.pipeline if isinstance(self.recipe, Mutate) else self.recipe
 

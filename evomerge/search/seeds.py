@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-from evomerge.recipe import Grouped
+from evomerge.recipe import Flow, Grouped
 from evomerge.search.cma_es import mask_seed
-from evomerge.search.genome import Space
+from evomerge.search.genome import space_of
 from evomerge.search.mutation import Draws
 from evomerge.search.past import Past
 
@@ -16,22 +16,21 @@ SCALES = (0.5, 0.7, 0.3, 1.0)
 SPREAD = 0.1
 
 
-def seeds(past: Past, count: int) -> list[Grouped]:
+def seeds(past: Past, count: int) -> list[Grouped | Flow]:
     """Every species at every scale, scale by scale; when these are used up, perturbed ones.
 
     Where generations of another strategy went before, first what each species can say of their best.
     """
     config, n = past.config, len(past.family.sources)
-    depths = config.depths(past.family.blocks)
-    found: list[Grouped] = []
+    found: list[Grouped | Flow] = []
     for species in config.species if past.generations else ():
-        space = Space(past.family, species, config.genome_detail, depths)
+        space = space_of(config, past.family, species)
         best = past.recipes[past.champion or past.generations[-1].ranking[0]]
         found.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
     found = found[:count]
     wanted = list(product(SCALES, config.species))
     for slot, (scale, species) in enumerate(islice(_again(wanted), count * len(wanted))):
-        space = Space(past.family, species, config.genome_detail, depths)
+        space = space_of(config, past.family, species)
         point = space.uniform([scale] * n)
         if slot >= len(wanted):
             draws = Draws(config.seed, "seed", past.coming, slot, count=len(point))

@@ -13,6 +13,14 @@ from evomerge.config import EvoMergeConfig
 from evomerge.search.past import Past
 from evomerge.search.proposals import Proposal
 
+#: Settings of the continuous genome, of paths, and of mutation.
+GENOME = frozenset({"species", "layer_groups", "genome_detail"})
+PATHS = frozenset({"path_repeats", "path_blocks"})
+MUTATION = frozenset({
+    "mutation", "mutation_rate", "mutation_sigma", "mutation_relative_to", "gene_sigma",
+    "adaptive_mutation", "technique_selection",
+})  # fmt: skip
+
 
 class Strategy(ABC):
     """Subclass it and register the class under the entry point group `evomerge.strategies`."""
@@ -22,11 +30,19 @@ class Strategy(ABC):
     version: str
     #: The smallest population that it can work with.
     fewest = 1
+    #: Settings that it reads, of those that not every strategy does; None: nobody knows.
+    reads: frozenset[str] | None = None
+    #: Whether it searches paths through layers, where the settings want that.
+    paths = False
 
     def check(self, config: EvoMergeConfig) -> str | None:
         """Why these settings do not suit it; None where they do."""
         if config.population_size < self.fewest:
             return f"population_size must be at least {self.fewest}, it is {config.population_size}"
+        if config.path_repeats and not self.paths:
+            return (
+                "it searches no paths: leave out path_repeats, or take tournament, cma-es or nsga2"
+            )
         return None
 
     @abstractmethod

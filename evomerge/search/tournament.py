@@ -3,30 +3,36 @@
 Each parent is the best of `tournament_size` candidates drawn from the generation before. With
 probability `crossover_rate` a child takes genes of two parents, cell by cell or from a place on the
 line between them; every child is mutated. The elites stay and are measured again on the new draw. With
-`niching: items` the second parent is drawn to complement the first (see `niching`).
+`niching` the first parent wins by what it has of the items' shared-out worth, the second one by how
+well it complements the first, or both (see `niching`).
 """
 
 from __future__ import annotations
 
 from evomerge import keys
 from evomerge.config import EvoMergeConfig
-from evomerge.recipe import SPECIES, Grouped, Mutate, Noise, Recipe, genome
+from evomerge.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
 from evomerge.search import niching, variation
 from evomerge.search.adaptation import strength
 from evomerge.search.cma_es import mask_seed
 from evomerge.search.credit import chosen
-from evomerge.search.genome import Space
+from evomerge.search.genome import space_of
 from evomerge.search.mutation import STEP, SWITCH, Draws
 from evomerge.search.past import Past
 from evomerge.search.proposals import Proposal
 from evomerge.search.seeds import seeds
-from evomerge.search.strategy import Strategy
+from evomerge.search.strategy import GENOME, MUTATION, PATHS, Strategy
 
 
 class Tournament(Strategy):
     """A genetic algorithm on grouped recipes."""
 
     version = "tournament@1"
+    reads = (
+        GENOME | PATHS | MUTATION
+        | {"elite_size", "tournament_size", "crossover_rate", "niching"}
+    )  # fmt: skip
+    paths = True
 
     def check(self, config: EvoMergeConfig) -> str | None:
         """Elites must leave room for children."""
@@ -35,7 +41,7 @@ class Tournament(Strategy):
                 f"{config.elite_size} elites leave no room for children among "
                 f"{config.population_size} candidates"
             )
-        return None
+        return super().check(config)
 
     def stayed(self, past: Past) -> list[str]:
         """The elites."""
@@ -54,31 +60,32 @@ class Tournament(Strategy):
 
     def _child(self, past: Past, slot: int) -> Proposal:
         config, ranking = past.config, past.generations[-1].ranking
-        space = Space(
-            past.family, SPECIES[0], config.genome_detail, config.depths(past.family.blocks)
-        )
+        dimension = space_of(config, past.family, SPECIES[0]).dimension
         draws = Draws(
             config.seed,
             "child",
             past.coming,
             slot,
-            count=64 + 2 * config.tournament_size + 8 * (space.dimension + 8 * 4),
+            count=64 + 2 * config.tournament_size + 8 * (dimension + 8 * 4),
         )
-        first = min(draws.below(len(ranking)) for _ in range(config.tournament_size))
-        parents = [ranking[first]]
+        shared = config.niching in ("sharing", "both")
+        order = niching.by_share(past) if shared else ranking
+        first = min(draws.below(len(order)) for _ in range(config.tournament_size))
+        parents = [order[first]]
         if draws.chance(config.crossover_rate) and len(ranking) > 1:
             parents.append(_partner(past, parents[0], draws))
         species = _species(past, parents[0], draws)
-        space = Space(past.family, species, config.genome_detail, space.depths)
+        space = space_of(config, past.family, species)
         point = space.point(past.recipes[parents[0]], past.recipes)
         if len(parents) == 2:
             other = space.point(past.recipes[parents[1]], past.recipes)
             if draws.chance(0.5):
-                point = variation.layer_wise(point, other, len(space.genes), draws)
+                point = variation.layer_wise(point, other, space.sizes, draws)
             else:
                 point = variation.blended(point, other, draws)
         if config.mutation in ("genes", "both"):
             point = variation.gaussian(point, STEP * config.gene_sigma * strength(past), draws)
+            point = variation.rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(config))
         done = _noisy(past, parents[0], recipe, slot)
         kind = "crossed" if len(parents) == 2 else "mutated"
@@ -90,7 +97,7 @@ def _partner(past: Past, first: str, draws: Draws) -> str:
     ranking = past.generations[-1].ranking
     others = [id_ for id_ in ranking if id_ != first]
     drawn = [draws.below(len(others)) for _ in range(past.config.tournament_size)]
-    if past.config.niching == "items":
+    if past.config.niching in ("attraction", "both"):
         return niching.complement(past, first, [others[i] for i in sorted(set(drawn))])
     return others[min(drawn)]
 
@@ -100,12 +107,14 @@ def _species(past: Past, parent: str, draws: Draws) -> str:
     recipe: Recipe = past.recipes[parent]
     if isinstance(recipe, Mutate):
         recipe = genome(recipe, past.recipes).pipeline
+    if isinstance(recipe, Flow):
+        recipe = recipe.merged
     own = recipe.name if isinstance(recipe, Grouped) else past.config.species[0]
     switch, fresh = draws.chance(SWITCH), chosen(past, list(past.config.species), draws)
     return fresh if switch or own not in SPECIES else own
 
 
-def _noisy(past: Past, parent: str, recipe: Grouped, slot: int) -> Grouped | Mutate:
+def _noisy(past: Past, parent: str, recipe: Grouped | Flow, slot: int) -> Grouped | Flow | Mutate:
     """The recipe, with noise on its weights where the settings want that."""
     config = past.config
     if config.mutation == "genes":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evomerge.search.genome import Space
 from evomerge.search.mutation import Draws
 
 #: Distribution indices of NSGA-II's own experiments (Deb et al. 2002, section V).
@@ -20,11 +21,24 @@ def clipped(x: float) -> float:
     return min(1.0, max(0.0, x))
 
 
-def layer_wise(a: Sequence[float], b: Sequence[float], size: int, draws: Draws) -> list[float]:
-    """Each cell of `size` genes whole from one of the two."""
+def layer_wise(
+    a: Sequence[float], b: Sequence[float], sizes: Sequence[int], draws: Draws
+) -> list[float]:
+    """Each cell, of as many genes as `sizes` says, whole from one of the two."""
     child: list[float] = []
-    for cell in range(0, len(a), size):
-        child += (a if draws.chance(0.5) else b)[cell : cell + size]
+    for size in sizes:
+        child += (a if draws.chance(0.5) else b)[len(child) : len(child) + size]
+    return child
+
+
+def rerouted(x: Sequence[float], space: Space, draws: Draws) -> list[float]:
+    """One place of a path drawn anew, on the average: small steps would leave its category as it is."""
+    if space.paths is None:
+        return list(x)
+    child, first = list(x), space.merging
+    for place in range(first, len(x), 2):
+        touched, value = draws.chance(2 / space.paths.dimension), draws.uniform()
+        child[place] = value if touched else child[place]
     return child
 
 

@@ -264,7 +264,7 @@ def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic(
 ) -> None:
     """The numbers in the message are the user's own."""
     file = tmp_path / "settings.json"
-    file.write_text('{"population_size": 9}')
+    file.write_text('{"population_size": 9, "strategy": "elite-loser"}')
     words = ("evo", "--base-models", toys.names, "--config", str(file))
     assert "2 x 3 = 6 mutants" in fails(tmp_path / "home", 2, *words)
 

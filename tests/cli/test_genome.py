@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli import plan
+from evomerge.config import parse
 from evomerge.errors import ConfigError
 from tests.conftest import Toys
 
@@ -39,11 +40,10 @@ def test_a_genome_names_models_base_and_technique(
     assert [s.path for s in made.sources] == [str(s.resolve()) for s in toys.sources]
     assert made.base is not None
     assert made.base.path == str(toys.base.resolve())
-    assert "ties" not in made.config.techniques
-    assert made.config.pipelines == (0, 1, 4, 5)
+    assert made.config.strategy == "auto"
+    assert made.config.species == ("dare_ties",)
     told = capsys.readouterr().err
     for key in (
-        "merge_method dare_ties",
         "genome.layer_granularity",
         "tasks has no effect",
         "limit",
@@ -52,14 +52,16 @@ def test_a_genome_names_models_base_and_technique(
     assert plan.check(made).parameters > 0
 
 
-def test_options_outweigh_a_genome_and_other_methods_use_all_stages(
+def test_options_outweigh_a_genome_and_other_methods_leave_the_usual_ones(
     toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"config_file": written(toys, tmp_path, "model_stock"), "gens": 3, "seed": 5}
     made = plan.make(given)
     assert (made.config.generations, made.config.seed) == (3, 5)
-    assert len(made.config.pipelines) == 8
-    assert "is no stage of a pipeline" in capsys.readouterr().err
+    assert made.config.species == parse({}).species
+    assert "model_stock is not among the techniques" in capsys.readouterr().err
+    plan.make({"config_file": written(toys, tmp_path, "linear")})
+    assert "linear: task_arithmetic says all that it says" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

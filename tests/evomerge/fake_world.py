@@ -16,7 +16,6 @@ import numpy as np
 from events import Envelope, Event, New, chain
 from evomerge import facts, keys, watching
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.fitness import composite
 from evomerge.fitness.cost import Cost, Speed
 from evomerge.fitness.gates import joined
 from evomerge.fitness.outcomes import DomainOutcomes, Draws, Outcomes, Pool, pick
@@ -43,6 +42,7 @@ POOLS = {
 }
 SLICES = ("train", "search", "selection", "test")
 COST = Cost(flops_per_token=1e6, bytes=1e6)
+BLOCK_COST = Cost(flops_per_token=2e5, bytes=2e5)
 
 #: Recipe id → nats a token, or None for NaN.
 Quality = Callable[[str], float | None]
@@ -244,6 +244,7 @@ class World:
                 "tied": True,
                 "blocks": BLOCKS,
                 "cost": COST,
+                "block_cost": BLOCK_COST,
                 "context": 8,
                 "data_digest": sha("data"),
                 "pools": dict.fromkeys(SLICES, POOLS),
@@ -280,7 +281,7 @@ class World:
             seen = pick(whole, scored) if scored else seen
         measured = None
         if seen:
-            measured = composite.components(seen, COST.flops_per_token, COST.bytes)
+            measured = state.measure(task.recipe_id, seen)
         best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured, scored)
         return facts.Evaluated(
             recipe_id=task.recipe_id,

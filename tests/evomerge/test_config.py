@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evomerge import config as settings_of
+from evomerge import search
 from evomerge.config import parse
 from evomerge.errors import ConfigError
 from evomerge.search import elite_loser
@@ -33,6 +34,21 @@ def test_the_defaults_are_those_of_the_source_documents():
     assert found.pipelines == tuple(range(8))
 
 
+def test_who_decides_where_nobody_says_it() -> None:
+    """The source documents' settings mean their own search."""
+    assert parse({}).strategy == parse({"population_size": 10}).strategy == "auto"
+    for name, value in (("elite_size", 2), ("keep_elites", True), ("dare_drop", 0.3)):
+        assert parse({name: value}).strategy == "elite-loser"
+    assert parse({"elite_size": 2, "strategy": "tournament"}).strategy == "tournament"
+
+
+def test_a_setting_that_the_strategy_does_not_read_is_said() -> None:
+    told = search.unread(parse({"niching": "both", "layer_groups": 2, "seed": 1}))
+    assert told == ("setting niching has no effect: strategy auto does not read it.",)
+    assert search.unread(parse({"strategy": "tournament", "niching": "both"})) == ()
+    assert search.unread(parse({})) == ()
+
+
 @pytest.mark.parametrize(
     ("size", "elites", "mutants"), [(8, 2, 3), (4, 1, 3), (16, 4, 3), (5, 2, 2), (2, 2, 1)]
 )
@@ -45,7 +61,7 @@ def test_populations_that_add_up_are_taken(size: int, elites: int, mutants: int)
 def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic():
     """2 × 3 mutants and (10 − 2)/3 = 2.667 merges are 8.667, not 10."""
     with pytest.raises(ConfigError, match=r"2 x 3 = 6 mutants.*8 / 3 = 2\.667.*8\.667, not 10"):
-        parse({"population_size": 10})
+        parse({"population_size": 10, "strategy": "elite-loser"})
     with pytest.raises(ConfigError, match="does not add up"):
         parse({"population_size": 1, "elite_size": 2})
     # 2 × 1 + 6/3 = 4.

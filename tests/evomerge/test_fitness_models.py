@@ -258,7 +258,7 @@ def test_a_buffer_that_cannot_be_made_is_named(resident: ResidentModel):
     block = resident.module.model.layers[2]
     block.register_buffer("odd", torch.zeros(1, device="meta"))
     with pytest.raises(SourceError, match=r"keeps a buffer \(model\.layers\.2\.odd\)"):
-        resident._materialise_buffers(resident.config)
+        resident._materialise_buffers(resident.module, resident.config)
 
 
 def test_a_tied_model_untied_scores_the_same(folder: Path, weights: Weights):

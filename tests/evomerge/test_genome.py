@@ -179,7 +179,7 @@ def test_one_value_for_all_is_the_technique_itself(species: str) -> None:
     else:
         plain = Merge(method=recipe.method, inputs=toys.sources, base=toys.base,
                       params=recipe.params[0], seed=recipe.seed)  # fmt: skip
-    same(build(toys, recipe), build(toys, plain))
+    assert same(build(toys, recipe), build(toys, plain))
 
 
 def test_noise_goes_onto_a_grouped_recipe() -> None:

@@ -99,7 +99,7 @@ def test_polynomial_mutation_moves_one_gene_on_the_average() -> None:
 
 def test_crossover_of_cells_and_of_lines() -> None:
     a, b = [0.0] * 40, [1.0] * 40
-    cells = variation.layer_wise(a, b, 4, Draws("cells", 1, count=64))
+    cells = variation.layer_wise(a, b, [4] * 10, Draws("cells", 1, count=64))
     assert all(len(set(cells[i : i + 4])) == 1 for i in range(0, 40, 4))
     assert set(cells) == {0.0, 1.0}
     line = variation.blended(a, b, Draws("line", 1))

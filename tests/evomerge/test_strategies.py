@@ -317,15 +317,44 @@ def test_niching_pairs_with_who_brings_most() -> None:
         nll = tuple(-10 * math.log(p) for p in reached[key[0]])
         return {"d": DomainOutcomes(nll=nll, tokens=(10, 10), hits=(0, 0))}
 
-    settings = parse({"strategy": "tournament", "niching": "items"})
+    settings = parse({"strategy": "tournament", "niching": "attraction"})
     told = past([bred(0, dict.fromkeys(reached, (1.0, ())))], {}, settings)
     told = replace(told, measured=replace(told.measured, outcomes=outcomes))
     assert niching.complement(told, "a", ["b", "c"]) == "c"
     assert niching.complement(told, "c", ["a", "b"]) == "b"
 
 
-def test_niching_audits() -> None:
-    world = World(config("tournament", population_size=8, crossover_rate=1.0, niching="items"))
+def test_shares_by_hand() -> None:
+    """Two solve the first item, a third the second: each item is worth one, whoever reaches it."""
+    table = {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 0.5]}
+    assert niching.shared(table) == {"a": 0.5, "b": 0.5, "c": 1.0}
+    assert niching.shared({"a": [0.0], "b": [0.0]}) == {"a": 0.0, "b": 0.0}
+
+
+def test_who_is_alone_in_something_goes_first() -> None:
+    """C is the last on the average; D ended early, and E was not measured."""
+    reached = {
+        "a": (0.9, 0.1, 0.5),
+        "b": (0.95, 0.12, 0.5),
+        "c": (0.05, 0.8, 0.3),
+        "d": (0.99, 0.9),
+    }
+
+    def outcomes(key):
+        own = reached.get(key[0], ())
+        nll = tuple(-10 * math.log(p) for p in own)
+        tokens = (10,) * len(own)
+        return {"d": DomainOutcomes(nll=nll, tokens=tokens, hits=(0,) * len(own))} if own else {}
+
+    children = dict(zip("abcde", ((s, ()) for s in (4.0, 5.0, 3.0, 2.0, 1.0)), strict=True))
+    told = past([bred(0, children)], {}, parse({"strategy": "tournament", "niching": "sharing"}))
+    told = replace(told, measured=replace(told.measured, outcomes=outcomes))
+    assert niching.by_share(told) == ["c", "b", "a", "d", "e"]
+
+
+@pytest.mark.parametrize("kind", ["attraction", "sharing", "both"])
+def test_niching_audits(kind: str) -> None:
+    world = World(config("tournament", population_size=8, crossover_rate=1.0, niching=kind))
     pairs = [c.parents for c in world.run().candidates.values() if isinstance(c, facts.Crossed)]
     assert pairs
     assert all(len(set(pair)) == 2 for pair in pairs)

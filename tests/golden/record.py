@@ -29,6 +29,10 @@ def worlds() -> list[World]:
         World(small(strategy=name, population_size=5, max_items=600, generations=9))
         for name in ("auto", "tournament", "cma-es", "nsga2")
     ]
+    searched += [
+        World(small(strategy=name, population_size=5, generations=3, path_repeats=2, **own))
+        for name, own in (("cma-es", {}), ("nsga2", {}), ("tournament", {"niching": "both"}))
+    ]
     for world in searched:
         world.run()
     poison = [poisoned("worst-fitness"), poisoned("fail")]

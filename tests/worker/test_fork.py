@@ -181,6 +181,8 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "layer_groups": {"layer_groups": 2},
         "genome_detail": {"genome_detail": "parts"},
         "search_sigma": {"search_sigma": 0.2},
+        "path_repeats": {"path_repeats": 1, "strategy": "cma-es", "population_size": 5},
+        "path_blocks": {"path_blocks": 4},
     }  # fmt: skip
     with pytest.raises(ConfigError, match="cannot change in a fork"):
         plan(store, RUN, None, 1, values[setting])
