@@ -80,11 +80,11 @@ class Laboratory:
     whole: dict[tuple[str, Slice], Outcomes] = field(default_factory=dict)
     known: dict[str, Recipe] = field(default_factory=dict)
 
-    def search(self, strategy: str, seed: int, budget: int, **settings: object) -> Curve:
-        """A run of a strategy: its champions and when they stood."""
+    def search(self, seed: int, budget: int, **settings: object) -> Curve:
+        """A run with these settings, a strategy among them: its champions and when they stood."""
         config = parse({
-            **self.world.settings, "strategy": strategy, "seed": seed, "generations": 10_000,
-            "convergence_patience": 0, "max_items": budget, **settings,
+            **self.world.settings, "seed": seed, "generations": 10_000, "convergence_patience": 0,
+            "max_items": budget, **settings,
         })  # fmt: skip
         state, curve = RunState(), Curve()
         take(state, _submitted(config))

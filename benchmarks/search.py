@@ -37,6 +37,19 @@ from evomerge.search.genome import Space
 
 LANDSCAPES = ("smooth", "choices", "crossed")
 OURS = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")
+#: Ours with an option that is worth a comparison of its own, by `--who`.
+VARIANTS: dict[str, dict[str, object]] = {
+    "tournament, attraction": {"strategy": "tournament", "niching": "attraction"},
+    "tournament, sharing": {"strategy": "tournament", "niching": "sharing"},
+    "tournament, both": {"strategy": "tournament", "niching": "both"},
+    "tournament, layers": {"strategy": "tournament", "genome_detail": "layers"},
+    "tournament, whole": {"strategy": "tournament", "genome_detail": "whole"},
+    "cma-es, layers": {"strategy": "cma-es", "genome_detail": "layers"},
+    "nsga2, layers": {"strategy": "nsga2", "genome_detail": "layers"},
+    "nsga2, whole": {"strategy": "nsga2", "genome_detail": "whole"},
+    "cma-es, parts": {"strategy": "cma-es", "genome_detail": "parts"},
+    "cma-es, whole": {"strategy": "cma-es", "genome_detail": "whole"},
+}
 #: What the champion stands for at these shares of the budget.
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 INCUMBENTS = ("mergekit-evolve dare_ties", "mergekit-evolve task_arithmetic")
@@ -94,8 +107,8 @@ def _sampled(lab: Laboratory, budget: int, make: Callable[[int], Any], seed: int
 
 def run(lab: Laboratory, who: str, seed: int, budget: int) -> Curve:
     """One search."""
-    if who in OURS:
-        return lab.search(who, seed, budget)
+    if who in OURS or who in VARIANTS:
+        return lab.search(seed, budget, **VARIANTS.get(who, {"strategy": who}))
     if who in INCUMBENTS:
         return incumbent.search(lab, seed, budget, who.split()[1])
     return {"random": random_search, "grid": grid}[who](lab, seed, budget)
@@ -213,6 +226,8 @@ def picture(out: Path) -> None:
         nothing = 0.0 if "optimum" in found else 1.0
         places = np.geomspace(found["budget"] / 20, found["budget"], 60)
         for name, told in found["runs"].items():
+            if name not in (*OURS, *INCUMBENTS, "random", "grid"):
+                continue  # they stand in the tables
             rows = np.array([[at(t, p, nothing) for p in places] for t in told])
             mean = rows.mean(axis=0)
             half = T.get(len(rows) - 1, 2.0) * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 
 from evomerge.config import ENTRY_POINTS, STRATEGIES, EvoMergeConfig
 from evomerge.errors import ConfigError, StrategyError
-from evomerge.search.auto import Auto
+from evomerge.search.auto import Auto, Auto1
 from evomerge.search.cma_es import CmaEs
 from evomerge.search.elite_loser import EliteLoser
 from evomerge.search.nsga2 import Nsga2
@@ -22,7 +22,7 @@ __all__ = ["STRATEGIES", "Strategy", "current", "strategy", "unread"]
 
 #: Every version that ever decided, by the name that runs record.
 _BUILT_IN: dict[str, type[Strategy]] = {
-    cls.version: cls for cls in (EliteLoser, Tournament, CmaEs, Nsga2, Auto)
+    cls.version: cls for cls in (EliteLoser, Tournament, CmaEs, Nsga2, Auto, Auto1)
 }
 
 #: Setting → the version that new runs use.

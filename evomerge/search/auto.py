@@ -1,4 +1,4 @@
-"""auto@1: for people who do not choose a strategy.
+"""auto@2: for people who do not choose a strategy.
 
     generation 0   every species at some scales of plain task arithmetic over all sources
     then           a bandit picks a species, whose distribution (CMA-ES) gives the generation
@@ -6,27 +6,32 @@
 A species' value is what the mean of its distribution reached on the selection slice, so that species
 are compared on the same items and by what no luck has chosen; the bandit adds what it does not know
 (UCB1, Auer et al. 2002, scaled by how far the species were apart at first). A distribution begins with
-one cell for all tensors, where three sources are three genes. When it has shrunk around its mean it is
-begun anew there with more cells: by part, then by layer group and part.
+one cell for all tensors, where three sources are three genes. When it has shrunk around its mean, or
+its means have not got better for a while, it is begun anew at the best of them with more cells: by
+layer group, then by layer group and part.
 
 Items are drawn anew each generation. Only the distribution's mean is judged, never the luckiest sample.
+
+auto@1 went by part before it went by layer group and part, only when the distribution had shrunk, and
+from the newest mean.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evomerge.recipe import Flow, Grouped
 from evomerge.search.cma_es import Distribution, mask_seed
-from evomerge.search.genome import DETAILS, Detail, Space, roomy, space_of
+from evomerge.search.genome import Detail, Space, roomy, space_of
 from evomerge.search.past import Generation, Past
 from evomerge.search.proposals import Proposal
 from evomerge.search.seeds import seeds
 from evomerge.search.strategy import GENOME, Strategy
 
 #: Standard deviation of a distribution's first generation, of a gene's range.
-SIGMA: dict[Detail, float] = {"whole": 0.12, "parts": 0.05, "full": 0.04}
+SIGMA: dict[Detail, float] = {"whole": 0.12, "layers": 0.08, "parts": 0.05, "full": 0.04}
 #: A distribution that has shrunk to this share of its first spread has done its work.
 DONE = 0.4
 
@@ -41,6 +46,10 @@ class Arm:
     values: list[float | None] = field(default_factory=list)
     detail: Detail = "whole"
     distribution: Distribution | None = None
+    #: The best of the means and its score; how many came after it with these cells.
+    best: list[float] = field(default_factory=list)
+    score: float = -math.inf
+    since: int = 0
 
     @property
     def value(self) -> float:
@@ -52,8 +61,11 @@ class Arm:
 class Auto(Strategy):
     """Species, a bandit over them, and a distribution in each."""
 
-    version = "auto@1"
-    reads = GENOME - {"genome_detail"}
+    version = "auto@2"
+    #: What comes after which cells, and after how many means that are no better (None: never).
+    finer: Mapping[Detail, Detail] = {"whole": "layers", "layers": "full", "parts": "full"}
+    patience: int | None = 3
+    reads = GENOME
     fewest = 4
 
     def ask(self, past: Past) -> list[Proposal]:
@@ -62,7 +74,7 @@ class Auto(Strategy):
         if not past.own:
             found = seeds(past, config.population_size)
             return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
-        arm = _pick(_arms(past))
+        arm = _pick(self._arms(past))
         assert arm.distribution
         return arm.distribution.proposals(config, past.coming)
 
@@ -71,10 +83,63 @@ class Auto(Strategy):
         config, last = past.settings(past.coming - 1), past.generations[-1]
         if len(past.own) == 1:
             return list(_best_seeds(past, last).values())
-        arms = _arms(past, measured=len(past.own) - 1)
+        arms = self._arms(past, measured=len(past.own) - 1)
         arm = _pick(arms)
         _tell(past, arm, last)
         return [Proposal(config.population_size, "sampled", _mean(past, arm))]
+
+    def _arms(self, past: Past, measured: int | None = None) -> list[Arm]:
+        """The species after the first `measured` of the own generations; all of them by default."""
+        own = past.own[:measured]
+        arms = []
+        for species, id_ in _best_seeds(past, own[0]).items():
+            space = _space(past, species, "whole")
+            arm = Arm(species, space.point(past.recipes[id_], past.recipes))
+            _judged(arm, _score(past, id_), arm.point)
+            arms.append(arm)
+        for arm in arms:
+            _begin(past, arm, "whole")
+        for done in own[1:]:
+            arm = _pick(arms)
+            _tell(past, arm, done)
+            assert arm.distribution
+            _judged(arm, _score(past, _mean(past, arm).id), arm.distribution.mean)
+            self._refine(past, arm)
+        return arms
+
+    def _refine(self, past: Past, arm: Arm) -> None:
+        """More cells where the distribution has found its place with these, or finds none."""
+        assert arm.distribution
+        shrunk = arm.distribution.spread < DONE * SIGMA[arm.detail]
+        stuck = self.patience is not None and arm.since >= self.patience
+        if (shrunk or stuck) and arm.detail in self.finer:
+            recipe = arm.distribution.space.recipe(self._anew(arm))
+            finer = self.finer[arm.detail]
+            arm.point = _space(past, arm.species, finer).point(recipe, {})
+            _begin(past, arm, finer)
+
+    def _anew(self, arm: Arm) -> list[float]:
+        """Where it is begun anew."""
+        return arm.best
+
+
+class Auto1(Auto):
+    """The version before."""
+
+    version = "auto@1"
+    finer: Mapping[Detail, Detail] = {"whole": "parts", "parts": "full"}
+    patience = None
+
+    def _anew(self, arm: Arm) -> list[float]:
+        return arm.point
+
+
+def _judged(arm: Arm, score: float | None, point: list[float]) -> None:
+    """Note what a seed or a mean of the arm reached."""
+    arm.values.append(score)
+    arm.since += 1
+    if score is not None and score > arm.score:
+        arm.best, arm.score, arm.since = list(point), score, 0
 
 
 def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
@@ -85,25 +150,6 @@ def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
         if isinstance(recipe, Grouped):
             found.setdefault(recipe.name, id_)
     return found
-
-
-def _arms(past: Past, measured: int | None = None) -> list[Arm]:
-    """The species after the first `measured` of the own generations; all of them by default."""
-    own = past.own[:measured]
-    arms = []
-    for species, id_ in _best_seeds(past, own[0]).items():
-        space = _space(past, species, "whole")
-        arm = Arm(species, space.point(past.recipes[id_], past.recipes))
-        arm.values.append(_score(past, id_))
-        arms.append(arm)
-    for arm in arms:
-        _begin(past, arm, "whole")
-    for done in own[1:]:
-        arm = _pick(arms)
-        _tell(past, arm, done)
-        arm.values.append(_score(past, _mean(past, arm).id))
-        _refine(past, arm)
-    return arms
 
 
 def _pick(arms: list[Arm]) -> Arm:
@@ -135,6 +181,7 @@ def _begin(past: Past, arm: Arm, detail: Detail) -> None:
     if space.detail != detail:
         arm.point = space.point(given.recipe(arm.point), {})
     arm.detail = detail = space.detail
+    arm.best, arm.since = list(arm.point), 0
     key = ("auto", arm.species, detail)
     arm.distribution = Distribution.at(space, arm.point, SIGMA[detail], first.population_size, *key)
 
@@ -151,14 +198,3 @@ def _mean(past: Past, arm: Arm) -> Grouped | Flow:
     assert arm.distribution
     seed = mask_seed(past.settings(past.since))
     return arm.distribution.space.recipe(arm.distribution.mean, seed)
-
-
-def _refine(past: Past, arm: Arm) -> None:
-    """More cells where the distribution has found its place with those that it has."""
-    assert arm.distribution
-    place = DETAILS.index(arm.detail)
-    if place + 1 < len(DETAILS) and arm.distribution.spread < DONE * SIGMA[arm.detail]:
-        recipe = arm.distribution.space.recipe(arm.point)
-        finer: Detail = DETAILS[place + 1]
-        arm.point = _space(past, arm.species, finer).point(recipe, {})
-        _begin(past, arm, finer)

@@ -2,8 +2,9 @@
 
 A species is a merge technique with parameters that can be turned. Its genes are, for every cell of
 tensors: a weight on each source's task vector (or slerp's t for each source after the first), and what
-the technique keeps or drops. Cells are all groups of `evomerge.groups` together ("whole"), by part
-("parts"), or each by itself ("full"). Genes lie in [0, 1] by an affine map onto their bounds, cell by
+the technique keeps or drops. Cells are all groups of `evomerge.groups` together ("whole"), by layer
+group ("layers"; the embedding with the first, the head with the last), by part ("parts"), or each by
+itself ("full"). Genes lie in [0, 1] by an affine map onto their bounds, cell by
 cell, and parameters are rounded to six decimals, so that what a strategy is told is what was built.
 
     species            genes of a cell
@@ -48,8 +49,10 @@ from evomerge.recipe import (
 from evomerge.search.paths import Paths
 from evomerge.search.proposals import Family
 
-Detail = Literal["whole", "parts", "full"]
-DETAILS: tuple[Detail, ...] = ("whole", "parts", "full")
+Detail = Literal["whole", "layers", "parts", "full"]
+DETAILS: tuple[Detail, ...] = ("whole", "layers", "parts", "full")
+#: Where one cell has too few genes, what is tried next.
+FINER: dict[Detail, Detail] = {"whole": "parts", "layers": "full", "parts": "full"}
 
 WEIGHT = (-0.5, 1.5)
 T = (0.0, 1.0)
@@ -114,6 +117,9 @@ class Space:
         count = groups.count(self.depths)
         if self.detail == "whole":
             return (0,) * count
+        if self.detail == "layers":
+            depths = [d for d in range(self.depths) for _ in groups.PARTS]
+            return (*depths, 0, self.depths - 1)
         if self.detail == "parts":
             return tuple(groups.part(g, self.depths) for g in range(count))
         return tuple(range(count))
@@ -138,7 +144,9 @@ class Space:
     def names(self) -> tuple[str, ...]:
         """Of the genes of a point, in order: "embedding weights 2"."""
         full, parts = groups.names(self.depths), (*groups.PARTS, "embedding", "head")
-        cells = {"whole": ["all"], "parts": parts, "full": full}[self.detail]
+        layers = [f"layers {d + 1}/{self.depths}" for d in range(self.depths)]
+        named = {"whole": ["all"], "layers": layers, "parts": parts, "full": full}
+        cells = named[self.detail]
         said = [g.key + ("" if g.source is None else f" {g.source + 1}") for g in self.genes]
         own = tuple(f"{cell} {gene}" for cell in cells for gene in said)
         return own + (self.paths.names if self.paths else ())
@@ -253,11 +261,10 @@ def space_of(
 
 def roomy(space: Space) -> Space:
     """The space, or the coarsest finer one that has two genes: fewer have no covariance."""
-    for detail in DETAILS[DETAILS.index(space.detail) :]:
-        found = replace(space, detail=detail)
-        if found.dimension > 1:
-            return found
-    return space
+    found = space
+    while found.dimension < 2 and found.detail in FINER:
+        found = replace(found, detail=FINER[found.detail])
+    return found if found.dimension > 1 else space
 
 
 def _own(recipe: Recipe) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cmaes import CMA
 
-from evomerge import audit, facts, search, spending
+from evomerge import audit, facts, search, spending, telling
 from evomerge.config import parse
 from evomerge.errors import ConfigError, StrategyError
 from evomerge.fitness.outcomes import DomainOutcomes
@@ -298,6 +298,32 @@ def test_a_distribution_of_one_gene_is_refused() -> None:
         Distribution.at(Space(family, "slerp", "whole", 2), [0.5], 0.1, 4)
 
 
+def test_auto_takes_more_cells_where_means_get_no_better() -> None:
+    """Every model is alike: three means of one cell, three of layer groups, then all cells."""
+    given = config("auto", species=["ties"], generations=8, layer_groups=2)
+    world = World(given, quality=lambda _: 1.0)
+    state = world.run()
+    counts = {}
+    for (generation, slot), candidate in state.candidates.items():
+        recipe = state.recipes[candidate.recipe_id]
+        assert isinstance(recipe, Grouped)
+        if slot < given.population_size:
+            cells = len({str(p) for p in recipe.params})
+            counts[generation] = max(counts.get(generation, 0), cells)
+    assert [counts[g] for g in range(1, 9)] == [1, 1, 1, 2, 2, 2, 8, 8]
+    assert audit.audit(world.rows) == []
+
+
+def test_auto_begins_anew_at_the_best_of_its_means() -> None:
+    """Of a species' seed and means, what the selection slice liked best."""
+    world = Bowl(config("auto", species=["task_arithmetic"], generations=12, population_size=8))
+    state = world.run()
+    own = telling.told(state, 12)
+    arms = Auto()._arms(own)
+    assert arms[0].score == max(v for v in arms[0].values if v is not None)
+    assert arms[0].score > arms[0].values[0]
+
+
 # ---- parts --------------------------------------------------------------------------------------
 
 
@@ -510,7 +536,7 @@ def test_a_registered_strategy_decides_a_run(points) -> None:
     [
         (ImportError("no torch"), "mine cannot be loaded: no torch"),
         (dict, "mine is no subclass"),
-        (Auto, "mine says that its version is auto@1"),
+        (Auto, "mine says that its version is auto@2"),
     ],
 )
 def test_a_strategy_that_is_none_is_named(points, value: object, message: str) -> None:
