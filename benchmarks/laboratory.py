@@ -7,6 +7,7 @@ must be measured once for every strategy (sources on both slices) counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from evomerge import facts, spending
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.corpus.documents import Slice
 from evomerge.fitness import composite
-from evomerge.fitness.composite import Fitness, Reference, Weighting
+from evomerge.fitness.composite import Components, Fitness, Reference, Weighting
 from evomerge.fitness.layer_choice import choose
 from evomerge.fitness.outcomes import Draws, Outcomes, Pool
 from evomerge.recipe import Recipe
@@ -216,12 +217,36 @@ class Laboratory:
 
     def reference(self, draws: Draws, state: RunState) -> Reference:
         """The best source in each component on the test slice."""
-        cost = self.world.started.cost
-        found = []
+        return composite.reference(self._sources(draws, state))
+
+    def ceiling(self) -> float:
+        """The test quality if each domain were answered by the source that is best at it.
+
+        Perplexity and accuracy each by its own best: no merge of these sources is expected above it.
+        """
+        state = self.state(0)
+        draws = state.draws("test", None)
+        found = self._sources(draws, state)
+        rates = [min(math.log(c.domains[d]) for c in found) for d in found[0].domains]
+        hits = [max(c.accuracies[d] for c in found) for d in found[0].accuracies]
+        ideal = found[0].model_copy(
+            update={
+                "perplexity": math.exp(math.fsum(rates) / len(rates)),
+                "accuracy": math.fsum(hits) / len(hits),
+            }
+        )
+        weighting = Weighting.model_validate(self.world.settings["fitness_weights"])
+        return composite.fitness(ideal, composite.reference(found), weighting).quality
+
+    def _sources(self, draws: Draws, state: RunState) -> list[Components]:
+        """What each source reaches on the test slice."""
+        cost, found = self.world.started.cost, []
         for id_ in self.world.family.sources:
             seen = self.seen(state.recipes[id_], state.recipes, draws, "test", True)
-            found.append(composite.components(seen, cost.flops_per_token, cost.bytes))
-        return composite.reference([c for c in found if c])
+            measured = composite.components(seen, cost.flops_per_token, cost.bytes)
+            assert measured
+            found.append(measured)
+        return found
 
 
 def _submitted(config: EvoMergeConfig) -> facts.Submitted:

@@ -94,7 +94,7 @@ class EvoMergeConfig(BaseModel):
     #: groups the layers are cut into, and what has genes of its own.
     species: tuple[str, ...] = ("task_arithmetic", "ties")
     layer_groups: int = Field(default=4, ge=1, le=64)
-    genome_detail: Literal["whole", "layers", "parts", "full"] = "full"
+    genome_detail: Literal["whole", "layers", "parts", "full"] = "layers"
     #: cma-es: standard deviation of the first generation, of a gene's whole range.
     search_sigma: float = Field(default=0.1, gt=0, le=0.5)
     #: nsga2: what is weighed against each other.

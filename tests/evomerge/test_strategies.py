@@ -240,10 +240,12 @@ def test_one_gene_is_no_distribution_so_there_are_more_cells(name: str) -> None:
                       "genome_detail": "whole"})  # fmt: skip
     told = past([], {}, settings)
     told = replace(told, family=Family(told.family.sources[:2], "base", 6))
-    first = [p.recipe for p in search.strategy(f"{name}@1").ask(told)]
+    first = [p.recipe for p in search.strategy(search.current(settings)).ask(told)]
     recipes = {r.id: r for r in first}
     done = bred(0, dict.fromkeys(recipes, (1.0, ())))
-    again = search.strategy(f"{name}@1").ask(replace(told, generations=(done,), recipes=recipes))
+    again = search.strategy(search.current(settings)).ask(
+        replace(told, generations=(done,), recipes=recipes)
+    )
     assert len({str(p) for p in again[0].recipe.params}) == 5  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from events import EventStore
 from events.sqlite import open_store
-from evomerge import audit, log
+from evomerge import audit, log, search
 from evomerge.errors import ConfigError, NotFoundError, TamperedError
 from evomerge.history import CLOSING
 from evomerge.state import RunState, fold
@@ -204,7 +204,7 @@ def test_a_fork_may_go_on_with_another_strategy(store: EventStore, name: str) ->
         fork_ = branch(store, run=first, generation=2, changes=changes)
         state = finished(store, fork_)
         assert state.completed, state.failed
-        assert state.version_of(2) != state.version_of(3) == f"{name}@1"
+        assert state.version_of(2) != state.version_of(3) == search.current(state.settings(3))
         assert len([c for g, c in state.candidates if g == 4]) >= size - 1
         assert audit.audit(list(log.history(store, fork_))) == []
 
