@@ -40,17 +40,16 @@ LANDSCAPES = ("smooth", "choices", "crossed")
 OURS = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")
 #: Ours with an option that is worth a comparison of its own, by `--who`.
 VARIANTS: dict[str, dict[str, object]] = {
-    "tournament, attraction": {"strategy": "tournament", "niching": "attraction"},
-    "tournament, sharing": {"strategy": "tournament", "niching": "sharing"},
-    "tournament, both": {"strategy": "tournament", "niching": "both"},
-    "tournament, layers": {"strategy": "tournament", "genome_detail": "layers"},
-    "tournament, whole": {"strategy": "tournament", "genome_detail": "whole"},
-    "cma-es, layers": {"strategy": "cma-es", "genome_detail": "layers"},
-    "nsga2, layers": {"strategy": "nsga2", "genome_detail": "layers"},
-    "nsga2, whole": {"strategy": "nsga2", "genome_detail": "whole"},
-    "cma-es, parts": {"strategy": "cma-es", "genome_detail": "parts"},
-    "cma-es, whole": {"strategy": "cma-es", "genome_detail": "whole"},
+    f"{name}, {detail}": {"strategy": name, "genome_detail": detail}
+    for name in ("tournament", "cma-es", "nsga2")
+    for detail in ("whole", "parts", "full")
 }
+VARIANTS |= {
+    f"tournament, full, {kind}": {
+        "strategy": "tournament", "genome_detail": "full", "niching": kind,
+    }
+    for kind in ("attraction", "sharing", "both")
+}  # fmt: skip
 #: What the champion stands for at these shares of the budget.
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 INCUMBENTS = ("mergekit-evolve dare_ties", "mergekit-evolve task_arithmetic")

@@ -129,6 +129,7 @@ def estimated(found: dict[str, Any]) -> list[str]:
         f"cache's budget or {disk['at_most']} on the way",
         f"time         {_duration(found['total_seconds'])} on this machine by one process:",
         *rows,
+        *(f"{name} would end it before that" for name in found["ended_before_by"]),
     ]
 
 

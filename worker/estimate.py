@@ -45,10 +45,13 @@ def estimate(submitted: facts.Submitted) -> dict[str, Any]:
     seconds = _seconds(tally, prices, opening, started)
     weights = sum(t.numel() * t.element_size() for t in bench.origin.values())
     kept = submitted.config.elite_size + 1
+    total, config = sum(seconds.values()), submitted.config
+    limits = {"max_hours": config.max_hours, "max_device_hours": config.max_device_hours}
     return {
+        "ended_before_by": [n for n, h in limits.items() if h is not None and total > 3600 * h],
         "generations": tally.generations, "ends_by": tally.reason, "tasks": dict(tally.tasks),
         "items": dict(tally.items), "tokens": tally.items["windows"] * started.context,
-        "seconds": seconds, "total_seconds": sum(seconds.values()),
+        "seconds": seconds, "total_seconds": total,
         "disk_bytes": {"a_model": weights, "kept_at_the_end": kept * weights,
                        "at_most": tally.tasks["build"] * weights},
         "warnings": list(started.warnings),

@@ -240,7 +240,8 @@ def test_one_gene_is_no_distribution_so_there_are_more_cells(name: str) -> None:
                       "genome_detail": "whole"})  # fmt: skip
     told = past([], {}, settings)
     told = replace(told, family=Family(told.family.sources[:2], "base", 6))
-    first = [p.recipe for p in search.strategy(search.current(settings)).ask(told)]
+    who = search.strategy(search.current(settings))
+    first = [p.recipe for p in who.ask(told)]
     recipes = {r.id: r for r in first}
     done = bred(0, dict.fromkeys(recipes, (1.0, ())))
     again = search.strategy(search.current(settings)).ask(
