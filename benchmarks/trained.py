@@ -14,7 +14,7 @@ from evomerge.corpus.documents import Slice
 from evomerge.fitness.evaluate import evaluate
 from evomerge.fitness.layers import swap_gains
 from evomerge.fitness.outcomes import Draws, Outcomes, Pool
-from evomerge.recipe import Pipeline, Recipe
+from evomerge.recipe import Pipeline, Recipe, path
 from evomerge.search.proposals import Family
 from evomerge.sketch import sketch
 from evomerge.sources import resolve
@@ -84,7 +84,9 @@ class Specialists:
         self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice
     ) -> Outcomes:
         """Measured."""
-        self._bench.resident.load(self._weights(recipe, known))
+        taken = path(recipe, known)
+        blocks = None if taken is None else len(taken.steps)
+        self._bench.resident.load(self._weights(recipe, known), blocks)
         data = self._bench.packed[slice_]
         return evaluate(self._bench.resident, data, draws, self._bench.judge).outcomes
 

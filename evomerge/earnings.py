@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from evomerge.recipe import Grouped, Merge, Source, genome
+from evomerge.recipe import Flow, Grouped, Merge, Source, genome
 from evomerge.search import pareto
 from evomerge.search.genome import Detail, Space
 from evomerge.search.nsga2 import objectives
@@ -69,9 +69,10 @@ def genes(state: RunState) -> list[dict[str, Any]]:
             recipe = state.recipes[id_]
             if isinstance(recipe, Source | Merge):
                 continue
-            merge = genome(recipe, state.recipes).pipeline
-            if isinstance(merge, Grouped) and merge.name == name and score is not None:
-                space = space or Space(kin, name, detail, merge.depths)
+            merge, own = genome(recipe, state.recipes).pipeline, technique(state, id_)
+            merge = merge.merged if isinstance(merge, Flow) else merge
+            if isinstance(merge, Grouped) and own == name and score is not None:
+                space = space or Space(kin, merge.name, detail, merge.depths)
                 found.append((space.point(merge, state.recipes), score))
         if len(found) > 2:
             pairs.append(found)

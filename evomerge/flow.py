@@ -33,25 +33,27 @@ Weights = Mapping[str, torch.Tensor]
 
 def build(recipe: Flow, merged: Weights, inputs: Sequence[Weights]) -> dict[str, torch.Tensor]:
     """The weights along the path, in the merge's dtypes. Raises ConfigError as `check` does."""
-    models, made = (merged, *inputs), _edges(merged)
-    by_block = _by_block(merged)
-    check(recipe, len(by_block))
-    scale = 1.0
+    check(recipe, frankenmerge.blocks(list(merged)))
+    return _along(recipe, [merged, *inputs])
+
+
+def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
+    """The base's blocks along the path, scaled alike: what a child's task vectors are counted from."""
+    return _along(recipe, [base] * (1 + len(recipe.inputs)))
+
+
+def _along(recipe: Flow, models: Sequence[Weights]) -> dict[str, torch.Tensor]:
+    """The models' blocks along the path, and what is in no block of the first; copies, all of it."""
+    first, scale = models[0], 1.0
+    made = {n: t.clone() for n, t in first.items() if frankenmerge.block(n) is None}
+    by_block = _by_block(first)
     for at, step in enumerate(recipe.steps):
         scale *= step.scale
         for name in by_block[step.block]:
             tensor = models[step.model][name]
             if scale != 1.0 and any(part in name for part in INTO_STREAM):
                 tensor = tensor.to(torch.float32) * (1.0 / scale)
-            made[frankenmerge.renamed(name, at)] = tensor.to(merged[name].dtype, copy=True)
-    return made
-
-
-def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
-    """The base's blocks along the path, not scaled: what a child's task vectors are counted from."""
-    by_block, made = _by_block(base), _edges(base)
-    for at, step in enumerate(recipe.steps):
-        made |= {frankenmerge.renamed(name, at): base[name] for name in by_block[step.block]}
+            made[frankenmerge.renamed(name, at)] = tensor.to(first[name].dtype, copy=True)
     return made
 
 
@@ -100,10 +102,6 @@ def settings_for(weights: Weights, donor: Mapping[str, Any], tied: bool) -> dict
     config["tie_word_embeddings"] = tied
     config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
     return config
-
-
-def _edges(weights: Weights) -> dict[str, torch.Tensor]:
-    return {name: t for name, t in weights.items() if frankenmerge.block(name) is None}
 
 
 def _by_block(weights: Weights) -> list[list[str]]:

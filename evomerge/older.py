@@ -82,7 +82,9 @@ def _submitted_6(data: Data) -> Data:
 
 def _forked_4(data: Data) -> Data:
     """Schema 4 knew no paths."""
-    return {**data, "config": _paths(data["config"])}
+    config, changes = _paths(data["config"]), data["changes"]
+    renamed = {k: config[k] if k == "niching" else v for k, v in changes.items()}
+    return {**data, "changes": renamed, "config": config}
 
 
 def _forked_3(data: Data) -> Data:

@@ -10,7 +10,7 @@ from typing import Any
 
 from events import Envelope
 from evomerge import diversity, earnings, facts
-from evomerge.recipe import PIPELINES, Merge, Pipeline, Source, genome
+from evomerge.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
 from evomerge.state import RunState
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
@@ -197,6 +197,7 @@ def origin(state: RunState) -> str | None:
 def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
     """Everything, as plain data."""
     assert state.started
+    shown = state.champion or state.started.base.recipe_id
     result: dict[str, Any] = {
         "run": state.run,
         "status": state.status,
@@ -207,7 +208,9 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
         "stages": bit_effects(state),
         "seconds": {**spent(state, rows), "wall": wall_seconds(rows)},
         "cost": {
-            **state.started.cost.model_dump(),
+            **state.cost(shown).model_dump(),
+            "blocks": blocks(state.recipes[shown], state.recipes, state.started.blocks),
+            "sources": {**state.started.cost.model_dump(), "blocks": state.started.blocks},
             "measured": state.profiled.speed.model_dump() if state.profiled else None,
         },
         "strategy": state.version_of(max(0, state.generation - 1)),
@@ -244,23 +247,31 @@ def _cell(value: float | None, form: str = ".4f") -> str:
 
 
 def _cost(data: dict[str, Any]) -> str:
-    """What every model of the run costs: all have one shape."""
-    said = (
-        f"Champion and sources have one shape: {data['flops_per_token'] / 1e9:.4g} GFLOP a token, "
-        f"{data['bytes'] / 1e6:,.1f} MB of weights, cache and activations, by arithmetic."
-    )
+    """What the models of the run cost: all have one shape, unless paths were searched."""
+    what = f"{_priced(data)} of weights, cache and activations, by arithmetic"
+    said, whose = f"Champion and sources have one shape: {what}.", ""
+    if data["blocks"] != data["sources"]["blocks"]:
+        said = (
+            f"The champion has {data['blocks']} blocks: {what}. The sources have "
+            f"{data['sources']['blocks']}: {_priced(data['sources'])}."
+        )
+        whose = ", the sources' shape"
     speed = data["measured"]
     if speed is None:
         return said
     spread = speed["latency_spread"]
     peak = speed["peak_bytes"]
     return (
-        f"{said} Measured on the run's device: {speed['tokens_per_second']:,.0f} ± "
+        f"{said} Measured on the run's device{whose}: {speed['tokens_per_second']:,.0f} ± "
         f"{speed['spread']:,.0f} tokens/s, {speed['latency_seconds'] * 1e3:,.1f}"
         + (f" ± {spread * 1e3:,.1f}" if spread is not None else "")
         + " ms a window"
         + (f", at most {peak / 1e6:,.1f} MB beside the weights." if peak is not None else ".")
     )
+
+
+def _priced(cost: dict[str, Any]) -> str:
+    return f"{cost['flops_per_token'] / 1e9:.4g} GFLOP a token, {cost['bytes'] / 1e6:,.1f} MB"
 
 
 def _stages(data: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ tasks, which must be carried out in the world. Facts come first: after appending
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from typing import Any
 from events import Event, New
 from evomerge import convergence, diversity, facts, spending
 from evomerge.corpus.documents import Slice
-from evomerge.fitness import compare
+from evomerge.fitness import compare, composite
+from evomerge.fitness.composite import Fitness
 from evomerge.recipe import Merge
 from evomerge.search.proposals import Proposal
 from evomerge.state import RunState, forgive
@@ -371,6 +373,16 @@ def _result(state: RunState) -> Event:
     )
 
 
+def _apart(state: RunState, mine: Fitness, theirs: Fitness) -> float:
+    """What two models are apart by speed and memory: nothing, unless paths made one deeper."""
+    assert state.submitted
+    weights = state.submitted.config.fitness_weights.parts
+    return math.fsum(
+        weights[name] * (mine.normalised[name] - theirs.normalised[name])
+        for name in composite.ARCHITECTURE
+    )
+
+
 def _rivals(state: RunState) -> list[facts.Rival]:
     """Base, sources and baselines, each with the champion's lead over it on the test slice."""
     assert state.started
@@ -378,8 +390,10 @@ def _rivals(state: RunState) -> list[facts.Rival]:
     assert state.champion
     config, best = state.submitted.config, state.reference("test", None)
     mine = state.outcomes((state.champion, "test", None))
+    own = state.fitness((state.champion, "test", None))
     assert best is not None
     assert mine is not None
+    assert own is not None
     base = state.started.base
     named = [(s.name, "source", s.recipe_id) for s in state.started.sources]
     if base.recipe_id not in {id_ for _, _, id_ in named}:
@@ -393,6 +407,7 @@ def _rivals(state: RunState) -> list[facts.Rival]:
             raw = config.normalise == "none"
             key = (config.seed, "bootstrap", id_)
             lead = compare.compare(mine, theirs, best, config.fitness_weights, raw, *key)
+            lead = lead.moved(_apart(state, own, fitness))
         scalar = None if fitness is None else fitness.scalar
         rivals.append(
             facts.Rival(name=name, kind=kind, recipe_id=id_, scalar=scalar, lead=lead)  # pyright: ignore[reportArgumentType]

@@ -159,6 +159,19 @@ def test_a_fork_of_before_is_read_as_it_was_meant() -> None:
     assert told[-1] == canonical_json({"config": config}), "its lineage is not what it was"
 
 
+def test_a_fork_that_turned_niching_on_is_read_by_its_later_name() -> None:
+    """Its changes say what its settings say."""
+    config = {**small(strategy="tournament").model_dump(mode="json"), "niching": "items"}
+    del config["path_repeats"], config["path_blocks"]
+    old = {"run": "f", "owner": "o", "parent": "p", "version": 3, "head": "0" * 64, "output_dir": None,
+           "changes": {"niching": "items"}, "config": config, "strategy": None}  # fmt: skip
+    row = next(row for row in rows_of(LOGS[0]) if row.type == "submitted")
+    event = facts.REGISTRY.load(row._replace(type="forked", schema=4, data=canonical_json(old)))
+    assert isinstance(event, facts.Forked)
+    assert event.config.niching == "attraction"
+    assert event.changes == {"niching": "attraction"}
+
+
 def test_an_event_of_a_newer_version_is_refused_for_deciding() -> None:
     rows = rows_of(LOGS[0])
     with pytest.raises(UnknownEventError, match="newer version"):

@@ -355,8 +355,18 @@ class Bench:
 
 def check_paths(family: Family, config: EvoMergeConfig) -> None:
     """Raise ConfigError where the settings want paths that these models do not allow."""
-    if config.path_repeats:
-        flow.check_architecture(family.base.config)
+    if not config.path_repeats:
+        return
+    from transformers import AutoConfig
+
+    found = AutoConfig.from_pretrained(family.base.folder, trust_remote_code=False)
+    flow.check_architecture(found.to_dict())  # with what the file leaves to defaults
+    blocks = int(found.get_text_config().num_hidden_layers)
+    if config.path_blocks is not None and config.path_blocks < blocks:
+        raise ConfigError(
+            f"setting path_blocks: the models have {blocks} blocks, and no path could hold them with "
+            f"{config.path_blocks}."
+        )
 
 
 def _check_different(records: list[facts.SourceRecord]) -> None:

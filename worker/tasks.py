@@ -15,7 +15,7 @@ from evomerge.fitness.layer_choice import choose
 from evomerge.fitness.layers import MEASURE, swap_gains
 from evomerge.fitness.outcomes import Draws, Outcomes
 from evomerge.fitness.speed import measure
-from evomerge.recipe import Recipe
+from evomerge.recipe import Recipe, path
 from evomerge.run import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
 from evomerge.sketch import sketch
 from worker.bench import Bench
@@ -106,7 +106,8 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
     data = bench.packed[task.slice]
     seen = Seen({})
     if not bad:
-        bench.resident.load(weights)
+        taken = path(state.recipes[task.recipe_id], state.recipes)
+        bench.resident.load(weights, None if taken is None else len(taken.steps))
         watch = _watch(task, bench)
         seen = evaluate(bench.resident, data, draws, bench.judge, watch)
     failpoints.hit("evaluate-scored")

@@ -42,6 +42,10 @@ class Comparison(BaseModel):
         """The upper bound is below zero."""
         return self.high < 0
 
+    def moved(self, by: float) -> Comparison:
+        """The same with a difference that is known for certain added."""
+        return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
+
 
 def compare(
     a: Outcomes, b: Outcomes, best: Reference, weighting: Weighting, raw: bool, *key: str | int

@@ -5,7 +5,8 @@ are pooled), that is the geometric mean of the domains' perplexities. Bits per b
 the same over UTF-8 bytes, so that tokenizers compare. Accuracy is the mean of next-token accuracy,
 of multiple-choice accuracy corrected for chance, (a − c) / (1 − c), floored at 0, and of the share
 of problems solved, of those that exist. Speed is operations per token and memory is bytes, both by
-arithmetic from the architecture, so that two merges of one shape never differ in them.
+arithmetic from the architecture, so that two merges of one shape never differ in them. What a model
+with fewer blocks gains in them counts as far as its quality goes: a model of no use is no faster one.
 
 A domain's score is the mean of its perplexity and its accuracy, each over the best source's in that
 domain, as far as the domain has texts to tell.
@@ -74,7 +75,7 @@ class Weighting(BaseModel):
 
 
 #: What only the architecture decides.
-_ARCHITECTURE = ("speed", "memory")
+ARCHITECTURE = ("speed", "memory")
 
 
 class Reference(BaseModel):
@@ -200,10 +201,13 @@ def fitness(
         }
     parts |= {f"domain/{d}": _score(measured, best, d, raw) for d in sorted(weighting.domains)}
     weights = weighting.parts
-    scalar = math.fsum(weights[name] * parts[name] for name in weights)
-    judged = (name for name in weights if name not in _ARCHITECTURE)
+    judged = (name for name in weights if name not in ARCHITECTURE)
     heavy = weighting.judged
     quality = math.fsum(weights[n] * parts[n] for n in judged) / heavy if heavy else 0.0
+    if heavy and not raw:
+        for name in ARCHITECTURE:
+            parts[name] = min(parts[name], 1 + (parts[name] - 1) * min(1.0, quality))
+    scalar = math.fsum(weights[name] * parts[name] for name in weights)
     return Fitness(scalar=scalar, quality=quality, normalised=parts)
 
 

@@ -20,7 +20,6 @@ from evomerge.fitness.choices import continuations
 from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
 from evomerge.fitness.generation import replies
 from evomerge.fitness.packing import Ids, Posed
-from evomerge.methods import frankenmerge
 from evomerge.tensors import HEADS
 
 
@@ -70,6 +69,10 @@ class ResidentModel:
         """Buffers (rotary frequencies and the like) come from a real, throw-away construction."""
         from transformers import AutoModelForCausalLM
 
+        before = next(iter(getattr(self, "_modules", {}).values()), None)
+        if before is not None:  # they do not hang on the number of blocks
+            _share_buffers(before, module)
+            return
         small = type(config).from_dict(flow.with_blocks(config.to_dict(), 1))
         donor = dict(
             AutoModelForCausalLM.from_config(small, trust_remote_code=False).named_buffers()
@@ -85,12 +88,12 @@ class ResidentModel:
             parent, _, leaf = name.rpartition(".")
             setattr(module.get_submodule(parent), leaf, donor[name].to(self.device))
 
-    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+    def load(self, weights: Mapping[str, torch.Tensor], blocks: int | None = None) -> None:
         """Point every parameter at its tensor. Raises SourceError where names do not match.
 
-        With fewer or more blocks than the folder's model, a module that has as many takes its place.
+        `blocks`: how many the model has, where a path gave it others than the folder's model has.
         """
-        self._choose_module(frankenmerge.blocks(list(weights)))
+        self._choose_module(blocks)
         own = dict(self.module.named_parameters())
         missing = sorted(set(own) - set(weights))
         strange = sorted(set(weights) - set(own) - set(HEADS.values()))
@@ -107,9 +110,10 @@ class ResidentModel:
                 module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
         self.module.tie_weights()
 
-    def _choose_module(self, blocks: int) -> None:
-        modules = getattr(self, "_modules", None)
-        if not modules or not blocks:
+    def _choose_module(self, blocks: int | None) -> None:
+        modules = getattr(self, "_modules", {})
+        blocks = blocks or next(iter(modules), None)
+        if blocks is None:
             return
         if blocks not in modules:
             changed = flow.with_blocks(self.config.to_dict(), blocks)
@@ -200,3 +204,11 @@ class ResidentModel:
             stopping_criteria=[until],
         )
         return found[:, ids.shape[1] :].cpu()
+
+
+def _share_buffers(donor: Any, module: Any) -> None:
+    """Point a module's buffers at those of another one of the same architecture."""
+    known = dict(donor.named_buffers())
+    for name, _ in list(module.named_buffers()):
+        parent, _, leaf = name.rpartition(".")
+        setattr(module.get_submodule(parent), leaf, known[name])

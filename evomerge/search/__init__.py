@@ -69,6 +69,8 @@ def unread(config: EvoMergeConfig) -> tuple[str, ...]:
     mine = strategy(current(config)).reads
     if mine is None:
         return ()
+    if not config.path_repeats:
+        mine -= {"path_blocks"}
     given = config.model_fields_set & frozenset().union(*known) - mine
     return tuple(
         f"setting {name} has no effect: strategy {config.strategy} does not read it."

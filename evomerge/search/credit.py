@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evomerge.recipe import Merge, Recipe, Source, genome
+from evomerge.recipe import Flow, Merge, Recipe, Source, genome
 from evomerge.search.mutation import Draws
 from evomerge.search.past import Past
 
@@ -13,7 +13,8 @@ def technique(recipe: Recipe, past: Past) -> str | None:
     """The species or pipeline of a candidate."""
     if isinstance(recipe, Source | Merge):
         return None
-    return genome(recipe, past.recipes).pipeline.name
+    merge = genome(recipe, past.recipes).pipeline
+    return merge.merged.name if isinstance(merge, Flow) else merge.name
 
 
 def earned(past: Past) -> dict[str, tuple[int, int]]:

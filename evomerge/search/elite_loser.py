@@ -138,7 +138,7 @@ class EliteLoser(Strategy):
     """The source documents' own."""
 
     version = "elite-loser@1"
-    reads = MUTATION | ELITE_LOSERS
+    reads = MUTATION | ELITE_LOSERS | {"reseed_diversity"}
 
     def ask(self, past: Past) -> list[Proposal]:
         """Pipelines, mutants of the best, merges of the rest."""

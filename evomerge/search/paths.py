@@ -11,8 +11,8 @@ block finds something like the input that it was trained on.
                           0                              .55           .75                  1
 
 Both begin at .375, as far from "none" as from a source, which is the path of an ordinary model. Of
-paths that come to more than `most` blocks the rest is left out; one that skips everything is the
-ordinary one. Categories are intervals, so several points mean one path: `point` gives the middle.
+paths that come to more than `most` blocks the last repeats are left out; one that skips everything is
+the ordinary one. Categories are intervals, so several points mean one path: `point` gives the middle.
 """
 
 from __future__ import annotations
@@ -63,15 +63,19 @@ class Paths:
 
     def steps(self, x: Sequence[float]) -> tuple[Step, ...]:
         """The path of a point."""
-        found = []
+        found: list[tuple[bool, Step]] = []
         for number in range(self.blocks * self.repeats):
             block, place = divmod(number, self.repeats)
             model = self._model(x[2 * number], place)
-            if model is not None and len(found) < self.most:
-                found.append(Step(model=model, block=block, scale=_scale(x[2 * number + 1])))
+            if model is not None:
+                again = any(step.block == block for _, step in found)
+                scale = _scale(x[2 * number + 1])
+                found.append((again, Step(model=model, block=block, scale=scale)))
+        while len(found) > self.most:  # the last of the repeats goes, and, without any, the last
+            found.pop(max(range(len(found)), key=lambda i: (found[i][0], i)))
         if not found:
             return tuple(Step(model=0, block=b) for b in range(min(self.blocks, self.most)))
-        return tuple(found)
+        return tuple(step for _, step in found)
 
     def point(self, steps: Sequence[Step]) -> list[float]:
         """The middle of the points of a path; of one that is out of order, of its steps in order."""

@@ -56,9 +56,11 @@ class Tournament(Strategy):
             found = seeds(past, config.population_size)
             return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
         count = config.population_size - len(self.stayed(past))
-        return [self._child(past, slot) for slot in range(count)]
+        shared = config.niching in ("sharing", "both")
+        order = niching.by_share(past) if shared else list(past.generations[-1].ranking)
+        return [self._child(past, slot, order) for slot in range(count)]
 
-    def _child(self, past: Past, slot: int) -> Proposal:
+    def _child(self, past: Past, slot: int, order: list[str]) -> Proposal:
         config, ranking = past.config, past.generations[-1].ranking
         dimension = space_of(config, past.family, SPECIES[0]).dimension
         draws = Draws(
@@ -68,8 +70,6 @@ class Tournament(Strategy):
             slot,
             count=64 + 2 * config.tournament_size + 8 * (dimension + 8 * 4),
         )
-        shared = config.niching in ("sharing", "both")
-        order = niching.by_share(past) if shared else ranking
         first = min(draws.below(len(order)) for _ in range(config.tournament_size))
         parents = [order[first]]
         if draws.chance(config.crossover_rate) and len(ranking) > 1:

@@ -47,6 +47,8 @@ def test_a_setting_that_the_strategy_does_not_read_is_said() -> None:
     assert told == ("setting niching has no effect: strategy auto does not read it.",)
     assert search.unread(parse({"strategy": "tournament", "niching": "both"})) == ()
     assert search.unread(parse({})) == ()
+    (alone,) = search.unread(parse({"strategy": "cma-es", "path_blocks": 9}))
+    assert "path_blocks has no effect" in alone
 
 
 @pytest.mark.parametrize(

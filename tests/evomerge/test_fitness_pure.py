@@ -235,6 +235,17 @@ def test_fitness_is_the_weighted_sum_of_ratios():
     )
 
 
+def test_a_model_of_no_use_gains_nothing_by_being_small():
+    """Four times as fast at half of the quality: 0.7·0.5 + 0.3·(1 + 3·0.5) = 1.1."""
+    half = composite.fitness(measured(20, 0.25, 0.5e9, 1e9), BEST, Weighting())
+    assert half.normalised["speed"] == half.normalised["memory"] == pytest.approx(2.5)
+    assert half.scalar == pytest.approx(1.1)
+    useless = composite.fitness(measured(1e5, 0.005, 0.5e9, 1e9), BEST, Weighting())
+    assert useless.scalar < 0.4
+    slow = composite.fitness(measured(20, 0.25, 4e9, 8e9), BEST, Weighting())
+    assert slow.normalised["speed"] == 0.5  # what costs more loses all of it
+
+
 def test_the_best_source_in_everything_has_fitness_one():
     """The unit of the scale, whatever the weights that add up to one."""
     for weighting in (Weighting(), Weighting(perplexity=1, accuracy=0, speed=0, memory=0)):

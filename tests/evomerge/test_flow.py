@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,18 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from evomerge import audit, flow
+from evomerge import audit, earnings, flow, report
 from evomerge.build import Builder
 from evomerge.checkpoints import open_checkpoint
-from evomerge.errors import ConfigError
+from evomerge.errors import ConfigError, SourceError
 from evomerge.fitness import cost
 from evomerge.fitness.resident import ResidentModel
+from evomerge.methods import frankenmerge
 from evomerge.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
-from evomerge.search import current
+from evomerge.search import credit, current
+from evomerge.search.cma_es import CmaEs
 from evomerge.search.genome import Space, space_of
 from evomerge.search.paths import Paths
 from evomerge.search.proposals import Family
 from evomerge.state import fold
+from evomerge.telling import told
 from tests import models
 from tests.evomerge.fake_world import BLOCK_COST, COST, World, small
 from tests.evomerge.toys import Toys, same
@@ -55,7 +59,9 @@ def test_paths_by_hand() -> None:
     assert PATHS.steps(PATHS.straight) == tuple(Step(model=0, block=b) for b in range(3))
     assert PATHS.steps([0.0] * 12) == PATHS.steps(PATHS.straight)  # nothing is no model
     full = PATHS.steps([0.5, 0.5, 0.6, 0.5] * 3)
-    assert [s.block for s in full] == [0, 0, 1, 1, 2]  # five at most
+    assert [s.block for s in full] == [0, 0, 1, 1, 2]  # five at most: the last repeat goes
+    short = replace(PATHS, most=3).steps([0.5, 0.5, 0.6, 0.5] * 3)
+    assert [s.block for s in short] == [0, 1, 2]
     assert len(PATHS.names) == PATHS.dimension == 12
 
 
@@ -125,7 +131,7 @@ def test_a_child_computes_what_the_path_says(family, tmp_path: Path) -> None:
         )  # fmt: skip
     expected = top.lm_head(top.model.norm(hidden))
     resident = ResidentModel(folders[0], "cpu", tied=True)
-    resident.load(made)
+    resident.load(made, len(recipe.steps))
     torch.testing.assert_close(resident.logits(ids), expected, rtol=1e-4, atol=1e-4)
     resident.load(merged)  # and back to three blocks
     torch.testing.assert_close(resident.logits(ids), _logits(top, ids), rtol=1e-4, atol=1e-5)
@@ -143,6 +149,7 @@ def test_the_straight_path_is_the_merge(family) -> None:
     made = builder.build(recipe)
     assert same({n: made[n] for n in merged}, merged)
     assert same({n: builder.origin(recipe, toys.origin)[n] for n in merged}, toys.stored[toys.base])
+    assert not {t.data_ptr() for t in made.values()} & {t.data_ptr() for t in merged.values()}
 
 
 def test_noise_goes_onto_a_path(family) -> None:
@@ -162,6 +169,33 @@ def test_noise_goes_onto_a_path(family) -> None:
     for name in plain:
         moved, whole = ((a[name] - plain[name]).norm().item() for a in (noisy, origin))
         assert moved == pytest.approx(0.5 * whole, rel=0.01), name
+
+
+def test_scales_are_no_part_of_a_task_vector(family) -> None:
+    """Noise and sketches are of what was learned, not of how far a path turned the stream up."""
+    toys = opened(family)
+    plain = recipe_of(toys, *((0, b, 1.0) for b in range(3)))
+    turned = recipe_of(toys, *((0, b, 1.3) for b in range(3)))
+    builder = Builder(toys.known, toys.stored.get)
+    (one, zero), (two, other) = (
+        (builder.build(r), builder.origin(r, toys.origin)) for r in (plain, turned)
+    )
+    for name in one:
+        number = frankenmerge.block(name)
+        folded = number is not None and any(part in name for part in flow.INTO_STREAM)
+        scale = 1.3 ** (number + 1) if folded else 1.0  # pyright: ignore[reportOptionalOperand]
+        torch.testing.assert_close(scale * (two[name] - other[name]), one[name] - zero[name],
+                                   rtol=1e-4, atol=1e-7)  # fmt: skip
+
+
+def test_weights_of_another_depth_are_refused_unless_a_path_made_them(family) -> None:
+    toys = opened(family)
+    made = Builder(toys.known, toys.stored.get).build(recipe_of(toys, (0, 0, 1.0), (0, 2, 1.0)))
+    resident = ResidentModel(family[0], "cpu", tied=True)
+    with pytest.raises(SourceError, match=r"do not fit its config\.json"):
+        resident.load(made)
+    resident.load(made, 2)
+    resident.load(toys.origin)
 
 
 def test_a_step_that_is_not_there_is_named(family) -> None:
@@ -219,9 +253,9 @@ def test_runs_search_paths(name: str) -> None:
     judged = [e for e in state.evaluations.values() if e.recipe_id in depths and e.fitness]
     for event in judged:
         assert event.fitness
-        assert event.fitness.normalised["speed"] == pytest.approx(
-            COST.flops_per_token / state.cost(event.recipe_id).flops_per_token
-        )
+        ratio = COST.flops_per_token / state.cost(event.recipe_id).flops_per_token
+        gain = (ratio - 1) * min(1.0, event.fitness.quality) if ratio > 1 else ratio - 1
+        assert event.fitness.normalised["speed"] == pytest.approx(1 + gain)
 
 
 def test_a_distribution_is_told_the_path_that_it_asked_for() -> None:
@@ -229,14 +263,41 @@ def test_a_distribution_is_told_the_path_that_it_asked_for() -> None:
     world = World(small(strategy="cma-es", population_size=8, generations=4, path_repeats=1))
     world.run()
     state = fold(world.rows)
-    from evomerge.search.cma_es import CmaEs
-    from evomerge.telling import told
-
     now = CmaEs()._now(told(state, 4))
     straight = now.space.point(state.recipes[state.generations[0].ranking[0]], state.recipes)
     moved = now.mean[now.space.merging :]
     assert len({round(x, 6) for x in moved}) == len(moved)
     assert len(straight) == len(now.mean)
+
+
+def test_what_techniques_earn_counts_under_their_names() -> None:
+    """A path over a merge by ties is by ties, for the next choice and for the report's genes."""
+    given = small(strategy="tournament", population_size=8, generations=6, path_repeats=1,
+                  technique_selection="earned", species=("ties", "slerp"))  # fmt: skip
+    state = World(given).run()
+    assert set(credit.earned(told(state, 6))) <= {"ties", "slerp"}
+    assert earnings.genes(state)
+    assert all("path" in row["technique"] for row in earnings.techniques(state))
+
+
+def test_a_champion_of_another_depth_is_compared_by_all_of_its_score() -> None:
+    """Its lead is its score minus the other's; what it costs is its own."""
+    given = small(strategy="tournament", population_size=8, generations=4, path_repeats=1)
+    world = World(given)
+    state = world.run()
+    assert state.completed
+    depth = blocks(state.recipes[state.completed.champion], state.recipes, 3)
+    assert depth != 3, "another seed would show it"
+    for rival in state.completed.rivals:
+        assert rival.lead
+        assert rival.scalar is not None
+        score = state.completed.test.scalar - rival.scalar
+        assert rival.lead.difference == pytest.approx(score, abs=1e-9)
+        assert rival.lead.low <= rival.lead.difference <= rival.lead.high
+    found = report.report(state, world.rows)
+    text = report.markdown(found)
+    assert f"The champion has {depth} blocks" in text
+    assert found["cost"]["flops_per_token"] == state.cost(state.completed.champion).flops_per_token
 
 
 @pytest.mark.parametrize("name", ["auto", "elite-loser"])

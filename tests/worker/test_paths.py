@@ -117,6 +117,13 @@ def test_a_run_with_paths_goes_on_after_kills(home: Home, toys: Toys, tmp_path: 
     assert runs.finish(killed).lineage_digest() == runs.state(home).lineage_digest()
 
 
+def test_paths_too_short_for_the_models_are_refused(toys: Toys, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    runs.submit(home, toys, **{**SETTINGS, "path_blocks": 2})
+    with pytest.raises(ConfigError, match="the models have 3 blocks, and no path could hold them"):
+        runs.finish(home)
+
+
 def test_models_that_no_path_can_be_taken_through_are_refused(toys: Toys, tmp_path: Path) -> None:
     """At the start of a run, too, wherever it was submitted."""
     base, sources = models.family(tmp_path / "models")
