@@ -328,8 +328,8 @@ def _reason_to_stop(
     config, before = state.submitted.config, state.closed[generation - 1]
     if generation >= config.generations:
         return "generations"
-    stuck = convergence.converged(scores, config.convergence_threshold, config.convergence_patience)
-    if stuck:
+    patience = config.convergence_patience * strategy_of(state, generation).stages
+    if convergence.converged(scores, config.convergence_threshold, patience):
         return "plateau"
     last = state.spent.minus(before)
     return spending.exhausted(config, state.spent, last)

@@ -65,6 +65,7 @@ class Auto(Strategy):
     #: What comes after which cells, and after how many means that are no better (None: never).
     finer: Mapping[Detail, Detail] = {"whole": "layers", "layers": "full", "parts": "full"}
     patience: int | None = 3
+    stages = 3
     reads = GENOME
     fewest = 4
 
@@ -129,6 +130,7 @@ class Auto1(Auto):
     version = "auto@1"
     finer: Mapping[Detail, Detail] = {"whole": "parts", "parts": "full"}
     patience = None
+    stages = 1
 
     def _anew(self, arm: Arm) -> list[float]:
         return arm.point

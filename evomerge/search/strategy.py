@@ -32,6 +32,8 @@ class Strategy(ABC):
     fewest = 1
     #: Settings that it reads, of those that not every strategy does; None: nobody knows.
     reads: frozenset[str] | None = None
+    #: Stages that its search goes through: a plateau is one after `convergence_patience` for each.
+    stages = 1
     #: Whether it searches paths through layers, where the settings want that.
     paths = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge import facts
+from evomerge import audit, facts
 from evomerge.run import ATTEMPTS, Decision, decide
 from evomerge.state import RunState, evolve
 from tests.evomerge import fake_world
@@ -135,6 +135,17 @@ def test_a_diverse_population_is_not_reseeded():
     merged = state.candidates[1, 3]
     assert isinstance(merged, facts.Merged)
     assert merged.parents == state.generations[0].ranking[1:4]
+
+
+@pytest.mark.parametrize(("strategy", "expected"), [("auto", 6), ("cma-es", 2)])
+def test_a_plateau_is_one_after_every_stage_of_a_search(strategy: str, expected: int):
+    """Auto goes from few genes to many: what stands still with few may not with more."""
+    given = small(strategy=strategy, population_size=5, generations=20, convergence_patience=2)
+    world = World(given, quality=lambda _: 1.0)
+    state = world.run()
+    assert state.converged
+    assert (state.converged.generation, state.converged.reason) == (expected, "plateau")
+    assert audit.audit(world.rows) == []
 
 
 def test_a_plateau_ends_the_search():
