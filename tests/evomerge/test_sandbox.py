@@ -259,6 +259,7 @@ sys.path.insert(0, {root!r})
 from evomerge.sandbox.runner import Sandbox
 with Sandbox.open(cpu=1) as s:
     print(s.run("import os", ["os.getuid()"]).values[0], s.run("while 1: pass", []).why)
+with Sandbox.open(cpu=10) as s:  # to fill the memory takes more than a second on a busy machine
     for program in {programs!r}:
         print(s.run(program, ["1"]).why)
 """
