@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from evomerge.checkpoints import Checkpoint
 from evomerge.errors import ConfigError
 from evomerge.methods import frankenmerge
 from evomerge.recipe import Flow
@@ -93,11 +94,11 @@ def with_blocks(config: Mapping[str, Any], count: int) -> dict[str, Any]:
     return changed
 
 
-def settings_for(weights: Weights, donor: Mapping[str, Any], tied: bool) -> dict[str, Any]:
+def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
     """The config.json of a merge with these weights: the donor's, with what is different."""
-    config = {key: value for key, value in donor.items() if key != "torch_dtype"}
+    config = {key: value for key, value in donor.config.items() if key != "torch_dtype"}
     blocks = frankenmerge.blocks(list(weights))
-    if blocks not in (donor.get(key) for key in BLOCKS):
+    if blocks != frankenmerge.blocks(list(donor.shapes)):
         config = with_blocks(config, blocks)
     config["tie_word_embeddings"] = tied
     config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")

@@ -54,7 +54,7 @@ def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) ->
 
 def _write_companions(folder: Path, bench: Bench, weights: Weights) -> None:
     donor = bench.family.base
-    config = settings_for(weights, donor.config, bench.family.tied)
+    config = settings_for(weights, donor, bench.family.tied)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     for name in COMPANIONS:
         if (donor.folder / name).is_file():

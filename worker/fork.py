@@ -23,7 +23,7 @@ FIXED = {
     "evaluation_dtype": "it belongs to the profile that the run is pinned to",
     "allow_benchmarks": "the recorded items are what they are",
     "device": "it belongs to the profile that the run is pinned to",
-    "path_repeats": "candidates with paths and without can be bred by other strategies only",
+    "path_repeats": "candidates with paths and without cannot be bred together",
     "strict": "the models are accepted already",
 }
 

@@ -93,6 +93,6 @@ def _fill(folder: Path, weights: Weights, base: Checkpoint, file: Path, shard_by
         if (base.folder / name).is_file():
             shutil.copyfile(base.folder / name, folder / name)
     tied = not any("lm_head" in n or "embed_out" in n for n in weights)
-    config = settings_for(weights, base.config, tied)
+    config = settings_for(weights, base, tied)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     shutil.copyfile(file, folder / MARK)

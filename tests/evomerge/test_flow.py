@@ -219,6 +219,17 @@ def test_a_block_costs_what_a_model_with_one_more_costs_more() -> None:
     assert four.with_blocks(-1, block) == three
 
 
+def test_a_config_keeps_its_number_of_blocks_unless_a_path_changed_it(family) -> None:
+    """Some models have tensors of a block more than config.json counts: that stays theirs."""
+    toys, donor = opened(family), open_checkpoint(family[0])
+    counted = replace(donor, config={**donor.config, "num_hidden_layers": 2})
+    assert flow.settings_for(toys.origin, counted, tied=True)["num_hidden_layers"] == 2
+    made = Builder(toys.known, toys.stored.get).build(recipe_of(toys, (0, 0, 1.0), (0, 0, 1.0)))
+    found = flow.settings_for(made, donor, tied=True)
+    assert found["num_hidden_layers"] == 2
+    assert "torch_dtype" not in found
+
+
 def test_models_whose_blocks_differ_or_norm_elsewhere_are_refused() -> None:
     flow.check_architecture({"model_type": "qwen2"})
     with pytest.raises(
