@@ -48,8 +48,9 @@ def pause_command(run: str, reason: str | None, as_json: bool) -> None:
 
 @click.command("resume")
 @click.argument("run")
+@reason_option
 @json_option
-def resume_command(run: str, as_json: bool) -> None:
+def resume_command(run: str, reason: str | None, as_json: bool) -> None:
     """Let a paused run go on, in whatever process carries it.
 
     \b
@@ -60,7 +61,7 @@ def resume_command(run: str, as_json: bool) -> None:
     def make() -> Any:
         from evomerge.facts import Resumed
 
-        return Resumed()
+        return Resumed(reason=reason)
 
     _ask(run, make, "resumed", as_json)
 
@@ -87,8 +88,9 @@ def cancel_command(run: str, reason: str | None, as_json: bool) -> None:
 
 @click.command("retry")
 @click.argument("run")
+@reason_option
 @json_option
-def retry_command(run: str, as_json: bool) -> None:
+def retry_command(run: str, reason: str | None, as_json: bool) -> None:
     """Forget the failed attempts of a run, so that it is tried again; also after it has failed.
 
     \b
@@ -99,7 +101,7 @@ def retry_command(run: str, as_json: bool) -> None:
     def make() -> Any:
         from evomerge.facts import Retried
 
-        return Retried()
+        return Retried(reason=reason)
 
     _ask(run, make, "is tried again", as_json)
 
@@ -107,8 +109,9 @@ def retry_command(run: str, as_json: bool) -> None:
 @click.command("priority", context_settings={"ignore_unknown_options": True})
 @click.argument("run")
 @click.argument("number", type=PRIORITY)
+@reason_option
 @json_option
-def priority_command(run: str, number: int, as_json: bool) -> None:
+def priority_command(run: str, number: int, reason: str | None, as_json: bool) -> None:
     """Change a run's priority: of one user's runs, those with the highest number go first.
 
     \b
@@ -119,6 +122,6 @@ def priority_command(run: str, number: int, as_json: bool) -> None:
     def make() -> Any:
         from evomerge.facts import PriorityChanged
 
-        return PriorityChanged(priority=number)
+        return PriorityChanged(priority=number, reason=reason)
 
     _ask(run, make, f"has priority {number}", as_json)

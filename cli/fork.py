@@ -18,6 +18,7 @@ from cli.options import emit, json_option
               help="When this generation is measured, before it is closed.")  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
 @click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
+@click.option("--reason", help="Why; it is recorded.")
 @click.option("--record-only", is_flag=True, help="Record the fork; carry it on another time.")
 @json_option
 def fork_command(
@@ -26,6 +27,7 @@ def fork_command(
     generation: int | None,
     settings: tuple[str, ...],
     output_dir: str | None,
+    reason: str | None,
     record_only: bool,
     as_json: bool,
 ) -> None:
@@ -49,7 +51,7 @@ def fork_command(
     store = home.open_store()
     try:
         branch = fork.plan(store, run, place, generation, changes)
-        name = fork.fork(store, branch, out)
+        name = fork.fork(store, branch, out, reason=reason)
     finally:
         store.close()
     told = {"run": name, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}

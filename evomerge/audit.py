@@ -228,11 +228,12 @@ def _mismeasured(state: RunState, event: facts.Evaluated, task: Evaluate) -> str
 
 def _result(state: RunState, rows: Sequence[Envelope]) -> Iterator[Finding]:
     """What `completed` says of the events before it."""
-    done, place = state.completed, len(rows)
+    done = state.completed
     assert done
+    place = 1 + max(i for i, row in enumerate(rows) if row.type == facts.Completed.type)
     if done.champion != state.champion:
         yield Finding("error", "result", "the champion is not the one of the events before", place)
     if done.lineage_digest != state.lineage_digest():
         yield Finding("error", "result", "the lineage digest is not that of the events", place)
-    if rows[-1].prev_hash != done.chain_head:
+    if rows[place - 1].prev_hash != done.chain_head:
         yield Finding("error", "result", "the chain head is not the event before's hash", place)

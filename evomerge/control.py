@@ -1,4 +1,4 @@
-"""What users ask of a run while it lives: pause, resume, cancel, retry, priority. Pure.
+"""What users ask of a run while it lives: pause, resume, cancel, retry, priority, export. Pure.
 
 Each is an event with an actor. `refusal` says why one makes no sense at a state; it is asked before the
 event is recorded, and again by an audit.
@@ -7,18 +7,12 @@ event is recorded, and again by an audit.
 from __future__ import annotations
 
 from events import Event
-from evomerge import facts
+from evomerge import facts, wishes
 from evomerge.run import attempts, deaths
 from evomerge.state import RunState
 
 #: The events that users append.
-CONTROLS = (
-    facts.Paused,
-    facts.Resumed,
-    facts.Cancelled,
-    facts.Retried,
-    facts.PriorityChanged,
-)
+CONTROLS = wishes.WISHES
 
 
 def refusal(state: RunState, event: Event) -> str | None:
@@ -26,6 +20,8 @@ def refusal(state: RunState, event: Event) -> str | None:
     match event:
         case facts.Retried():
             return _no_retry(state)
+        case facts.Exported():
+            return None if state.completed else f"it is {state.status}: there is no final champion"
         case _ if state.ended:
             return f"it is {state.status}"
         case facts.Paused() if state.paused:

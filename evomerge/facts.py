@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from events import Event, Registry
 from evomerge import older
+from evomerge import wishes as _wishes
 from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
 from evomerge.fitness.composite import Components, Fitness, Reference
@@ -17,6 +18,24 @@ from evomerge.fitness.cost import Cost, Speed
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool
 from evomerge.parts import ModelReference, Profile, Rival, SourceRecord
 from evomerge.recipe import Recipe
+from evomerge.wishes import (
+    Cancelled as Cancelled,
+)
+from evomerge.wishes import (
+    Exported as Exported,
+)
+from evomerge.wishes import (
+    Paused as Paused,
+)
+from evomerge.wishes import (
+    PriorityChanged as PriorityChanged,
+)
+from evomerge.wishes import (
+    Resumed as Resumed,
+)
+from evomerge.wishes import (
+    Retried as Retried,
+)
 
 REGISTRY = Registry()
 
@@ -64,7 +83,7 @@ class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
-    schema_version = 5
+    schema_version = 6
 
     run: str
     owner: str
@@ -78,6 +97,7 @@ class Forked(Event):
     output_dir: str | None = None
     #: The version of the strategy that decides from there on; None: the one of before.
     strategy: str | None = None
+    reason: str | None = None
 
 
 @REGISTRY.event
@@ -355,47 +375,6 @@ class Failed(Event):
 
 
 @REGISTRY.event
-class Paused(Event):
-    """Somebody lets the run wait."""
-
-    type = "paused"
-
-    reason: str | None = None
-
-
-@REGISTRY.event
-class Resumed(Event):
-    """Somebody lets a paused run go on."""
-
-    type = "resumed"
-
-
-@REGISTRY.event
-class Cancelled(Event):
-    """Somebody ended the run for good."""
-
-    type = "cancelled"
-
-    reason: str | None = None
-
-
-@REGISTRY.event
-class Retried(Event):
-    """Somebody wants failed tasks, or a failed run, to be tried again."""
-
-    type = "retried"
-
-
-@REGISTRY.event
-class PriorityChanged(Event):
-    """Somebody gave the run another priority."""
-
-    type = "priority_changed"
-
-    priority: int
-
-
-@REGISTRY.event
 class DivergenceDetected(Event):
     """The same task gave two different results: the profile's promise is broken."""
 
@@ -405,6 +384,9 @@ class DivergenceDetected(Event):
     recorded: str
     found: str
 
+
+for _class in _wishes.WISHES:
+    REGISTRY.event(_class)
 
 for (_type, _schema), _upcast in older.UPCASTERS.items():
     REGISTRY.upcaster(_type, _schema)(_upcast)

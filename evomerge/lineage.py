@@ -24,6 +24,7 @@ OUTSIDE = frozenset(
         facts.Cancelled,
         facts.Retried,
         facts.PriorityChanged,
+        facts.Exported,
     )
 )
 

@@ -154,6 +154,10 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("evaluated", 1): _evaluated_1,
     ("sampled", 1): _same,
     ("crossed", 1): _same,
+    ("forked", 5): _same,
+    ("resumed", 1): _same,
+    ("retried", 1): _same,
+    ("priority_changed", 1): _same,
 }
 #: What was built, by kinds of recipes that came later than the first schemas.
 UPCASTERS |= {

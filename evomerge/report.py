@@ -104,8 +104,9 @@ def spent(state: RunState, rows: Sequence[Envelope]) -> dict[str, float]:
 
 
 def wall_seconds(rows: Sequence[Envelope]) -> float:
-    """From the first event to the last; pauses between two sittings included."""
-    first, last = (datetime.fromisoformat(rows[i].recorded_at) for i in (0, -1))
+    """From the first event to the last; pauses between two sittings included, exports not."""
+    own = [row for row in rows if row.type != facts.Exported.type]
+    first, last = (datetime.fromisoformat(own[i].recorded_at) for i in (0, -1))
     return (last - first).total_seconds()
 
 

@@ -285,6 +285,7 @@ _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
     facts.Resumed: _on_resumed,
     facts.Retried: _on_retried,
     facts.PriorityChanged: _on_priority,
+    facts.Exported: lambda _state, _event: None,
     facts.TaskFailed: _put("failures", "task"),
     facts.TaskDied: _put("deaths", "task"),
     facts.TaskQuarantined: _put("quarantined", "task"),
@@ -343,7 +344,7 @@ def _spend(state: RunState, event: Event, recorded_at: str | None) -> None:
     if -1 not in state.closed and isinstance(event, Candidate | facts.LayersChosen):
         state.closed[-1] = state.spent
     state.spent = spending.after(state.spent, event)
-    waited = isinstance(event, facts.Forked | facts.Retried)  # nobody was at it before
+    waited = isinstance(event, facts.Forked | facts.Retried | facts.Exported)  # nobody was at it
     if state.clock is not None and recorded_at is not None and not waited:
         wall = state.spent.wall + spending.seconds(state.clock, recorded_at)
         state.spent = replace(state.spent, wall=wall)

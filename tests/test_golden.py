@@ -134,6 +134,7 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
         "forked@3",
         "forked@4",
         "forked@5",
+        "forked@6",
         "divergence_detected@1",
     }
 

@@ -73,9 +73,9 @@ def new_name() -> str:
     return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
 
 
-def keyed_name(key: str) -> str:
+def keyed_name(key: str, by: str | None = None) -> str:
     """The name of the run that a user's idempotency key means."""
-    return f"key-{hashlib.sha256(f'{actor()}/{key}'.encode()).hexdigest()[:12]}"
+    return f"key-{hashlib.sha256(f'{by or actor()}/{key}'.encode()).hexdigest()[:12]}"
 
 
 def project(store: EventStore) -> None:
@@ -98,21 +98,24 @@ def submit(
     labels: tuple[str, ...] = (),
     key: str | None = None,
     quarantine: facts.Quarantine | None = None,
+    by: str | None = None,
 ) -> str:
-    """Record that a run is wanted; returns its name.
+    """Record that a run is wanted, `by` a user or whose process this is; returns its name.
 
     The same `key` from the same user means the same run: the second time nothing is recorded. Raises
     ConflictError where it is asked for with other settings then.
     """
     check_queued(priority, labels, key)
-    run = run or (new_name() if key is None else keyed_name(key))
+    run = run or (new_name() if key is None else keyed_name(key, by))
     if "/" in run:
         raise ConfigError(f"run name {run!r} holds a slash: leave it out.")
     event = facts.Submitted(
-        run=run, owner=actor(), config=config, sources=sources, base=base, data=data,
+        run=run, owner=by or actor(), config=config, sources=sources, base=base, data=data,
         output_dir=output_dir, priority=priority or 0, labels=labels, quarantine=quarantine or "fail",
     )  # fmt: skip
-    done = store.append(stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=actor()))
+    done = store.append(
+        stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=by or actor())
+    )
     if not done.fresh and facts.REGISTRY.load(done.rows[0]) != event:
         raise ConflictError(
             f"key {key!r} started run {run} with other settings. Use another key, or the old settings."

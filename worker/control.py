@@ -13,8 +13,11 @@ from evomerge.state import RunState
 from worker.advance import actor, check_queued, project
 
 
-def control(store: EventStore, run: str, event: Event) -> RunState:
-    """Append what a user asks of a run; the state before it. Raises ConflictError, NotFoundError."""
+def control(store: EventStore, run: str, event: Event, by: str | None = None) -> RunState:
+    """Append what a user (`by`, or whose process this is) asks of a run; the state before it.
+
+    Raises ConflictError, NotFoundError.
+    """
     if isinstance(event, PriorityChanged):
         check_queued(event.priority)
     run = full_name(store, run)
@@ -25,7 +28,7 @@ def control(store: EventStore, run: str, event: Event) -> RunState:
             raise ConflictError(f"run {run} is left as it is: {why}. `forge show {run}` says more.")
         new = New(event, f"{run}/{event.type}/{uuid.uuid4().hex}")
         try:
-            store.append(stream(run), state.version, [new], Context(actor=actor()))
+            store.append(stream(run), state.version, [new], Context(actor=by or actor()))
         except ConcurrencyError:
             continue  # somebody appended in between: look again whether it still makes sense
         project(store)

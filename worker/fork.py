@@ -119,12 +119,18 @@ def _check_allowed(state: RunState, changes: dict[str, Any]) -> None:
             )
 
 
-def fork(store: EventStore, branch: Branch, output_dir: str | None = None) -> str:
+def fork(
+    store: EventStore,
+    branch: Branch,
+    output_dir: str | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+) -> str:
     """Record the fork; returns the new run's name. Its events before are not copied."""
     run = new_name()
     event = facts.Forked(
         run=run,
-        owner=actor(),
+        owner=by or actor(),
         parent=branch.last.stream.partition("/")[2],
         version=branch.last.version,
         head=branch.last.hash,
@@ -132,6 +138,7 @@ def fork(store: EventStore, branch: Branch, output_dir: str | None = None) -> st
         config=branch.config,
         output_dir=output_dir,
         strategy=branch.strategy,
+        reason=reason,
     )
-    store.append(stream(run), 0, [New(event, f"{run}/forked")], Context(actor=actor()))
+    store.append(stream(run), 0, [New(event, f"{run}/forked")], Context(actor=by or actor()))
     return run

@@ -276,7 +276,7 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
         "submitted", "forked", "diversity_measured", "generation_completed", "champion_changed",
         "reseeded", "converged", "completed", "failed", "task_failed", "divergence_detected",
         "task_died", "task_quarantined", "paused", "resumed", "cancelled", "retried",
-        "priority_changed",
+        "priority_changed", "exported",
     }  # fmt: skip
     answered = {cls.type for cls in audit.ANSWERS}
     assert decided | answered == set(facts.REGISTRY.types())

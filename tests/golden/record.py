@@ -20,6 +20,9 @@ def worlds() -> list[World]:
     rule(ruled)
     for world in (plain, alike):
         world.run()
+    assert plain.state.champion
+    exported = facts.Exported(recipe_id=plain.state.champion, folder="champion", digest="0" * 64)
+    ask(plain, exported)
     for attempt in (1, 2, 3):
         broken.fail("start", attempt)
     broken.run()
@@ -50,14 +53,14 @@ def rule(world: World) -> None:
     """Everything that users may ask of a run."""
     for event in (
         facts.Paused(reason="lunch"),
-        facts.Resumed(),
-        facts.PriorityChanged(priority=3),
+        facts.Resumed(reason="back"),
+        facts.PriorityChanged(priority=3, reason="a paper"),
     ):
         ask(world, event)
     for attempt in (1, 2, 3):
         world.fail("start", attempt)
     world.step()
-    ask(world, facts.Retried())
+    ask(world, facts.Retried(reason="disk was full"))
     world.run_until(lambda state: state.generation == 1)
     ask(world, facts.Cancelled(reason="enough"))
 

@@ -151,9 +151,25 @@ def test_a_forged_control_is_found(store: EventStore) -> None:
 
 def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
     state = fake_runs.finish(store)
-    for cls in CONTROLS:
+    exported = facts.Exported(recipe_id="a", folder="b", digest="c")
+    for cls in set(CONTROLS) - {facts.Exported}:
         event = cls(priority=1) if cls is facts.PriorityChanged else cls()
         assert refusal(state, event) == "it is completed"
+    assert refusal(state, exported) is None
+
+
+def test_an_export_is_recorded_after_the_end_and_changes_nothing(store: EventStore) -> None:
+    """The lineage, what was spent and the audit are those of the run; before its end it is refused."""
+    state = log.load(store, RUN)
+    exported = facts.Exported(recipe_id="a", folder="b", digest="c", reason="for ada")
+    assert refusal(state, exported) == f"it is {state.status}: there is no final champion"
+    state = fake_runs.finish(store)
+    control(store, RUN, exported, by="ada")
+    after = log.load(store, RUN)
+    assert (after.lineage_digest(), after.spent) == (state.lineage_digest(), state.spent)
+    rows = list(log.history(store, RUN))
+    assert (rows[-1].actor, rows[-1].type) == ("ada", "exported")
+    assert audit.audit(rows) == []
 
 
 def test_the_queue_has_the_highest_priority_first_then_the_oldest(store: EventStore) -> None:

@@ -1,0 +1,67 @@
+"""What users ask of a run, as events with an actor and, where they gave one, a reason. Pure.
+
+`evomerge.facts` registers them; `evomerge.control` says when one makes no sense.
+"""
+
+from __future__ import annotations
+
+from events import Event
+
+
+class Paused(Event):
+    """Somebody lets the run wait."""
+
+    type = "paused"
+
+    reason: str | None = None
+
+
+class Resumed(Event):
+    """Somebody lets a paused run go on."""
+
+    type = "resumed"
+    schema_version = 2
+
+    reason: str | None = None
+
+
+class Cancelled(Event):
+    """Somebody ended the run for good."""
+
+    type = "cancelled"
+
+    reason: str | None = None
+
+
+class Retried(Event):
+    """Somebody wants failed tasks, or a failed run, to be tried again."""
+
+    type = "retried"
+    schema_version = 2
+
+    reason: str | None = None
+
+
+class PriorityChanged(Event):
+    """Somebody gave the run another priority."""
+
+    type = "priority_changed"
+    schema_version = 2
+
+    priority: int
+    reason: str | None = None
+
+
+class Exported(Event):
+    """Somebody had the champion written as a model folder, after the run had ended."""
+
+    type = "exported"
+
+    recipe_id: str
+    folder: str
+    #: Of the weights.
+    digest: str
+    reason: str | None = None
+
+
+WISHES = (Paused, Resumed, Cancelled, Retried, PriorityChanged, Exported)

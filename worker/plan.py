@@ -1,0 +1,135 @@
+"""What a run is submitted with, checked: from plain values to opened models and counted items.
+
+Terminal and API go through here, so that both refuse the same things with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evomerge import config as settings
+from evomerge.config import EvoMergeConfig
+from evomerge.errors import ConfigError
+from evomerge.facts import ModelReference
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run is submitted with."""
+
+    config: EvoMergeConfig
+    sources: tuple[ModelReference, ...]
+    base: ModelReference | None
+    data: tuple[str, ...]
+    output_dir: str | None
+
+
+def make(
+    given: Mapping[str, Any],
+    models: Sequence[Any],
+    base: str | None,
+    data: Sequence[str],
+    output_dir: str | None = None,
+    aliases: Mapping[str, str] | None = None,
+    elsewhere: bool = False,
+) -> Plan:
+    """The plan of a run with these settings; models are found, headers only.
+
+    The device need not be on this machine for a run that is carried `elsewhere`.
+
+    Raises ConfigError or UnavailableError before anything is started.
+    """
+    from evomerge import search
+    from evomerge.fitness.data import given as given_data
+    from evomerge.sources import ALIASES, resolve
+
+    config = settings.parse(dict(given))
+    search.current(config)
+    known = {**ALIASES, **(aliases or {})}
+    made = Plan(
+        config=config,
+        sources=tuple(resolve(m, known) for m in _named(models)),
+        base=resolve(base, known) if base else None,
+        data=given_data(data, config.fitness_weights),
+        output_dir=output_dir,
+    )
+    check_device(config.device, elsewhere)
+    return made
+
+
+def _named(entries: Sequence[Any]) -> list[str]:
+    """Models of a config file: strings, or the source documents' {name, path, …}."""
+    result = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            unknown = set(entry) - {"name", "path", "weight", "domain_specialty"}
+            if unknown or "path" not in entry:
+                raise ConfigError(f"base_models entry {entry} needs `path` and may have `name`.")
+            if entry.get("weight", 1.0) != 1.0:
+                raise ConfigError(
+                    "a source's `weight` is a gene of the recipe and is searched: leave it out."
+                )
+            result.append(str(entry["path"]))
+        else:
+            result.append(str(entry))
+    return result
+
+
+def check_device(device: str, elsewhere: bool = False) -> None:
+    """Raise ConfigError or UnavailableError where the device is not usable, or not a device."""
+    from evomerge.errors import UnavailableError
+
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ConfigError(f"device {device!r} is not known: use cpu or cuda:N.")
+    if kind == "cuda" and not elsewhere:
+        import torch
+
+        index = int(device.partition(":")[2] or 0)
+        if index >= torch.cuda.device_count():
+            raise UnavailableError(
+                f"device {device} is not there ({torch.cuda.device_count()} CUDA devices). "
+                "Use --device cpu."
+            )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found."""
+
+    warnings: tuple[str, ...]
+    parameters: int
+    items: dict[str, dict[str, int]]
+
+
+def check(plan: Plan) -> Checked:
+    """Open models (headers), tokenizer and data; raise what a run would stumble over."""
+    from evomerge import search
+    from evomerge.corpus import domains
+    from evomerge.fitness.data import check_settings
+    from evomerge.fitness.packing import pack
+    from evomerge.sources import open_family
+    from evomerge.verifiers.checks import Verifier
+    from worker.bench import check_paths, load_items, load_tokenizer
+    from worker.measurable import measurable, why_not_run
+
+    family = open_family(plan.sources, plan.base, plan.config.strict)
+    tokenizer = load_tokenizer(str(family.base.folder))
+    items = load_items(plan.data, plan.config.allow_benchmarks)
+    context = min(plan.config.context, family.base.positions or plan.config.context)
+    builtin, not_run = domains.NAME in plan.data, why_not_run(items, Verifier())
+    items, told = measurable(items, tokenizer, context, builtin, not_run)
+    check_settings(items, plan.config)
+    check_paths(family, plan.config)
+    pack(items, tokenizer, context)
+    counts: dict[str, dict[str, int]] = {}
+    for item in items:
+        row = counts.setdefault(
+            item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0)
+        )
+        row[item.slice] += 1
+    return Checked(
+        search.unread(plan.config) + family.warnings + told, family.base.parameters, counts
+    )
