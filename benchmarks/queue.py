@@ -22,7 +22,7 @@ from events import Context, EventStore, New
 from evomerge import facts, listing
 from evomerge.config import parse
 from tests.servers import Postgres
-from worker import advance
+from worker import submission
 from worker.dispatcher import Dispatcher
 from worker.home import Home
 from worker.roster import DEVICES, Roster
@@ -62,7 +62,7 @@ def measure(store: EventStore, home: Home, count: int) -> dict[str, list[float]]
     models = tuple(facts.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
 
     def submit(number: int) -> None:
-        advance.submit(store, parse({}), models, None, (), run=f"more-{count}-{number}")
+        submission.submit(store, parse({}), models, None, (), run=f"more-{count}-{number}")
 
     found = {"submit": timed(submit), "list": timed(lambda _: listing.queue(store, 51))}
     roster = Roster(store.database)

@@ -25,7 +25,7 @@ from evomerge.corpus.documents import Slice
 from evomerge.fitness.outcomes import Draws
 from evomerge.sources import resolve
 from evomerge.state import RunState
-from worker import advance
+from worker import advance, submission
 from worker.artifacts import Artifacts
 from worker.home import Home
 
@@ -60,7 +60,7 @@ def run(models: Path, data: Path, seed: int, generations: int) -> tuple[float, f
         )
         sources = tuple(resolve(str(models / name)) for name in names)
         base = resolve(str(models / "base"))
-        advance.submit(store, config, sources, base, (str(data),), "r")
+        submission.submit(store, config, sources, base, (str(data),), "r")
         state = advance.finish(advance.Worker(store, Artifacts(home.artifacts)), "r")
         store.close()
     assert state.completed

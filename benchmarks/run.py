@@ -20,7 +20,7 @@ from evomerge.config import parse
 from evomerge.log import stream
 from evomerge.sources import resolve
 from tests import models
-from worker import advance
+from worker import advance, submission
 from worker.artifacts import Artifacts
 from worker.home import Home
 
@@ -44,7 +44,7 @@ def main() -> None:
         store = home.open_store()
         before = _resident()
         data = (str(where / "data"),)
-        run = advance.submit(store, config, sources, resolve(str(where / "base")), data)
+        run = submission.submit(store, config, sources, resolve(str(where / "base")), data)
         began = time.perf_counter()
         state = advance.finish(advance.Worker(store, Artifacts(home.artifacts)), run)
         wall = time.perf_counter() - began

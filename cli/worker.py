@@ -44,11 +44,11 @@ def worker_command(
     """
     from cli.options import split
     from worker import logs
-    from worker.advance import check_queued
     from worker.capability import placements
     from worker.crew import Crew
     from worker.doorbell import broker_url
     from worker.home import Home, threads
+    from worker.submission import check_queued
     from worker.vault import open_vault
 
     labels = tuple(split(queues))

@@ -243,6 +243,10 @@ class EventStore:
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
         return int(self.database.rows(query)[0][0] or 0)
 
+    def end(self) -> int:
+        """The position of the newest row; 0 where there is none."""
+        return int(self.database.rows(select(func.max(EVENTS.c.position)))[0][0] or 0)
+
     def read(self, stream: str, after: int = 0, upto: int | None = None) -> list[Envelope]:
         """The stream's rows with a version above `after` and at most `upto`, in order."""
         return list(self.iterate(stream, after, upto))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, or_, select, true
 
 from events import EventStore, projection
 from events.projection import catch_up
@@ -19,6 +19,44 @@ def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, An
         rows = [dict(row._mapping) for row in connection.execute(query)]
         total = connection.execute(select(func.count()).select_from(RUNS)).scalar() or 0
     return rows, total
+
+
+def page(
+    store: EventStore,
+    limit: int,
+    before: int | None = None,
+    status: str | None = None,
+    owner: str | None = None,
+    label: str | None = None,
+    text: str = "",
+) -> tuple[list[dict[str, Any]], int]:
+    """(the newest runs that fit, from before the cursor `before` on; the number of all that fit).
+
+    `first` of the last row is the cursor of the next page. Raises ProjectionError.
+    """
+    catch_up(store, Runs())
+    wanted = true()
+    if status is not None:
+        wanted &= RUNS.c.status == status
+    if owner is not None:
+        wanted &= RUNS.c.owner == owner
+    if label is not None:
+        wanted &= (literal(" ") + RUNS.c.labels + " ").contains(f" {label} ", autoescape=True)
+    if text:
+        columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
+        wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
+    older = wanted if before is None else wanted & (RUNS.c.first < before)
+    query = select(RUNS).where(older).order_by(RUNS.c.first.desc()).limit(limit)
+    rows = [dict(row._mapping) for row in store.database.rows(query)]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    return rows, int(total)
+
+
+def row(store: EventStore, run: str) -> dict[str, Any] | None:
+    """One run's row."""
+    catch_up(store, Runs())
+    rows = store.database.rows(select(RUNS).where(RUNS.c.run == run))
+    return dict(rows[0]._mapping) if rows else None
 
 
 def position(store: EventStore) -> int:

@@ -5,6 +5,7 @@ Each row follows from the run's events alone and equals what the fold says (a te
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -52,6 +53,10 @@ class RunRow(SQLModel, table=True):
     generation: int | None
     champion: str | None
     score: float | None
+    #: Seconds that its tasks took.
+    device_seconds: float
+    #: JSON: the best score of each generation, on its own draw.
+    curve: str
 
 
 class CandidateRow(SQLModel, table=True):
@@ -104,7 +109,7 @@ class Runs:
     """The projection of merging runs."""
 
     name = "evomerge"
-    version = 4
+    version = 5
     tables = (RUNS, CANDIDATES, METRICS, LINEAGE)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -165,9 +170,10 @@ class Batch:
         entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
 
     def _note(self, run: str, event: Any) -> None:
-        from evomerge import facts
+        from evomerge import facts, spending
 
         entry = self._runs[run]
+        entry["device_seconds"] += spending.device(event)
         match event:
             case facts.Submitted():
                 entry |= {"owner": event.owner, "priority": _bounded(event.priority)}
@@ -202,6 +208,8 @@ class Batch:
                 self._measured(run, event)
             case facts.GenerationCompleted():
                 entry["generation"] = event.generation
+                best = max((s for s in event.scores if s is not None), default=None)
+                entry["curve"] = json.dumps([*json.loads(entry["curve"]), best])
             case facts.ChampionChanged():
                 entry |= {"champion": event.recipe_id, "score": event.score}
             case facts.Completed() | facts.Failed() | facts.Cancelled():
@@ -291,6 +299,8 @@ def _blank(run: str, first: Envelope) -> dict[str, Any]:
         "generation": None,
         "champion": None,
         "score": None,
+        "device_seconds": 0.0,
+        "curve": "[]",
     }
 
 

@@ -42,16 +42,21 @@ def items(outcomes: Outcomes) -> int:
     return sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
 
 
+def device(event: object) -> float:
+    """Seconds that a task took, by the event that answers it."""
+    return float(getattr(event, "seconds", 0.0))
+
+
 def after(spent: Spent, event: object) -> Spent:
     """The sums with an event more; the clock is somebody else's."""
-    device = spent.device + float(getattr(event, "seconds", 0.0))
+    taken = spent.device + device(event)
     if not isinstance(event, facts.Evaluated):
-        return Spent(spent.evaluations, spent.items, device, spent.wall)
+        return Spent(spent.evaluations, spent.items, taken, spent.wall)
     searching = event.slice in ("search", "selection")
     return Spent(
         spent.evaluations + searching,
         spent.items + (items(event.outcomes) if searching else 0),
-        device,
+        taken,
         spent.wall,
     )
 

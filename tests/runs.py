@@ -14,7 +14,7 @@ from evomerge.log import load
 from evomerge.sources import resolve
 from evomerge.state import RunState
 from tests.conftest import Toys
-from worker import advance
+from worker import advance, submission
 from worker.artifacts import Artifacts
 from worker.home import Home
 
@@ -39,7 +39,7 @@ def submit(
     config = parse({**SETTINGS, **settings})
     sources = tuple(resolve(str(s)) for s in toys.sources)
     base = resolve(str(toys.base))
-    advance.submit(store, config, sources, base, data or (str(toys.data),), run)
+    submission.submit(store, config, sources, base, data or (str(toys.data),), run)
     store.close()
     return run
 

@@ -18,7 +18,8 @@ ALLOWED = {
     "cognate": {"evomerge", "events"},
     "worker": {"evomerge", "events"},
     "agent_forge": {"worker", "evomerge", "events"},
-    "cli": {"worker", "evomerge", "events", "cognate", "agent_forge"},
+    "api": {"worker", "evomerge", "events"},
+    "cli": {"worker", "evomerge", "events", "cognate", "agent_forge", "api"},
 }
 
 #: Modules of evomerge that must not load torch, whatever they import.

@@ -10,9 +10,10 @@ from events import Context, EventStore
 from evomerge.log import news
 from evomerge.run import Task, decide
 from evomerge.state import RunState, absorb
-from worker.advance import PROJECTED, append_facts, project
+from worker.advance import PROJECTED, append_facts
 from worker.ledger import Backoff
 from worker.locality import Homes
+from worker.submission import project
 
 #: Runs whose states are kept folded.
 LOADED = 256

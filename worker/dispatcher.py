@@ -26,13 +26,13 @@ from evomerge.log import load
 from evomerge.run import Task
 from evomerge.streams import PREFIX
 from worker import limits
-from worker.advance import project
 from worker.capability import needs
 from worker.desk import Desk
 from worker.leases import Leases, myself
 from worker.ledger import Flight, Known, Measures, Received
 from worker.roster import Device, Roster
 from worker.schedule import Job, Needs, Scheduler
+from worker.submission import project
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from typing import Any
 from events import Context, Envelope, EventStore, New, chain
 from evomerge import facts, search
 from evomerge.config import RENAMED, EvoMergeConfig, parse
-from evomerge.errors import ConfigError, TamperedError
+from evomerge.errors import ConfigError, ConflictError, TamperedError
 from evomerge.history import at_place, before_close
 from evomerge.log import full_name, history, stream
 from evomerge.state import RunState, fold
-from worker.advance import actor, new_name
+from worker.submission import actor, keyed_name, new_name
 
 #: Settings that what is recorded already depends on, and why they stay.
 FIXED = {
@@ -125,9 +125,13 @@ def fork(
     output_dir: str | None = None,
     by: str | None = None,
     reason: str | None = None,
+    key: str | None = None,
 ) -> str:
-    """Record the fork; returns the new run's name. Its events before are not copied."""
-    run = new_name()
+    """Record the fork; returns the new run's name. Its events before are not copied.
+
+    The same `key` from the same user means the same fork. Raises ConflictError where it is another.
+    """
+    run = new_name() if key is None else keyed_name(f"fork/{key}", by)
     event = facts.Forked(
         run=run,
         owner=by or actor(),
@@ -140,5 +144,8 @@ def fork(
         strategy=branch.strategy,
         reason=reason,
     )
-    store.append(stream(run), 0, [New(event, f"{run}/forked")], Context(actor=by or actor()))
+    who = Context(actor=by or actor())
+    done = store.append(stream(run), 0, [New(event, f"{run}/forked")], who)
+    if not done.fresh and facts.REGISTRY.load(done.rows[0]) != event:
+        raise ConflictError(f"key {key!r} made another fork, run {run}: use another key.")
     return run

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from events import ConcurrencyError, Context, Event, EventStore, New, PayloadError, Registry
 from evomerge.errors import ConfigError
-from worker.advance import actor
 from worker.schedule import Limits
+from worker.submission import actor
 
 log = logging.getLogger(__name__)
 

@@ -50,12 +50,16 @@ def _registered() -> dict[str, type[Strategy]]:
     return found
 
 
+def names() -> list[str]:
+    """What `strategy` may be set to: ours first. Raises StrategyError."""
+    return [*STRATEGIES, *sorted(_registered())]
+
+
 def current(config: EvoMergeConfig) -> str:
     """The version that a new run with these settings records. Raises ConfigError, StrategyError."""
     name = config.strategy
     if name not in _CURRENT and name not in _registered():
-        known = ", ".join([*STRATEGIES, *sorted(_registered())])
-        raise ConfigError(f"setting strategy: there is {known}; it is {name!r}")
+        raise ConfigError(f"setting strategy: there is {', '.join(names())}; it is {name!r}")
     version = _CURRENT.get(name) or _registered()[name].version
     why = strategy(version).check(config)
     if why is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from sqlalchemy import select, text
 from events import EventStore, ProjectionError, failpoints
 from events.projection import PROJECTIONS, catch_up, rebuild
 from events.sqlite import open_store
-from evomerge import listing, log
+from evomerge import listing, log, report
 from evomerge.projections import CANDIDATES, LINEAGE, METRICS, RUNS, WHOLE, Runs
 from evomerge.recipe import parents
 from evomerge.state import RunState
@@ -71,6 +72,8 @@ def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
     assert entry["generation"] == max(state.generations, default=None)
     assert entry["champion"] == state.champion
     assert entry["score"] == (state.champions[-1].score if state.champions else None)
+    assert entry["device_seconds"] == pytest.approx(state.spent.device)
+    assert json.loads(entry["curve"]) == [row["best"] for row in report.generations(state)]
     assert entry["parent"] == (state.forked.parent if state.forked else None)
     digests = {row["recipe_id"]: row["digest"] for row in table(store, CANDIDATES, run)}
     assert digests == {id_: digest for id_, (digest, _) in state.built.items()}

@@ -375,13 +375,13 @@ def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toy
 
     from evomerge.config import parse
     from evomerge.sources import resolve
-    from worker import advance
+    from worker import submission
 
     cluster.worker()
     with closing(cluster.home.open_store()) as store:
         sources = tuple(resolve(str(s)) for s in toys.sources)
         config = parse({**runs.SETTINGS, "generations": 0})
-        advance.submit(
+        submission.submit(
             store, config, sources, resolve(str(toys.base)), (str(toys.data),), "picky",
             labels=("big",),
         )  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evomerge.checkpoints import digest, open_checkpoint
+from evomerge.documents import places, recipe_document
 from evomerge.errors import ConfigError, SourceChangedError
 from evomerge.merging import grammar
 from evomerge.merging.spoken import as_config
@@ -16,7 +17,6 @@ from evomerge.state import RunState
 from tests import runs
 from tests.conftest import Toys
 from worker import merging
-from worker.export import places, recipe_document
 from worker.home import Home
 from worker.rebuild import rebuild
 

@@ -1,0 +1,121 @@
+"""Who asks, what they may, and how often."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
+
+from api.problems import Problem
+from events import EventStore
+from worker import accounts
+from worker.accounts import Role, User
+
+#: Attempts with a wrong token, a second and at once, from one address.
+WRONG_RATE, WRONG_BURST = 1.0, 20
+
+
+class Buckets:
+    """A token bucket for each name; the least recently used are forgotten."""
+
+    def __init__(
+        self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._lock = threading.Lock()
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> float:
+        """0, or the seconds until one more is allowed."""
+        with self._lock:
+            now = self._clock()
+            left, then = self._left.pop(name, (float(self._burst), now))
+            left = min(float(self._burst), left + (now - then) * self._rate)
+            allowed = left >= 1
+            self._left[name] = (left - 1 if allowed else left, now)
+            while len(self._left) > 10_000:
+                self._left.popitem(last=False)
+            return 0.0 if allowed else (1 - left) / self._rate
+
+
+class Access:
+    """Finds the user of a token, and counts requests."""
+
+    def __init__(self, store: EventStore, rate: float, burst: int) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._accounts = accounts.Accounts()
+        self._requests = Buckets(rate, burst)
+        self._wrong = Buckets(WRONG_RATE, WRONG_BURST)
+
+    def known(self) -> accounts.Accounts:
+        """The accounts as they are now."""
+        with self._lock:
+            return accounts.read(self._store, self._accounts)
+
+    def user(self, secret: str | None, address: str) -> User:
+        """Whose token it is. Raises Problem 401, or 429 for too many requests."""
+        if secret:
+            user = self.known().user_of(secret)
+            if user is not None:
+                self._allow(self._requests, user.name)
+                return user
+        self._allow(self._wrong, address)
+        detail = (
+            "The token is not valid (any more)."
+            if secret
+            else "Send `Authorization: Bearer TOKEN`. `forge users token NAME` makes one."
+        )
+        raise Problem(401, "Who are you?", detail, {"WWW-Authenticate": "Bearer"})
+
+    @staticmethod
+    def _allow(buckets: Buckets, name: str) -> None:
+        wait = buckets.take(name)
+        if wait:
+            after = {"Retry-After": str(int(wait) + 1)}
+            raise Problem(429, "Too many requests", "Wait a moment, and ask less often.", after)
+
+
+def bearer(connection: HTTPConnection) -> str | None:
+    """The token of the header."""
+    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" and secret.strip() else None
+
+
+def address(connection: HTTPConnection) -> str:
+    """Where a connection comes from."""
+    return connection.client.host if connection.client else "?"
+
+
+def somebody(request: Request) -> User:
+    """The user who asks."""
+    access: Access = request.app.state.access
+    return access.user(bearer(request), address(request))
+
+
+def at_least(role: Role) -> Callable[..., User]:
+    """A dependency: the user, who has this role or one above it."""
+
+    def check(user: User = Depends(somebody)) -> User:
+        if not user.may(role):
+            detail = f"This needs the role {role}; {user.name} is a {user.role}."
+            raise Problem(403, "You may not do that", detail)
+        return user
+
+    return check
+
+
+VIEWER, SUBMITTER, ADMIN = (at_least(role) for role in accounts.ROLES)
+
+
+def own(user: User, owner: str) -> None:
+    """Raise Problem 403 where a run is somebody else's and the user no admin."""
+    if user.name != owner and not user.may("admin"):
+        detail = (
+            f"The run is {owner or 'nobody'}'s; only {owner or 'an admin'} or an admin may do that."
+        )
+        raise Problem(403, "You may not do that", detail)

@@ -1,0 +1,161 @@
+"""Events as they are appended: WebSocket and server-sent events.
+
+One thread follows the log by position and keeps its newest events, told once for everybody. Each client
+has a place of its own and asks for what is behind it: a slow one waits for nobody and holds nobody, and
+one that was away reads the log itself. Nothing is lost or told twice, since places are positions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from api import views
+from api.desk import Desk
+from events import Envelope, EventsError
+from evomerge.errors import ForgeError
+from evomerge.log import history
+from evomerge.streams import PREFIX
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the log.
+POLL = 0.05
+#: Events that are kept told.
+NEWEST = 4096
+#: Rows that a client who was away reads at once.
+PAGE = 500
+
+ENDED = {"completed", "failed", "cancelled"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """One event, and what else it gives rise to, as JSON texts."""
+
+    position: int
+    run: str
+    texts: tuple[str, ...]
+
+
+class Hub:
+    """Follows the log."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._told: list[Told] = []
+        #: Everything up to here is in `_told`, or was before it.
+        self.position = 0
+        self._first = 0
+        self._stop = threading.Event()
+        self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._past: dict[str, int] = {}
+        self.watchers = 0
+
+    def start(self) -> None:
+        """Begin at the end of the log."""
+        self._loop = asyncio.get_running_loop()
+        self.position = self._first = self._desk.end()
+        self._thread = threading.Thread(target=self._follow, name="hub", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _follow(self) -> None:
+        while not self._stop.wait(POLL):
+            try:
+                rows = self._desk.store.read_all(self.position, PAGE)
+                told = [t for row in rows if (t := self.tell(row)) is not None]
+            except (EventsError, ForgeError) as error:
+                log.warning("the log cannot be followed: %s", error)
+                self._stop.wait(1.0)
+                continue
+            if rows and self._loop is not None:
+                self._loop.call_soon_threadsafe(self._arrived, told, rows[-1].position)
+                while self.position < rows[-1].position and not self._stop.wait(0.001):
+                    pass
+
+    def _arrived(self, told: list[Told], position: int) -> None:
+        """In the loop: what is new, and everybody woken."""
+        self._told += told
+        if len(self._told) > NEWEST:
+            self._first = self._told[-NEWEST - 1].position
+            del self._told[:-NEWEST]
+        self.position = position
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def tell(self, row: Envelope) -> Told | None:
+        """A row for clients; None for what is no event of a run."""
+        if not row.stream.startswith(PREFIX):
+            return None
+        run = row.stream.removeprefix(PREFIX)
+        event = views.event(row, self._offset(run) + row.version)
+        place = {"position": row.position, "run": run, "place": event["place"]}
+        messages: list[dict[str, Any]] = [{"type": "event", **place, "event": event}]
+        messages += self._also(run, row, event["data"])
+        return Told(row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages))
+
+    def _also(self, run: str, row: Envelope, data: dict[str, Any]) -> list[dict[str, Any]]:
+        """The source documents' messages."""
+        place = {"position": row.position, "run": run}
+        if row.type == "generation_completed":
+            with self._desk.state(run) as state:
+                return [{**views.progress(state), **place}]
+        if row.type in ENDED:
+            with self._desk.state(run) as state:
+                score = state.completed.test.scalar if state.completed else None
+                done = {"type": "complete", **place, "status": row.type, "champion": state.champion}
+                return [{**done, "score": score, "reason": data.get("reason")}]
+        if row.type == "task_failed":
+            title, detail = f"Task {data['task']} failed", data["error"]
+            return [{"type": "error", **place, "status": 500, "title": title, "detail": detail}]
+        return []
+
+    def _offset(self, run: str) -> int:
+        """How many events a run has from before it was forked."""
+        if run not in self._past:
+            if len(self._past) > 10_000:
+                self._past.clear()
+            own = self._desk.store.version(PREFIX + run)
+            rows = sum(1 for _ in history(self._desk.store, run, own))
+            self._past[run] = rows - own
+        return self._past[run]
+
+    async def after(self, position: int, run: str | None) -> tuple[list[Told], int]:
+        """What came behind a position, waiting for it where there is nothing; the new position."""
+        while True:
+            changed, now = self._changed, self.position
+            if position < self._first:
+                return await asyncio.to_thread(self._read, position, run)
+            if position < now:
+                start = bisect.bisect_right(self._told, position, key=lambda told: told.position)
+                found = [t for t in self._told[start:] if run in (None, t.run)]
+                return found[:PAGE], found[PAGE - 1].position if len(found) > PAGE else now
+            await changed.wait()
+
+    def _read(self, position: int, run: str | None) -> tuple[list[Told], int]:
+        rows = self._desk.store.read_all(position, PAGE)
+        wanted = [row for row in rows if run in (None, row.stream.removeprefix(PREFIX))]
+        told = [t for row in wanted if (t := self.tell(row)) is not None]
+        return told, rows[-1].position if rows else self.position
+
+
+async def stream(hub: Hub, position: int, run: str | None) -> AsyncIterator[Told]:
+    """Everything behind a position, for ever."""
+    while True:
+        found, position = await hub.after(position, run)
+        for told in found:
+            yield told

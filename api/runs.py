@@ -1,0 +1,207 @@
+"""Routes that read runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from api import graph, shapes, views
+from api.access import VIEWER
+from api.desk import Desk
+from api.problems import Problem
+from evomerge import listing, log, view
+from evomerge.documents import places, recipe_document
+from evomerge.state import RunState
+from worker import makeup
+
+router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
+
+AT = Query(None, ge=1, description="As it was after this event of its history.")
+CANDIDATE = Query(
+    "champion", max_length=64, description='An id, the beginning of one, or "champion".'
+)
+
+
+def desk_of(request: Request) -> Desk:
+    """The server's desk."""
+    return request.app.state.desk
+
+
+def tagged(request: Request, body: Any, tag: str) -> Response:
+    """The answer with its entity tag, or 304 where the client has it (RFC 9110, 13.1.2)."""
+    quoted = f'"{tag}"'
+    headers = {"ETag": quoted, "Cache-Control": "private, no-cache"}
+    known = [
+        t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")
+    ]
+    if quoted in known or known == ["*"]:
+        return Response(status_code=304, headers=headers)
+    return JSONResponse(body, headers=headers)
+
+
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the list, for people."""
+    hidden = ("first", "started", "paused", "ended", "profile", "head")
+    plain = {k: v for k, v in row.items() if k not in hidden}
+    return {**plain, "labels": row["labels"].split(), "curve": json.loads(row["curve"])}
+
+
+@router.get("/runs", response_model=shapes.Rows)
+def runs(
+    request: Request,
+    status: Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
+    | None = None,
+    owner: str | None = Query(None, max_length=64),
+    label: str | None = Query(None, max_length=100),
+    q: str = Query("", max_length=200, description="Part of a name, an owner or a label."),
+    limit: int = Query(50, ge=1, le=500),
+    before: int | None = Query(None, ge=0, lt=1 << 62, description="`next` of the page before."),
+) -> Response:
+    """The runs, the newest first."""
+    store = desk_of(request).store
+    rows, total = listing.page(store, limit, before, status, owner, label, q)
+    more = str(rows[-1]["first"]) if len(rows) == limit else None
+    body = {"runs": [told(row) for row in rows], "total": total, "next": more}
+    return tagged(request, body, f"{listing.position(store)}")
+
+
+@router.get("/runs/{run}", response_model=shapes.Run)
+def run(request: Request, run: str, at: int | None = AT) -> Response:
+    """A run: now, or as it was."""
+    desk = desk_of(request)
+    name = desk.name(run)
+    with desk.state(name) as state:
+        total = state.place
+        row = listing.row(desk.store, name)
+        if at in (None, total):
+            return _run(request, desk.seen(name, "run", state, views.run), total, row)
+    with desk.state(name, at) as state:
+        return _run(request, views.run(state), total, row)
+
+
+def _run(
+    request: Request, body: dict[str, Any], total: int, row: dict[str, Any] | None
+) -> Response:
+    more = {"places": total}
+    if row is not None:
+        more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
+    return tagged(request, {**body, **more}, f"{body['head'][:16]}-{body['place']}-{total}")
+
+
+@router.get("/runs/{run}/events", response_model=shapes.Events)
+def events(
+    request: Request,
+    run: str,
+    after: int = Query(0, ge=0, lt=1 << 62),
+    before: int | None = Query(None, ge=1, lt=1 << 62, description="Backwards from here."),
+    limit: int = Query(200, ge=1, le=1000),
+    data: bool = Query(True, description="Whether the events' data is wanted; it may be large."),
+) -> Response:
+    """A run's history, events of its past before a fork included."""
+    desk = desk_of(request)
+    found, total = desk.events(desk.name(run), after, before, limit)
+    rows = [views.event(row, place) for place, row in found]
+    if not data:
+        rows = [{**row, "data": {}} for row in rows]
+    last = rows[-1]["place"] if rows else None
+    done = last is None or (last >= total if before is None else last <= 1)
+    more = None if done else last
+    return JSONResponse({"events": rows, "total": total, "next": more})
+
+
+@router.get("/runs/{run}/population", response_model=shapes.Population)
+def population(
+    request: Request,
+    run: str,
+    at: int | None = AT,
+    generation: str | None = Query(None, pattern=r"^(all|\d{1,6})$", description='Or "all".'),
+) -> Response:
+    """The candidates of a generation (the newest), or of all."""
+    desk = desk_of(request)
+    name = desk.name(run)
+    number = None if generation in (None, "all") else int(generation)
+    with desk.state(name, at) as state:
+        body = views.population(state, number, generation == "all")
+        return tagged(request, body, f"{state.head[:16]}-{state.place}")
+
+
+@router.get("/runs/{run}/candidates/{candidate}", response_model=shapes.Candidate)
+def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -> Response:
+    """One candidate, with its recipe as a config for `forge merge` where a config can say it."""
+    desk = desk_of(request)
+    with desk.state(desk.name(run), at) as state:
+        found = log.find(state, candidate)
+        body = views.candidate(state, found)
+        if found in state.built and state.started and not _given(state, found):
+            body |= _said(state, found)
+        return tagged(request, body, f"{state.head[:16]}-{state.place}")
+
+
+def _given(state: RunState, recipe_id: str) -> bool:
+    assert state.started
+    return recipe_id in {s.recipe_id for s in (state.started.base, *state.started.sources)}
+
+
+def _said(state: RunState, recipe_id: str) -> dict[str, Any]:
+    from evomerge.merging.spoken import as_config
+
+    assert state.started
+    known = places(state)
+    return {
+        "yaml": as_config(recipe_id, state.recipes, known, state.started.profile.dtype),
+        "document": recipe_document(state, recipe_id, state.head),
+    }
+
+
+@router.get("/runs/{run}/lineage", response_model=shapes.Lineage)
+def lineage(
+    request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
+) -> Response:
+    """What a candidate was made from, and its siblings."""
+    desk = desk_of(request)
+    with desk.state(desk.name(run), at) as state:
+        body = graph.lineage(state, log.find(state, candidate))
+        return tagged(request, body, f"{state.head[:16]}-{state.place}")
+
+
+@router.get(
+    "/runs/{run}/layers",
+    response_model=shapes.Layers,
+    responses={202: {"model": shapes.Layers, "description": "It is being worked out."}},
+)
+async def layers(
+    request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
+) -> Response:
+    """How much of each layer is whose, from the weights; worked out once, in another process."""
+    desk = desk_of(request)
+
+    def look() -> tuple[str, str, dict[str, Any] | None]:
+        name = desk.name(run)
+        with desk.state(name, at) as state:
+            if state.started is None:
+                raise Problem(409, "That is not possible", f"run {name} has not started.")
+            found = log.find(state, candidate)
+            return name, found, makeup.kept(desk.home, found)
+
+    name, found, known = await asyncio.to_thread(look)
+    if known is not None:
+        return tagged(request, {"status": "ready", **known}, found[:16])
+    work = request.app.state.work
+    await work.begin(f"layers {found}", [sys.executable, "-m", "worker.makeup", name, found])
+    failed = work.failed(f"layers {found}")
+    if failed is not None:
+        raise Problem(503, "The layers cannot be worked out", failed)
+    return JSONResponse({"status": "working", "candidate": found}, 202)
+
+
+@router.get("/runs/{run}/compare/{other}")
+def compare(request: Request, run: str, other: str) -> dict[str, Any]:
+    """Two runs side by side."""
+    desk = desk_of(request)
+    a, b = log.load(desk.store, run, showing=True), log.load(desk.store, other, showing=True)
+    return view.comparison(a, b)

@@ -1,0 +1,349 @@
+"""States of runs as plain data, in the shapes of docs/api.md. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from typing import Any
+
+from events import Envelope
+from evomerge import earnings, facts, report
+from evomerge import view as views
+from evomerge.config import EvoMergeConfig
+from evomerge.control import refusal
+from evomerge.log import describe, place
+from evomerge.recipe import Merge, Recipe, Source, blocks, genome, label, parents
+from evomerge.state import RunState
+from evomerge.streams import PREFIX
+
+#: What a user may ask of a run → an event that asks it.
+ASKED = {
+    "pause": facts.Paused(),
+    "resume": facts.Resumed(),
+    "cancel": facts.Cancelled(),
+    "retry": facts.Retried(),
+    "priority": facts.PriorityChanged(priority=0),
+    "export": facts.Exported(recipe_id="", folder="", digest=""),
+}
+
+
+def run(state: RunState) -> dict[str, Any]:
+    """All of a run but what depends on when it is asked for."""
+    submitted, started = state.submitted, state.started
+    assert submitted
+    seen = views.view(state)
+    fork = state.forked
+    return {
+        "run": state.run,
+        "status": state.status,
+        "reason": _reason(state),
+        "owner": submitted.owner,
+        "priority": state.priority,
+        "labels": list(submitted.labels),
+        "strategy": state.version_of(max(0, state.generation - 1)) if state.strategies else None,
+        "device": submitted.config.device,
+        "place": state.place,
+        "version": state.version,
+        "head": state.head,
+        "forked_from": {"run": fork.parent, "version": fork.version} if fork else None,
+        "allowed": [*(n for n, e in ASKED.items() if refusal(state, e) is None), "fork"],
+        "config": submitted.config.model_dump(mode="json"),
+        "sources": _sources(state),
+        "base": _base(state),
+        "parameters": started.base.parameters if started else None,
+        "blocks": started.blocks if started else None,
+        "warnings": list(started.warnings) if started else [],
+        "generation": seen["generation"],
+        "generations_wanted": submitted.config.generations,
+        "pending": seen["pending"],
+        "failures": seen["failures"],
+        "quarantined": seen["quarantined"],
+        "champion": _champion(state),
+        "diversity": seen["diversity"],
+        "level": seen["level"],
+        "thresholds": {
+            "low": submitted.config.min_diversity,
+            "reseed": submitted.config.reseed_diversity,
+        },
+        "generations": generations(state),
+        "techniques": earnings.techniques(state) if started else [],
+        "genes": earnings.genes(state) if started else [],
+        "front": earnings.front(state) if started else None,
+        "stages": report.bit_effects(state) if started else {},
+        "cost": _cost(state),
+        "spent": {
+            "evaluations": state.spent.evaluations,
+            "items": state.spent.items,
+            "device_seconds": state.spent.device,
+            "wall_seconds": state.spent.wall,
+        },
+        **_result(state),
+    }
+
+
+def _reason(state: RunState) -> str | None:
+    """Why it ended as it did, where there is something to say."""
+    if state.failed:
+        return state.failed.reason
+    if state.cancelled:
+        return state.cancelled.reason
+    return state.converged.reason if state.converged else None
+
+
+def _sources(state: RunState) -> list[dict[str, Any]]:
+    assert state.submitted
+    records = state.started.sources if state.started else [None] * len(state.submitted.sources)
+    return [
+        {
+            "name": given.name,
+            "path": given.hub_id or given.path,
+            "recipe_id": record.recipe_id if record else None,
+            "digest": record.digest if record else None,
+        }
+        for given, record in zip(state.submitted.sources, records, strict=True)
+    ]
+
+
+def _base(state: RunState) -> dict[str, Any] | None:
+    assert state.submitted
+    given, record = state.submitted.base, state.started.base if state.started else None
+    if given is None:
+        return None
+    return {
+        "name": given.name,
+        "path": given.hub_id or given.path,
+        "recipe_id": record.recipe_id if record else None,
+        "digest": record.digest if record else None,
+    }
+
+
+def _champion(state: RunState) -> dict[str, Any] | None:
+    found = views.champion(state)
+    if found is None:
+        return None
+    id_ = found["recipe_id"]
+    fitness = state.fitness((id_, "selection", None))
+    return {
+        **found,
+        "name": label(state.recipes[id_], state.recipes),
+        "digest": state.built[id_][0],
+        "components": dict(fitness.normalised) if fitness else {},
+    }
+
+
+def _cost(state: RunState) -> dict[str, Any] | None:
+    if state.started is None:
+        return None
+    shown = state.champion or state.started.base.recipe_id
+    return {
+        **state.cost(shown).model_dump(),
+        "blocks": blocks(state.recipes[shown], state.recipes, state.started.blocks),
+        "sources": {**state.started.cost.model_dump(), "blocks": state.started.blocks},
+        "measured": state.profiled.speed.model_dump() if state.profiled else None,
+    }
+
+
+def _result(state: RunState) -> dict[str, Any]:
+    """What `completed` says."""
+    done = state.completed
+    if done is None:
+        return {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
+    measured = state.components((done.champion, "test", None))
+    return {
+        "test": {
+            "score": done.test.scalar,
+            "quality": done.test.quality,
+            "components": measured.model_dump(mode="json") if measured else None,
+        },
+        "rivals": report.rivals(state),
+        "verdict": {**report.verdict(state), "sentence": report.sentence(state)},
+        "lineage_digest": done.lineage_digest,
+    }
+
+
+def generations(state: RunState) -> list[dict[str, Any]]:
+    """A row a generation: scores on its draw, the champion on selection with its components."""
+    changed = {c.generation for c in state.champions}
+    rows = []
+    for row in report.generations(state):
+        number = row["generation"]
+        scores = [s for s in state.generations[number].scores if s is not None]
+        fitness = (
+            state.fitness((row["champion_id"], "selection", None)) if row["champion_id"] else None
+        )
+        rows.append(
+            {
+                **row,
+                "spread": statistics.stdev(scores) if len(scores) > 1 else None,
+                "changed": number in changed,
+                "components": dict(fitness.normalised) if fitness else {},
+            }
+        )
+    return rows
+
+
+def population(state: RunState, generation: int | None, everything: bool) -> dict[str, Any]:
+    """The candidates of a generation, of the newest, or of all."""
+    numbers = sorted({g for g, _ in state.candidates})
+    if generation is None:
+        generation = numbers[-1] if numbers else None
+    rows = [
+        _candidate(state, number, slot)
+        for number, slot in sorted(state.candidates)
+        if everything or number == generation
+    ]
+    return {"generation": generation, "generations": numbers, "rows": rows}
+
+
+def _candidate(state: RunState, generation: int, slot: int) -> dict[str, Any]:
+    built = state.candidates[generation, slot]
+    id_ = built.recipe_id
+    search = state.fitness((id_, "search", generation))
+    selection = state.fitness((id_, "selection", None))
+    measured = state.components((id_, "search", generation))
+    done = state.generations.get(generation)
+    return {
+        "generation": generation,
+        "slot": slot,
+        "recipe_id": id_,
+        "kind": built.type,
+        "pipeline": label(built.recipe, state.recipes),
+        "rank": done.ranking.index(id_) + 1 if done and id_ in done.ranking else None,
+        "search": search.scalar if search else None,
+        "selection": selection.scalar if selection else None,
+        "perplexity": measured.perplexity if measured else None,
+        "accuracy": measured.accuracy if measured else None,
+        "parents": list(dict.fromkeys(parents(built.recipe))),
+        "genes": genes(built.recipe, state),
+        "digest": built.digest,
+    }
+
+
+def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
+    """The numbers that a candidate's merge was made with, by name."""
+    if isinstance(recipe, Source | Merge):
+        return {}
+    found = genome(recipe, state.recipes)
+    flat: dict[str, float] = {}
+    _flatten("", json.loads(found.pipeline.model_dump_json()), flat)
+    for number, noise in enumerate(found.noises):
+        flat[f"noise {number + 1}"] = noise.sigma
+    return flat
+
+
+#: Parts of a recipe that are no genes: names, and what is drawn.
+_NO_GENES = frozenset({"kind", "inputs", "base", "seed", "name", "method", "depths"})
+
+
+def _flatten(prefix: str, value: Any, into: dict[str, float]) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _NO_GENES:
+                name = key if not prefix or key in ("genes", "params") else f"{prefix} {key}"
+                _flatten(prefix if key in ("genes", "params") else name, inner, into)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            _flatten(f"{prefix} {number}".strip(), inner, into)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        into[prefix] = float(value)
+
+
+def candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
+    """One candidate: its recipe, all its scores, its parents and children."""
+    recipe = state.recipes[recipe_id]
+    scores = []
+    for (id_, slice_, generation), event in state.evaluations.items():
+        if id_ != recipe_id:
+            continue
+        fitness = state.fitness((id_, slice_, generation))
+        scores.append(
+            {
+                "slice": slice_,
+                "generation": generation,
+                "fitness": fitness.scalar if fitness else None,
+                "quality": fitness.quality if fitness else None,
+                "components": event.components.model_dump(mode="json")
+                if event.components
+                else None,
+                "stopped": event.stopped,
+            }
+        )
+    return {
+        "recipe_id": recipe_id,
+        "kind": recipe.kind,
+        "name": label(recipe, state.recipes),
+        "what": describe(state, recipe_id, recipe),
+        "where": place(state, recipe_id),
+        "digest": state.built[recipe_id][0] if recipe_id in state.built else None,
+        "recipe": recipe.model_dump(mode="json"),
+        "genes": genes(recipe, state),
+        "parents": list(dict.fromkeys(parents(recipe))),
+        "children": [id_ for id_, other in state.recipes.items() if recipe_id in parents(other)],
+        "evaluations": scores,
+    }
+
+
+def event(row: Envelope, place_: int) -> dict[str, Any]:
+    """One event, told in full."""
+    data = json.loads(row.data)
+    return {
+        "place": place_,
+        "position": row.position,
+        "run": row.stream.removeprefix(PREFIX),
+        "version": row.version,
+        "type": row.type,
+        "schema": row.schema,
+        "actor": row.actor,
+        "recorded_at": row.recorded_at,
+        "gist": gist(row.type, data),
+        "data": data,
+        "key": row.key,
+        "hash": row.hash,
+    }
+
+
+def gist(type_: str, data: dict[str, Any]) -> str:
+    """The telling fields of an event on one line."""
+    told = []
+    for key in ("generation", "slot", "name", "slice", "reason", "task", "level", "priority"):
+        if data.get(key) is not None:
+            told.append(f"{key}={data[key]}")
+    for key in ("recipe_id", "champion"):
+        if data.get(key):
+            told.append(str(data[key])[:12])
+    if isinstance(data.get("fitness"), dict):
+        told.append(f"fitness={data['fitness']['scalar']:.4f}")
+    if type_ == "evaluated" and data.get("components") is None:
+        told.append(f"no fitness: {data.get('why_none')}")
+    return " ".join(told)
+
+
+def progress(state: RunState) -> dict[str, Any]:
+    """The source documents' progress message."""
+    rows = report.generations(state)
+    last = rows[-1] if rows else None
+    assert state.submitted
+    return {
+        "type": "progress",
+        "run": state.run,
+        "phase": "evomerge",
+        "status": state.status,
+        "generation": last["generation"] if last else None,
+        "generations": state.submitted.config.generations,
+        "best_fitness": last["champion"] if last else None,
+        "avg_fitness": last["mean"] if last else None,
+        "diversity": last["diversity"] if last else None,
+    }
+
+
+def settings() -> dict[str, Any]:
+    """The settings that a run may be submitted with."""
+    from evomerge import search
+
+    default = EvoMergeConfig()
+    return {
+        "schema": EvoMergeConfig.model_json_schema(),
+        "defaults": default.model_dump(mode="json"),
+        "strategies": search.names(),
+    }

@@ -1,0 +1,92 @@
+"""What takes long and needs models is done in processes of its own, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+#: A failure is told for so many seconds; then the work may be tried again.
+REMEMBERED = 60.0
+#: Processes that are remembered.
+KEPT = 256
+
+
+@dataclass
+class Job:
+    """One process, waiting, running or ended."""
+
+    task: asyncio.Task[None] | None = None
+    error: str | None = None
+    ended: float | None = None
+
+    def since(self) -> float:
+        """Seconds since it ended; 0 while it has not."""
+        return 0.0 if self.ended is None else time.monotonic() - self.ended
+
+
+class Work:
+    """Processes by what they are for."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._one = asyncio.Semaphore(1)
+
+    async def begin(self, name: str, command: list[str], again: bool = False) -> bool:
+        """Start it where it is not under way or, unless `again`, has just failed; whether it was."""
+        job = self._jobs.get(name)
+        if job is not None and job.ended is None:
+            return False
+        if job is not None and job.error and not again and job.since() < REMEMBERED:
+            return False
+        job = self._jobs[name] = Job()
+        self._jobs.move_to_end(name)
+        job.task = asyncio.create_task(self._carry(job, command))
+        ended = [n for n, j in self._jobs.items() if j.ended is not None]
+        for old in ended[: max(0, len(self._jobs) - KEPT)]:
+            del self._jobs[old]
+        return True
+
+    async def _carry(self, job: Job, command: list[str]) -> None:
+        process = None
+        try:
+            async with self._one:
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.PIPE,
+                )  # fmt: skip
+                _, said = await process.communicate()
+            if process.returncode:
+                lines = said.decode("utf-8", "replace").strip().splitlines()
+                job.error = lines[-1] if lines else f"it ended with {process.returncode}"
+        except OSError as error:
+            job.error = str(error)
+        finally:
+            if process is not None and process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            job.ended = time.monotonic()
+
+    def status(self, name: str) -> str:
+        """none, running, done or failed."""
+        job = self._jobs.get(name)
+        if job is None:
+            return "none"
+        if job.ended is None:
+            return "running"
+        return "failed" if job.error else "done"
+
+    def failed(self, name: str) -> str | None:
+        """Why it failed, where it did and is not under way again."""
+        job = self._jobs.get(name)
+        return None if job is None or job.ended is None else job.error
+
+    async def stop(self) -> None:
+        """End everything."""
+        tasks = [job.task for job in self._jobs.values() if job.task and not job.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,175 @@
+"""`forge models` and `forge layers`: which models there are, and what a merge is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option, number, short, table
+
+KINDS = click.Choice(["base", "source", "specialist", "champion"])
+
+
+@click.group("models")
+def models_command() -> None:
+    """The registry: sources, bases, specialists, champions.
+
+    \b
+    Example:
+      forge models list --kind champion
+      forge models register models/base --kind base
+    """
+
+
+def _store() -> Any:
+    from worker.home import Home
+
+    return Home.default().open_store()
+
+
+@models_command.command("list")
+@click.option("--kind", type=KINDS)
+@json_option
+def list_models(kind: str | None, as_json: bool) -> None:
+    """List them, the newest first.
+
+    \b
+    Example:
+      forge models list --kind champion
+    """
+    from evomerge import models
+
+    store = _store()
+    try:
+        rows, total = models.listed(store, kind)
+    finally:
+        store.close()
+    if as_json:
+        emit(rows)
+        return
+    if not rows:
+        click.echo("no models yet: a run brings its own, `forge models register` others", err=True)
+    cells = [
+        [m["id"], m["kind"], m["name"], f"{m['parameters']:,}", number(m["metrics"].get("test")),
+         m["run"] or "-", m["path"] or "-"]
+        for m in rows
+    ]  # fmt: skip
+    table(["id", "kind", "name", "parameters", "test", "run", "where"], cells)
+    if total > len(rows):
+        click.echo(f"{total - len(rows)} more: --json has the newest {len(rows)} only", err=True)
+
+
+@models_command.command("show")
+@click.argument("model")
+@json_option
+def show_model(model: str, as_json: bool) -> None:
+    """Show one, by id, the beginning of one, or name.
+
+    \b
+    Example:
+      forge models show 2c29c716
+    """
+    from evomerge import models
+
+    store = _store()
+    try:
+        found = models.find(store, model)
+    finally:
+        store.close()
+    if as_json:
+        emit(found)
+        return
+    for key, value in found.items():
+        if key == "metrics":
+            value = ", ".join(f"{k} {v:.4f}" for k, v in value.items())
+        elif key == "lineage":
+            value = ", ".join(value)
+        click.echo(f"{key:14s}{'-' if value in (None, '') else value}")
+
+
+@models_command.command("register")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--name", help="Default: the folder's.")
+@click.option("--kind", type=click.Choice(["base", "source", "specialist"]), default="specialist",
+              show_default=True)  # fmt: skip
+@click.option("--from", "lineage", multiple=True, metavar="MODEL", help="What it was made from.")
+@json_option
+def register_model(
+    folder: Path, name: str | None, kind: Any, lineage: tuple[str, ...], as_json: bool
+) -> None:
+    """Put a model folder into the registry; its weights are read and hashed.
+
+    \b
+    Example:
+      forge models register models/base --kind base
+    """
+    from worker import catalogue
+
+    store = _store()
+    try:
+        id_ = catalogue.register(store, folder, name, kind, lineage=lineage)
+    finally:
+        store.close()
+    emit({"id": id_}) if as_json else click.echo(f"model {id_} registered")
+
+
+@models_command.command("rm")
+@click.argument("model")
+@click.option("--reason", help="Why; it is recorded.")
+@json_option
+def remove_model(model: str, reason: str | None, as_json: bool) -> None:
+    """Take a model out of the registry; no file is touched.
+
+    \b
+    Example:
+      forge models rm 2c29c716 --reason "a test"
+    """
+    from worker import catalogue
+
+    store = _store()
+    try:
+        found = catalogue.remove(store, model, reason)
+    finally:
+        store.close()
+    emit({"id": found["id"]}) if as_json else click.echo(
+        f"model {found['id']} is not listed any more"
+    )
+
+
+@click.command("layers")
+@click.argument("run")
+@click.argument("candidate", default="champion")
+@json_option
+def layers_command(run: str, candidate: str, as_json: bool) -> None:
+    """Show how much of each layer of a candidate is whose, from its weights.
+
+    For each layer, the multiples of the sources' task vectors whose sum is nearest to the candidate's,
+    and how much of it that sum explains.
+
+    \b
+    Example:
+      forge layers 20261121-3fa9c1 champion
+    """
+    from evomerge import log
+    from worker import makeup
+    from worker.home import Home
+
+    home = Home.default()
+    store = home.open_store()
+    try:
+        state = log.load(store, run, showing=True)
+    finally:
+        store.close()
+    found = makeup.find(home, state, log.find(state, candidate))
+    if as_json:
+        emit(found)
+        return
+    click.echo(f"candidate {short(found['candidate'])}")
+    cells = [
+        [row["layer"], *(number(c, "+.3f") for c in row["coefficients"]),
+         number(row["explained"], ".3f"), number(row["moved"], ".3f")]
+        for row in found["rows"]
+    ]  # fmt: skip
+    table(["layer", *found["sources"], "explained", "moved"], cells)

@@ -1,0 +1,86 @@
+"""`forge serve`: the API and the dashboard."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from typing import Any
+
+import click
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8083, show_default=True)
+@click.option("--models", "roots", multiple=True, type=click.Path(),
+              help="Where models and data may be; default: where it is started.")  # fmt: skip
+def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
+    """Serve the dashboard and the API. The first start prints an admin's token, once.
+
+    \b
+    Example:
+      forge serve --models models
+    """
+    from api.app import create
+    from api.options import Options
+    from worker.home import Home
+
+    home, options = Home.default(), Options.of_environment(roots)
+    listening = _listen(host, port)
+    token = _first(home)
+    shown = f"[{host}]" if ":" in host else host
+    place = f"http://{shown}:{listening.getsockname()[1]}/"
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        click.echo("warning: tokens travel in the clear here: put TLS in front of it", err=True)
+    click.echo(f"dashboard {place}" + (f"#token={token}" if token else ""), err=True)
+    if token:
+        click.echo("This address has your token; it is not shown again.", err=True)
+    else:
+        click.echo("A token: forge users token NAME", err=True)
+    _serve(create(home, options), listening)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket, before anything else is done. Raises UnavailableError."""
+    from evomerge.errors import UnavailableError
+
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        raise UnavailableError(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}. Use --port, or stop "
+            "what listens there."
+        ) from error
+    listening.listen(2048)
+    return listening
+
+
+def _first(home: Any) -> str | None:
+    """A token of the first user, who is made here; None where there are users."""
+    from worker import accounts
+    from worker.submission import actor
+
+    store = home.open_store()
+    try:
+        if accounts.read(store).roles:
+            return None
+        name = "".join(c if c.isalnum() or c in "._@+-" else "-" for c in actor())[:64]
+        accounts.add(store, name, "admin")
+        return accounts.issue(store, name, "first start")[1]
+    finally:
+        store.close()
+
+
+def _serve(app: Any, listening: socket.socket) -> None:
+    import uvicorn
+
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that goes away must not end the server
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=3, timeout_keep_alive=30, ws_ping_interval=20.0,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    server.run(sockets=[listening])

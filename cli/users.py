@@ -1,0 +1,153 @@
+"""`forge users`: who may use the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option, table
+
+ROLE = click.Choice(["viewer", "submitter", "admin"])
+
+
+@click.group("users")
+def users_command() -> None:
+    """Who may use the API and the dashboard, as what, with which tokens.
+
+    \b
+    Example:
+      forge users add ada --role submitter
+      forge users token ada --note laptop
+    """
+
+
+def _with_store(work: Callable[[Any], Any]) -> Any:
+    from worker.home import Home
+
+    store = Home.default().open_store()
+    try:
+        return work(store)
+    finally:
+        store.close()
+
+
+@users_command.command("list")
+@json_option
+def list_users(as_json: bool) -> None:
+    """List users and the ids of their tokens.
+
+    \b
+    Example:
+      forge users list
+    """
+    from worker import accounts
+
+    known = _with_store(accounts.read)
+    rows = [
+        {"name": name, "role": role, "tokens": [vars(t) for t in known.tokens_of(name)]}
+        for name, role in sorted(known.roles.items())
+    ]
+    if as_json:
+        emit(rows)
+        return
+    if not rows:
+        click.echo("nobody yet: forge users add NAME --role admin", err=True)
+    told = [
+        [r["name"], r["role"], ", ".join(f"{t['id']} {t['note']}".strip() for t in r["tokens"])]
+        for r in rows
+    ]
+    table(["user", "role", "tokens"], told)
+
+
+@users_command.command("add")
+@click.argument("name")
+@click.option("--role", type=ROLE, default="submitter", show_default=True)
+@json_option
+def add_user(name: str, role: str, as_json: bool) -> None:
+    """Let somebody use the API, and print a token.
+
+    \b
+    Example:
+      forge users add ada --role submitter
+    """
+    from worker import accounts
+
+    _with_store(lambda store: accounts.add(store, name, role))
+    _issue(name, "", as_json)
+
+
+@users_command.command("token")
+@click.argument("name")
+@click.option("--note", default="", help="What it is for.")
+@json_option
+def make_token(name: str, note: str, as_json: bool) -> None:
+    """Make one more token; it is printed this once.
+
+    \b
+    Example:
+      forge users token ada --note laptop
+    """
+    _issue(name, note, as_json)
+
+
+def _issue(name: str, note: str, as_json: bool) -> None:
+    from worker import accounts
+
+    id_, secret = _with_store(lambda store: accounts.issue(store, name, note))
+    if as_json:
+        emit({"id": id_, "token": secret})
+        return
+    click.echo(f"token {id_} of {name}; it is not shown again:", err=True)
+    click.echo(secret)
+
+
+@users_command.command("role")
+@click.argument("name")
+@click.argument("role", type=ROLE)
+@json_option
+def change_role(name: str, role: str, as_json: bool) -> None:
+    """Give a user another role.
+
+    \b
+    Example:
+      forge users role ada admin
+    """
+    from worker import accounts
+
+    _with_store(lambda store: accounts.change_role(store, name, role))
+    emit({"name": name, "role": role}) if as_json else click.echo(f"{name} is {role} now")
+
+
+@users_command.command("revoke")
+@click.argument("name")
+@click.argument("token_id")
+@json_option
+def revoke_token(name: str, token_id: str, as_json: bool) -> None:
+    """Void a token, by its id.
+
+    \b
+    Example:
+      forge users revoke ada 1f2e3d4c5b6a
+    """
+    from worker import accounts
+
+    _with_store(lambda store: accounts.revoke(store, name, token_id))
+    emit({"id": token_id}) if as_json else click.echo(f"token {token_id} is void")
+
+
+@users_command.command("remove")
+@click.argument("name")
+@json_option
+def remove_user(name: str, as_json: bool) -> None:
+    """Let somebody use the API no more; the tokens are void, the runs stay.
+
+    \b
+    Example:
+      forge users remove ada
+    """
+    from worker import accounts
+
+    _with_store(lambda store: accounts.remove(store, name))
+    emit({"name": name}) if as_json else click.echo(f"{name} is removed")

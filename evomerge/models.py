@@ -1,0 +1,229 @@
+"""The registry of models: sources, bases, specialists and champions. A projection of the log.
+
+Sources and champions of runs are in it by themselves; others are registered, by events of a stream of
+their own. A model's id is the beginning of the digest of its weights: the same weights are one model,
+wherever they were found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, or_, select
+from sqlmodel import Field, SQLModel
+
+from events import Envelope, Event, EventsError, EventStore, Registry
+from events.projection import catch_up
+from evomerge import facts
+from evomerge.errors import NotFoundError
+from evomerge.parts import ModelReference, SourceRecord
+from evomerge.streams import PREFIX
+
+REGISTRY = Registry()
+
+STREAM = "models"
+
+Kind = Literal["base", "source", "specialist", "champion"]
+
+#: Digits of a digest that name a model.
+DIGITS = 16
+
+
+@REGISTRY.event
+class ModelRegistered(Event):
+    """Somebody put a model folder into the registry."""
+
+    type = "model_registered"
+
+    name: str
+    kind: Kind
+    path: str
+    #: BLAKE3 of its weights.
+    digest: str
+    bytes: int
+    parameters: int
+    metrics: dict[str, float] = {}
+    #: Ids of the models that it was made from.
+    lineage: tuple[str, ...] = ()
+
+
+@REGISTRY.event
+class ModelRemoved(Event):
+    """Somebody took a model out of the registry; no file is touched."""
+
+    type = "model_removed"
+
+    id: str
+    reason: str | None = None
+
+
+class ModelRow(SQLModel, table=True):
+    """One model."""
+
+    __tablename__ = "models"  # pyright: ignore[reportAssignmentType]
+
+    id: str = Field(primary_key=True)
+    #: Position of the event that it came by: newer ones have higher.
+    first: int = Field(sa_type=BigInteger, index=True)
+    name: str
+    kind: str
+    digest: str
+    bytes: int | None = Field(sa_type=BigInteger)
+    parameters: int = Field(sa_type=BigInteger)
+    #: JSON.
+    metrics: str
+    lineage: str
+    #: The run that made it, or that it was first seen in.
+    run: str | None
+    #: Where it was, as recorded.
+    path: str | None
+    registered_at: str
+    removed: bool = False
+
+
+MODELS: Table = ModelRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def id_of(digest: str) -> str:
+    """The id of the model with these weights."""
+    return digest[:DIGITS]
+
+
+class Models:
+    """The projection."""
+
+    name = "models"
+    version = 1
+    tables = (MODELS,)
+
+    def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
+        """Put rows of the log into the table."""
+        for row in rows:
+            try:
+                if row.stream == STREAM:
+                    self._registered(connection, row)
+                elif row.stream.startswith(PREFIX) and row.type == facts.Started.type:
+                    self._started(store, connection, row)
+                elif row.stream.startswith(PREFIX) and row.type == facts.Completed.type:
+                    self._completed(store, connection, row)
+            except EventsError:
+                continue  # a newer version's, or damaged: `forge verify` says which
+
+    def _registered(self, connection: Connection, row: Envelope) -> None:
+        event = REGISTRY.load(row)
+        if isinstance(event, ModelRemoved):
+            own = MODELS.c.id == event.id
+            connection.execute(MODELS.update().where(own).values(removed=True))
+        elif isinstance(event, ModelRegistered):
+            values = event.model_dump(exclude={"metrics", "lineage"})
+            connection.execute(delete(MODELS).where(MODELS.c.id == id_of(event.digest)))
+            _put(connection, row, values, event.metrics, list(event.lineage), None)
+
+    def _started(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+        event, submitted = facts.REGISTRY.load(row), _submitted(store, row.stream)
+        assert isinstance(event, facts.Started)
+        given: list[ModelReference | None] = [None] * (1 + len(event.sources))
+        if submitted is not None:
+            given = [submitted.base or submitted.sources[0], *submitted.sources]
+        base_given = submitted is not None and submitted.base is not None
+        records: list[tuple[SourceRecord, Kind]] = [(s, "source") for s in event.sources]
+        pairs = list(zip(records, given[1:], strict=True))
+        if base_given:
+            pairs.insert(0, ((event.base, "base"), given[0]))
+        for (record, kind), reference in pairs:
+            where = None if reference is None else reference.hub_id or reference.path
+            values = {
+                "name": record.name, "kind": kind, "digest": record.digest, "bytes": None,
+                "parameters": record.parameters, "path": where,
+            }  # fmt: skip
+            _put(connection, row, values, {}, [], row.stream.removeprefix(PREFIX))
+
+    def _completed(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+        from evomerge.log import load
+
+        state = load(store, row.stream.removeprefix(PREFIX), showing=True)
+        event = facts.REGISTRY.load(row)
+        assert isinstance(event, facts.Completed)
+        assert state.started
+        measured = state.components((event.champion, "test", None))
+        metrics = {"test": event.test.scalar, "quality": event.test.quality}
+        if measured is not None:
+            metrics |= {"perplexity": measured.perplexity, "accuracy": measured.accuracy}
+        values = {
+            "name": f"champion of {state.run}", "kind": "champion", "digest": event.digest,
+            "bytes": None, "parameters": state.started.base.parameters, "path": None,
+        }  # fmt: skip
+        parents = [id_of(s.digest) for s in state.started.sources]
+        known = {k: v for k, v in metrics.items() if v is not None}
+        _put(connection, row, values, known, parents, state.run)
+
+
+def _submitted(store: EventStore, stream: str) -> facts.Submitted | None:
+    from evomerge.log import history
+
+    first = next(iter(history(store, stream.removeprefix(PREFIX))), None)
+    event = facts.REGISTRY.load(first) if first is not None else None
+    return event if isinstance(event, facts.Submitted) else None
+
+
+def _put(
+    connection: Connection,
+    row: Envelope,
+    values: dict[str, Any],
+    metrics: dict[str, float],
+    lineage: list[str],
+    run: str | None,
+) -> None:
+    """A model that is not there yet, or was taken out."""
+    id_ = id_of(values["digest"])
+    known = connection.execute(select(MODELS.c.removed).where(MODELS.c.id == id_)).first()
+    if known is not None and not known.removed:
+        return
+    connection.execute(delete(MODELS).where(MODELS.c.id == id_))
+    own = {"id": id_, "first": row.position, "registered_at": row.recorded_at, "run": run}
+    told = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
+    connection.execute(insert(MODELS).values(**values, **own, **told, removed=False))
+
+
+def listed(
+    store: EventStore, kind: str | None = None, query: str = "", limit: int = 1000
+) -> tuple[list[dict[str, Any]], int]:
+    """(the newest models, the number of all that fit)."""
+    catch_up(store, Models())
+    wanted = ~MODELS.c.removed
+    if kind is not None:
+        wanted &= MODELS.c.kind == kind
+    if query:
+        columns = (MODELS.c.name, MODELS.c.id, MODELS.c.run, MODELS.c.path)
+        wanted &= or_(*(column.contains(query, autoescape=True) for column in columns))
+    rows = store.database.rows(
+        select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
+    )
+    total = store.database.rows(select(func.count()).select_from(MODELS).where(wanted))[0][0]
+    return [_told(row) for row in rows], int(total)
+
+
+def find(store: EventStore, id_: str) -> dict[str, Any]:
+    """The model that an id, the beginning of one, or a name means. Raises NotFoundError."""
+    catch_up(store, Models())
+    alike = (MODELS.c.id == id_[:DIGITS]) | (MODELS.c.name == id_)
+    if len(id_) < DIGITS:
+        alike |= MODELS.c.id.startswith(id_, autoescape=True)
+    rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))
+    if len(rows) != 1 or not id_:
+        what = "is the name of several" if rows else "is not known"
+        raise NotFoundError(f"model {id_!r} {what}. List them with `forge models list`.")
+    return _told(rows[0])
+
+
+def _told(row: Any) -> dict[str, Any]:
+    values = dict(row._mapping)
+    values.pop("first")
+    values.pop("removed")
+    return {
+        **values,
+        "metrics": json.loads(values["metrics"]),
+        "lineage": json.loads(values["lineage"]),
+    }

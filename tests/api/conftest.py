@@ -1,0 +1,81 @@
+"""A server over a log with a finished run, one under way, a fork, and a user of every role."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create
+from api.options import Options
+from evomerge import facts
+from tests.evomerge import fake_runs
+from tests.evomerge.fake_world import RUN
+from worker import accounts, submission
+from worker.control import control
+from worker.fork import fork, plan
+from worker.home import Home
+
+ROLES = ("viewer", "submitter", "admin")
+
+
+@dataclass
+class Served:
+    """A server in this process, and everybody's tokens."""
+
+    client: TestClient
+    home: Home
+    #: Role or name → token.
+    tokens: dict[str, str]
+    #: A run forked by the user of each role.
+    forks: dict[str, str]
+
+    def ask(self, method: str, path: str, who: str | None = "admin", **more):
+        """A request as somebody."""
+        headers = dict(more.pop("headers", {}))
+        if who is not None:
+            headers["Authorization"] = f"Bearer {self.tokens[who]}"
+        return self.client.request(method, path, headers=headers, **more)
+
+    def get(self, path: str, who: str | None = "admin", **more):
+        """GET as somebody."""
+        return self.ask("GET", path, who, **more)
+
+
+@pytest.fixture(scope="session")
+def recorded(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[str, str], dict[str, str]]:
+    """A home folder, tokens, and each user's fork."""
+    folder = tmp_path_factory.mktemp("served")
+    store = Home(folder).open_store()
+    fake_runs.whole(store)
+    fake_runs.submit(store, "half")
+    fake_runs.finish(store, "half", lambda state: state.generation == 1)
+    control(store, "half", facts.Paused(reason="lunch"))
+    tokens, forks = {}, {}
+    for role in ROLES:
+        accounts.add(store, role, role)
+        tokens[role] = accounts.issue(store, role)[1]
+        forks[role] = fork(store, plan(store, RUN, None, 1, {"generations": 3}), by=role)
+    submission.project(store)
+    store.close()
+    return folder, tokens, forks
+
+
+@pytest.fixture
+def served(
+    recorded: tuple[Path, dict[str, str], dict[str, str]], tmp_path: Path
+) -> Iterator[Served]:
+    """The server over a copy of it."""
+    home = Home(tmp_path / "home")
+    shutil.copytree(recorded[0], home.folder)
+    roots = tmp_path / "models"
+    roots.mkdir()
+    app = create(home, Options((roots,), rate=1e5, burst=100_000))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield Served(client, home, dict(recorded[1]), dict(recorded[2]))

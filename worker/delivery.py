@@ -1,0 +1,79 @@
+"""A champion's folder with the report beside its files, and the event that says so.
+
+`python -m worker.delivery RUN FOLDER BY REASON` does it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from evomerge import facts, log, plot, report
+from evomerge.errors import ForgeError
+from evomerge.state import RunState
+from worker.control import control
+from worker.home import Home
+
+
+def check_ended(state: RunState) -> None:
+    """Raise ForgeError where there is no final champion."""
+    if state.completed:
+        return
+    what = "Branch it with `forge fork`" if state.ended else "Finish it with `forge evo --resume"
+    raise ForgeError(
+        f"run {state.run} is {state.status}: there is no final champion. "
+        + (f"{what}." if state.ended else f"{what} {state.run}`.")
+    )
+
+
+def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
+    """The champion's folder, and the report beside its files; returns the report."""
+    from worker import export
+    from worker.artifacts import Artifacts
+
+    store = home.open_store()
+    rows = list(log.history(store, state.run))
+    store.close()
+    data = report.report(state, rows)
+    folder = export.export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
+    (folder / "report.json").write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+    (folder / "report.md").write_text(report.markdown(data), "utf-8")
+    plot.draw(data, folder / "report.svg")
+    plot.draw(data, folder / "report.png")
+    return {**data, "folder": str(folder)}
+
+
+def deliver(
+    home: Home, run: str, out: Path, reason: str | None = None, by: str | None = None
+) -> tuple[RunState, dict[str, Any]]:
+    """Write a completed run's champion, and record that; the run and the report."""
+    store = home.open_store()
+    try:
+        state = log.load(store, run)
+        check_ended(state)
+        written = write(home, state, out)
+        assert state.champion
+        event = facts.Exported(
+            recipe_id=state.champion, folder=written["folder"],
+            digest=state.built[state.champion][0], reason=reason,
+        )  # fmt: skip
+        control(store, state.run, event, by)
+    finally:
+        store.close()
+    return state, written
+
+
+def main(run: str, out: str, by: str, reason: str) -> int:
+    """0, or an exit code with the reason on stderr."""
+    try:
+        deliver(Home.default(), run, Path(out), reason or None, by)
+    except ForgeError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

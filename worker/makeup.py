@@ -1,0 +1,85 @@
+"""What a candidate is made of, layer by layer, from its weights; worked out once and kept in the home.
+
+`python -m worker.makeup RUN CANDIDATE` does it in a process of its own: a server that shows runs need
+not hold models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evomerge import log
+from evomerge.errors import ForgeError
+from evomerge.recipe import path
+from evomerge.state import RunState
+from worker.home import Home
+
+
+def kept(home: Home, recipe_id: str) -> dict[str, Any] | None:
+    """What was worked out before. A recipe's id stands for everything that it depends on."""
+    try:
+        return json.loads(_file(home, recipe_id).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _file(home: Home, recipe_id: str) -> Path:
+    return home.folder / "makeup" / f"{recipe_id}.json"
+
+
+def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
+    """The layers of a candidate: {candidate, sources, rows}. Builds it where it is not at hand."""
+    known = kept(home, recipe_id)
+    if known is not None:
+        return known
+    from evomerge.makeup import makeup
+    from worker.artifacts import Artifacts
+    from worker.bench import Bench, set_threads
+
+    assert state.started
+    set_threads(state.started.profile.threads)
+    bench = Bench(state, Artifacts.of(home))
+    bench.check_sources()
+    taken = path(state.recipes[recipe_id], state.recipes)
+    rows = makeup(bench.weights(recipe_id), bench.origin, bench.source_weights, taken)
+    found = {
+        "candidate": recipe_id,
+        "sources": [source.name for source in state.started.sources],
+        "rows": [asdict(row) for row in rows],
+    }
+    _keep(_file(home, recipe_id), found)
+    return found
+
+
+def _keep(file: Path, found: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        json.dump(found, out)
+    os.replace(name, file)
+
+
+def main(run: str, candidate: str) -> int:
+    """Work it out and keep it; 0, or an exit code with the reason on stderr."""
+    home = Home.default()
+    try:
+        store = home.open_store()
+        try:
+            state = log.load(store, run, showing=True)
+        finally:
+            store.close()
+        find(home, state, log.find(state, candidate))
+    except ForgeError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

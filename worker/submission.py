@@ -1,0 +1,104 @@
+"""Runs asked for: names, actors, the event that records it. No torch."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import logging
+import os
+import re
+import time
+import uuid
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from events import Context, EventsError, EventStore, New
+from events.projection import catch_up
+from evomerge import facts
+from evomerge.config import EvoMergeConfig
+from evomerge.errors import ConfigError, ConflictError, ForgeError
+from evomerge.log import stream
+from evomerge.projections import Runs
+
+log = logging.getLogger(__name__)
+
+
+def actor() -> str:
+    """Who is acting: FORGE_USER or the account's name."""
+    try:
+        return os.environ.get("FORGE_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def new_name() -> str:
+    """A name for a run: the day and six random digits."""
+    return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
+
+
+def keyed_name(key: str, by: str | None = None) -> str:
+    """The name of the run that a user's idempotency key means."""
+    return f"key-{hashlib.sha256(f'{by or actor()}/{key}'.encode()).hexdigest()[:12]}"
+
+
+def project(store: EventStore) -> None:
+    """Bring the run list up to date; a failure there is no failure of the run."""
+    try:
+        catch_up(store, Runs())
+    except (EventsError, ForgeError, SQLAlchemyError) as error:
+        log.warning("the run list is not up to date: %s", error)
+
+
+def submit(
+    store: EventStore,
+    config: EvoMergeConfig,
+    sources: tuple[facts.ModelReference, ...],
+    base: facts.ModelReference | None,
+    data: tuple[str, ...],
+    run: str | None = None,
+    output_dir: str | None = None,
+    priority: int | None = None,
+    labels: tuple[str, ...] = (),
+    key: str | None = None,
+    quarantine: facts.Quarantine | None = None,
+    by: str | None = None,
+) -> str:
+    """Record that a run is wanted, `by` a user or whose process this is; returns its name.
+
+    The same `key` from the same user means the same run: the second time nothing is recorded. Raises
+    ConflictError where it is asked for with other settings then.
+    """
+    check_queued(priority, labels, key)
+    run = run or (new_name() if key is None else keyed_name(key, by))
+    if "/" in run:
+        raise ConfigError(f"run name {run!r} holds a slash: leave it out.")
+    event = facts.Submitted(
+        run=run, owner=by or actor(), config=config, sources=sources, base=base, data=data,
+        output_dir=output_dir, priority=priority or 0, labels=labels, quarantine=quarantine or "fail",
+    )  # fmt: skip
+    done = store.append(
+        stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=by or actor())
+    )
+    if not done.fresh and facts.REGISTRY.load(done.rows[0]) != event:
+        raise ConflictError(
+            f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
+        )
+    return run
+
+
+def check_queued(
+    priority: int | None = None, labels: tuple[str, ...] = (), key: str | None = None
+) -> None:
+    """Raise ConfigError for what the queue cannot honour."""
+    if priority is not None and abs(priority) > facts.MOST_PRIORITY:
+        raise ConfigError(
+            f"priority {priority} is out of range: give a number from -{facts.MOST_PRIORITY:,} to "
+            f"{facts.MOST_PRIORITY:,}."
+        )
+    if key is not None and not key.strip():
+        raise ConfigError("the idempotency key is empty: give one, or leave out --key.")
+    bad = [label for label in labels if not re.fullmatch(r"[\w./+-]+", label)]
+    if bad:
+        raise ConfigError(
+            f"label {bad[0]!r} is empty, has spaces or a colon: give words like big-gpu."
+        )
