@@ -9,6 +9,7 @@ ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
 WORKDIR /opt/agent-forge
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY agent_forge agent_forge
+COPY api api
 COPY cli cli
 COPY cognate cognate
 COPY events events

@@ -43,7 +43,9 @@ def test_the_compose_file_refers_to_what_it_defines() -> None:
 
 
 def test_nothing_listens_outside_and_no_secret_is_written_down() -> None:
-    assert not [name for name, service in SERVICES.items() if "ports" in service]
+    ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert list(ports) == ["server"]
+    assert all(port.startswith("127.0.0.1:") for port in ports["server"])
     assert COMPOSE["networks"]["backend"]["internal"] is True
     text = (ROOT / "docker-compose.yml").read_text()
     for secret in ("FORGE_REDIS_PASSWORD", "FORGE_POSTGRES_PASSWORD"):
@@ -55,7 +57,7 @@ def test_nothing_listens_outside_and_no_secret_is_written_down() -> None:
 def test_every_variable_of_forge_is_documented() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     used = set()
-    for folder in ("cli", "events", "evomerge", "worker", "agent_forge"):
+    for folder in ("api", "cli", "events", "evomerge", "worker", "agent_forge"):
         for file in (ROOT / folder).rglob("*.py"):
             used |= set(re.findall(r'"(FORGE_[A-Z_]+)"', file.read_text()))
     internal = {"FORGE_WORKER", "FORGE_DEVICE", "FORGE_FAILPOINTS", "FORGE_LOG"}
@@ -172,21 +174,22 @@ def test_the_image_has_what_the_program_needs(tmp_path: Path) -> None:
     )  # fmt: skip
     (wheel,) = (tmp_path / "out").glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("agent_forge", "cli", "cognate", "events", "evomerge", "worker"):
+    for folder in ("agent_forge", "api", "cli", "cognate", "events", "evomerge", "worker"):
         wanted = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*.py")}
         assert wanted <= packed
+    assert {"api/site/index.html", "api/site/BUILD.json"} <= packed
     found = subprocess.run(
         ["grep", "^torch==", "constraints.txt"], cwd=ROOT, capture_output=True, text=True
     )
     assert re.fullmatch(r"torch==[\d.]+\n", found.stdout)
 
 
-@pytest.mark.parametrize("name", ["forge-worker", "forge-redis"])
+@pytest.mark.parametrize("name", ["forge-worker", "forge-server", "forge-redis"])
 def test_the_units_of_systemd_are_ones(name: str) -> None:
     unit = (ROOT / "docs" / "systemd" / f"{name}.service").read_text()
     assert {"[Unit]", "[Service]", "[Install]"} <= set(unit.splitlines())
     command = next(line for line in unit.splitlines() if line.startswith("ExecStart="))
-    if name == "forge-worker":
+    if name != "forge-redis":
         words = command.partition("/forge ")[2].split()
         done = subprocess.run([*FORGE, *words, "--help"], cwd=ROOT, capture_output=True)
         assert done.returncode == 0

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from events import Envelope, Event, Registry, UnknownEventError, canonical_json
-from evomerge import audit, facts
+from evomerge import audit, facts, models
 from evomerge.state import fold
 from tests.evomerge.fake_world import small
-from worker import limits
+from worker import accounts, limits
 
 FOLDER = Path(__file__).parent / "golden"
 SCHEMAS = FOLDER / "schemas.json"
@@ -59,15 +59,25 @@ def landed() -> dict[str, str]:
     return json.loads(SCHEMAS.read_text("utf-8"))
 
 
-def of_the_queue(name: str) -> bool:
-    """Events of worker.limits, which are no events of a run."""
-    return name.partition("@")[0] in limits.REGISTRY.types()
+#: What stands in other streams than those of runs.
+OTHERS = (limits.REGISTRY, accounts.REGISTRY, models.REGISTRY)
+
+
+def of(registry: Registry, name: str) -> bool:
+    """Whether an event with its schema is of this registry."""
+    return name.partition("@")[0] in registry.types()
+
+
+def of_others(name: str) -> bool:
+    """Whether it is no event of a run."""
+    return any(of(registry, name) for registry in OTHERS)
 
 
 def test_no_schema_changes_without_a_version_and_an_upcaster() -> None:
     known = landed()
-    assert unlanded(facts.REGISTRY, {k: v for k, v in known.items() if not of_the_queue(k)}) == []
-    assert unlanded(limits.REGISTRY, {k: v for k, v in known.items() if of_the_queue(k)}) == []
+    assert unlanded(facts.REGISTRY, {k: v for k, v in known.items() if not of_others(k)}) == []
+    for registry in OTHERS:
+        assert unlanded(registry, {k: v for k, v in known.items() if of(registry, k)}) == []
 
 
 def changed_registry(cls: type[Event], upcaster: bool) -> Registry:
@@ -95,7 +105,7 @@ class Higher(Wider):
 
 
 def test_that_check_can_fail() -> None:
-    known = {k: v for k, v in landed().items() if not of_the_queue(k)}
+    known = {k: v for k, v in landed().items() if not of_others(k)}
     assert "converged@2 was changed" in unlanded(changed_registry(Wider, False), known)[0]
     told = " ".join(unlanded(changed_registry(Higher, False), known))
     assert "converged@3 has no fingerprint" in told
@@ -128,7 +138,7 @@ def test_a_golden_log_is_still_decided_as_it_was(path: Path) -> None:
 def test_golden_logs_have_every_schema_that_landed() -> None:
     """Forks excepted: their logs name another one's rows; tests/worker/test_fork.py has them."""
     seen = {f"{row.type}@{row.schema}" for path in LOGS for row in rows_of(path)}
-    assert {name for name in set(landed()) - seen if not of_the_queue(name)} == {
+    assert {name for name in set(landed()) - seen if not of_others(name)} == {
         "forked@1",
         "forked@2",
         "forked@3",
@@ -183,7 +193,9 @@ def test_an_event_of_a_newer_version_is_refused_for_deciding() -> None:
 
 if __name__ == "__main__":
     known = landed() if SCHEMAS.exists() else {}
-    types = facts.REGISTRY.types() | limits.REGISTRY.types()
+    types = facts.REGISTRY.types()
+    for other in OTHERS:
+        types |= other.types()
     fresh = {f"{n}@{c.schema_version}": fingerprint(c) for n, c in types.items()}
     for name in sorted(set(fresh) & set(known)):
         if fresh[name] != known[name]:

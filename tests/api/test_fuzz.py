@@ -1,4 +1,4 @@
-"""Requests made up from the OpenAPI document: no answer that the document does not have, never a 500."""
+"""Requests made up from the OpenAPI document: no answer that it does not have, and never a 500."""
 
 from __future__ import annotations
 

@@ -1,0 +1,97 @@
+"""The registry of models: what runs bring, what is registered and removed; dropped and made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from events import EventStore
+from events.projection import rebuild
+from events.sqlite import open_store
+from evomerge import log, models
+from evomerge.errors import NotFoundError, SourceError
+from tests.conftest import Toys
+from tests.evomerge import fake_runs
+from tests.evomerge.fake_world import RUN
+from worker import catalogue
+from worker.fork import fork, plan
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EventStore]:
+    store = open_store(tmp_path / "log.db")
+    yield store
+    store.close()
+
+
+def test_sources_and_champions_come_by_themselves(store: EventStore) -> None:
+    state = fake_runs.whole(store)
+    assert state.started
+    assert state.completed
+    rows, total = models.listed(store)
+    by_kind = {
+        kind: [m for m in rows if m["kind"] == kind] for kind in ("base", "source", "champion")
+    }
+    assert total == len(rows) == sum(map(len, by_kind.values()))
+    assert {m["digest"] for m in by_kind["source"]} == {s.digest for s in state.started.sources}
+    (champion,) = by_kind["champion"]
+    assert champion["digest"] == state.completed.digest
+    assert champion["metrics"]["test"] == state.completed.test.scalar
+    assert champion["run"] == RUN
+    assert champion["lineage"] == [models.id_of(s.digest) for s in state.started.sources]
+    assert models.find(store, champion["id"][:6]) == champion
+    assert models.listed(store, "champion", RUN) == ([champion], 1)
+
+
+def test_a_fork_brings_its_own_champion_and_no_second_sources(store: EventStore) -> None:
+    fake_runs.whole(store)
+    before = models.listed(store, "source")
+    name = fork(store, plan(store, RUN, None, 0, {"generations": 3, "seed": 9}))
+    state = fake_runs.finish(store, name)
+    assert state.completed
+    assert models.listed(store, "source") == before
+    assert state.completed.digest in {m["digest"] for m in models.listed(store, "champion")[0]}
+
+
+def test_the_tables_follow_from_the_log_alone(store: EventStore, toys: Toys) -> None:
+    fake_runs.whole(store)
+    id_ = catalogue.register(store, toys.base, kind="base", by="ada")
+    catalogue.register(store, toys.sources[0], "first", lineage=[id_])
+    catalogue.remove(store, id_, "a test", by="bob")
+    before = models.listed(store)
+    rebuild(store, models.Models())
+    assert models.listed(store) == before
+    told = [(row.type, row.actor) for row in store.iterate(models.STREAM)][::2]
+    assert told == [("model_registered", "ada"), ("model_removed", "bob")]
+
+
+def test_a_model_is_registered_by_its_weights(store: EventStore, toys: Toys) -> None:
+    """Twice is once; what is removed may come again; names and beginnings of ids find it."""
+    id_ = catalogue.register(store, toys.base, "mine", "base")
+    assert catalogue.register(store, toys.base, "mine too", "base") == id_
+    (found,) = models.listed(store)[0]
+    assert (found["name"], found["kind"], found["path"]) == ("mine too", "base", str(toys.base))
+    assert found["bytes"] == 4 * found["parameters"]
+    assert models.find(store, "mine too") == found
+    catalogue.remove(store, id_[:5])
+    for gone in (id_, "mine too", ""):
+        with pytest.raises(NotFoundError):
+            models.find(store, gone)
+    catalogue.register(store, toys.base)
+    assert models.find(store, id_)["name"] == toys.base.name
+    with pytest.raises(SourceError):
+        catalogue.register(store, toys.data)
+    with pytest.raises(NotFoundError):
+        catalogue.register(store, toys.sources[0], lineage=["nobody"])
+
+
+def test_a_damaged_event_does_not_hide_the_others(store: EventStore) -> None:
+    from events import New
+    from evomerge.wishes import Paused
+
+    fake_runs.submit(store, "odd")
+    store.append(log.stream("odd"), 1, [New(Paused(), "odd/x")])
+    fake_runs.whole(store)
+    assert models.listed(store, "champion")[1] == 1
