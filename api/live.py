@@ -113,7 +113,7 @@ class Hub:
         place = {"position": row.position, "run": run}
         if row.type == "generation_completed":
             with self._desk.state(run) as state:
-                return [{**views.progress(state), **place}]
+                return [{**views.progress(state, data["generation"]), **place}]
         if row.type in ENDED:
             with self._desk.state(run) as state:
                 score = state.completed.test.scalar if state.completed else None

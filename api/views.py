@@ -319,9 +319,10 @@ def gist(type_: str, data: dict[str, Any]) -> str:
     return " ".join(told)
 
 
-def progress(state: RunState) -> dict[str, Any]:
-    """The source documents' progress message."""
+def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
+    """The source documents' progress message, at the end of a generation (the newest)."""
     rows = report.generations(state)
+    rows = rows if generation is None else rows[: generation + 1]
     last = rows[-1] if rows else None
     assert state.submitted
     return {

@@ -44,17 +44,18 @@ def _listen(host: str, port: int) -> socket.socket:
     """The socket, before anything else is done. Raises UnavailableError."""
     from evomerge.errors import UnavailableError
 
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(2048)
     except OSError as error:
+        listening.close()
         raise UnavailableError(
             f"{host}:{port} cannot be listened on: {error.strerror or error}. Use --port, or stop "
             "what listens there."
         ) from error
-    listening.listen(2048)
     return listening
 
 

@@ -126,7 +126,7 @@ def test_clients_that_are_cut_off_at_random_lose_and_double_nothing(server: Serv
 
 
 def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) -> None:
-    fake_runs.whole(server.store, "other", generations=1)
+    fake_runs.whole(server.store, "other", generations=3)
     rows = server.store.read(log.stream("other"))
 
     async def watch() -> list[dict[str, Any]]:
@@ -150,7 +150,8 @@ def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) ->
     ]
     assert [m["place"] for m in events] == list(range(1, len(rows) + 1))
     progress = [m for m in found if m["type"] == "progress"]
-    assert len(progress) == sum(r.type == "generation_completed" for r in rows)
+    generations = [m["generation"] for m in progress]
+    assert generations == list(range(sum(r.type == "generation_completed" for r in rows)))
     assert found[-1]["status"] == "completed"
 
 
