@@ -96,6 +96,8 @@ def _guard(options: Options) -> Callable[..., Awaitable[Response]]:
             response: Response = problems.answer(problems.Problem(413, "Too large", said))
         else:
             response = await go_on(request)
+        if request.url.path.startswith("/assets/") and response.status_code == 200:
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         return response
@@ -118,5 +120,5 @@ def _site(app: FastAPI) -> None:
             return Response("The dashboard has not been built: see docs/api.md.", 404)
         return FileResponse(SITE / "index.html", headers={"Cache-Control": "no-cache"})
 
-    if (SITE / "assets").is_dir():
-        app.mount("/assets", StaticFiles(directory=SITE / "assets"), name="assets")
+    files = StaticFiles(directory=SITE / "assets", check_dir=False)
+    app.mount("/assets", files, name="assets")

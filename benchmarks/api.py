@@ -2,7 +2,7 @@
 
     python -m benchmarks.api --home /tmp/long --runs 10000 --events 100     # makes the log, once
     python -m benchmarks.api --home /tmp/long --seconds 60 --rate 50        # then measures
-    python -m benchmarks.api --home /tmp/long --workers 2                   # with workers at work beside it
+    python -m benchmarks.api --home /tmp/long --workers 2                   # workers beside it
 
 Requests are sent at their times, whether those before were answered or not (an open loop); their
 latency counts from when they should have been sent. Live events: from the append to the message.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import random
@@ -25,7 +26,7 @@ from typing import Any
 import httpx2
 
 from events import Event, New
-from evomerge import facts, log
+from evomerge import facts, log, models
 from evomerge.listing import position
 from tests.evomerge.fake_world import World, small
 from worker import accounts
@@ -62,11 +63,15 @@ def fill(home: Home, runs: int, events: int) -> None:
             if isinstance(event, facts.Submitted):
                 owner = f"user-{number % 20}"
                 event = event.model_copy(update={"run": run, "owner": owner})
+            if isinstance(event, facts.Completed):  # its own champion
+                digest = hashlib.sha256(run.encode()).hexdigest()
+                event = event.model_copy(update={"digest": digest})
             new.append(New(event, f"{run}/{key}"))
         store.append(log.stream(run), 0, new)
         if number % 1000 == 0:
             print(f"{number} runs, {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"{store.end():,} events; run list at {position(store):,}", flush=True)
+    seen, (_, count) = position(store), models.listed(store, limit=1)
+    print(f"{store.end():,} events; run list at {seen:,}, {count} models", flush=True)
     store.close()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, or_, select
 from sqlmodel import Field, SQLModel
@@ -122,7 +122,10 @@ class Models:
             _put(connection, row, values, event.metrics, list(event.lineage), None)
 
     def _started(self, store: EventStore, connection: Connection, row: Envelope) -> None:
-        event, submitted = facts.REGISTRY.load(row), _submitted(store, row.stream)
+        event, submitted = (
+            facts.REGISTRY.load(row),
+            _first(store, row.stream.removeprefix(PREFIX), facts.Submitted),
+        )
         assert isinstance(event, facts.Started)
         given: list[ModelReference | None] = [None] * (1 + len(event.sources))
         if submitted is not None:
@@ -141,31 +144,31 @@ class Models:
             _put(connection, row, values, {}, [], row.stream.removeprefix(PREFIX))
 
     def _completed(self, store: EventStore, connection: Connection, row: Envelope) -> None:
-        from evomerge.log import load
-
-        state = load(store, row.stream.removeprefix(PREFIX), showing=True)
-        event = facts.REGISTRY.load(row)
+        run = row.stream.removeprefix(PREFIX)
+        event, started = facts.REGISTRY.load(row), _first(store, run, facts.Started)
         assert isinstance(event, facts.Completed)
-        assert state.started
-        measured = state.components((event.champion, "test", None))
-        metrics = {"test": event.test.scalar, "quality": event.test.quality}
-        if measured is not None:
-            metrics |= {"perplexity": measured.perplexity, "accuracy": measured.accuracy}
+        assert started
         values = {
-            "name": f"champion of {state.run}", "kind": "champion", "digest": event.digest,
-            "bytes": None, "parameters": state.started.base.parameters, "path": None,
+            "name": f"champion of {run}", "kind": "champion", "digest": event.digest,
+            "bytes": None, "parameters": started.base.parameters, "path": None,
         }  # fmt: skip
-        parents = [id_of(s.digest) for s in state.started.sources]
-        known = {k: v for k, v in metrics.items() if v is not None}
-        _put(connection, row, values, known, parents, state.run)
+        metrics = {"test": event.test.scalar, "quality": event.test.quality}
+        parents = [id_of(s.digest) for s in started.sources]
+        _put(connection, row, values, metrics, parents, run)
 
 
-def _submitted(store: EventStore, stream: str) -> facts.Submitted | None:
+E = TypeVar("E", bound=Event)
+
+
+def _first(store: EventStore, run: str, kind: type[E]) -> E | None:
+    """The first event of a kind in a run's history; those asked for stand near its beginning."""
     from evomerge.log import history
 
-    first = next(iter(history(store, stream.removeprefix(PREFIX))), None)
-    event = facts.REGISTRY.load(first) if first is not None else None
-    return event if isinstance(event, facts.Submitted) else None
+    for row in history(store, run):
+        if row.type == kind.type:
+            event = facts.REGISTRY.load(row)
+            return event if isinstance(event, kind) else None
+    return None
 
 
 def _put(
