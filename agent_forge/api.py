@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,15 +19,18 @@ from evomerge.errors import ConfigError, NotFoundError
 from evomerge.facts import ModelReference
 from evomerge.fitness.data import check_settings
 from evomerge.fitness.data import given as given_data
-from evomerge.log import history, load
+from evomerge.home import Home
+from evomerge.log import history
+from evomerge.notebook import Run
 from evomerge.sources import open_family, resolve
 from evomerge.state import RunState
-from worker import advance
+from worker import advance, follower, submission
 from worker.artifacts import Artifacts
 from worker.bench import load_items
 from worker.export import export
 from worker.fork import fork, plan
-from worker.home import Home
+
+log = logging.getLogger(__name__)
 
 #: What callbacks can be registered for, and what they are called with.
 CALLBACKS = {"generation": "(generation, best_fitness, diversity)"}
@@ -59,28 +64,6 @@ class EvoMergeResult:
             "specializations": list(specializations),
             "ready_for_quietstar": self.success,
         }
-
-
-class Run:
-    """A run in the log, to look at."""
-
-    def __init__(self, name: str, home: Home | None = None) -> None:
-        self.home = home or Home.default()
-        store = self.home.open_store()
-        try:
-            self.state: RunState = load(store, name)
-            self.rows = list(history(store, self.state.run))
-        finally:
-            store.close()
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-        return self.state.run
-
-    def report(self) -> dict[str, Any]:
-        """Everything that the run has to say, as plain data."""
-        return report.report(self.state, self.rows)
 
 
 class EvoMerge:
@@ -144,12 +127,14 @@ class EvoMerge:
         cancelled: threading.Event,
     ) -> EvoMergeResult:
         began = time.monotonic()
+        follows = follower.wanted(False, log.warning)
         store = self.home.open_store()
         try:
             run = self._resume or self._submit(store, models, base, data)
             artifacts = Artifacts.of(self.home)
             worker = advance.Worker(store, artifacts, self._watch, cancelled.is_set)
-            state = advance.finish(worker, run)
+            with follower.beside(self.home, run, log.warning) if follows else nullcontext():
+                state = advance.finish(worker, run)
             rows = list(history(store, run))
         finally:
             store.close()
@@ -167,7 +152,7 @@ class EvoMerge:
         open_family(sources, origin, self.config.strict)
         items = load_items(paths, self.config.allow_benchmarks)
         check_settings(items, self.config)
-        return advance.submit(store, self.config, sources, origin, paths)
+        return submission.submit(store, self.config, sources, origin, paths)
 
     def _reference(self, model: Any) -> ModelReference:
         return resolve(str(model)) if isinstance(model, str | Path) else self._stored(model)

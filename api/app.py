@@ -20,7 +20,7 @@ from api.live import Hub
 from api.options import Options
 from api.shapes import Problem
 from api.work import Work
-from worker.home import Home
+from evomerge.home import Home
 
 VERSION = "0.1.0"
 

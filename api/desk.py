@@ -12,8 +12,8 @@ from typing import Any
 from events import Envelope
 from evomerge import log
 from evomerge.history import at_place
+from evomerge.home import Home
 from evomerge.state import RunState, absorb, fold
-from worker.home import Home
 
 #: Runs, and past states of runs, that are kept folded.
 KEPT = 64

@@ -54,6 +54,16 @@ def run(state: RunState) -> dict[str, Any]:
         "parameters": started.base.parameters if started else None,
         "blocks": started.blocks if started else None,
         "warnings": list(started.warnings) if started else [],
+        **_search(state, seen),
+        **_result(state),
+    }
+
+
+def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
+    """How far the search is, and what it has found."""
+    submitted, started = state.submitted, state.started
+    assert submitted
+    return {
         "generation": seen["generation"],
         "generations_wanted": submitted.config.generations,
         "pending": seen["pending"],
@@ -78,7 +88,6 @@ def run(state: RunState) -> dict[str, Any]:
             "device_seconds": state.spent.device,
             "wall_seconds": state.spent.wall,
         },
-        **_result(state),
     }
 
 

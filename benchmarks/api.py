@@ -27,10 +27,10 @@ import httpx2
 
 from events import Event, New
 from evomerge import facts, log, models
+from evomerge.home import Home
 from evomerge.listing import position
 from tests.evomerge.fake_world import World, small
 from worker import accounts
-from worker.home import Home
 
 FORGE = [sys.executable, "-c", "from cli.main import main; main()"]
 

@@ -30,13 +30,13 @@ from sqlalchemy.exc import DatabaseError
 
 from events import EventsError
 from evomerge import audit
+from evomerge.home import Home
 from evomerge.log import history
 from tests import models, runs
 from tests.cluster import Cluster, children, kill
 from tests.conftest import Toys
 from tests.servers import Postgres
 from worker.doorbell import make_app, queue_of
-from worker.home import Home
 from worker.leases import LEASES
 from worker.roster import DEVICES
 

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from events import failpoints
+from evomerge.home import Home
 from evomerge.state import RunState
 from tests import models, runs
 from tests.conftest import Toys
 from tests.servers import Postgres
-from worker.home import Home
 
 _FORK = multiprocessing.get_context("fork")
 

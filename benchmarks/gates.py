@@ -15,8 +15,8 @@ from collections import Counter
 from evomerge import log
 from evomerge.fitness import gates
 from evomerge.fitness.gates import Gate
+from evomerge.home import Home
 from evomerge.state import RunState
-from worker.home import Home
 
 #: (gate_perplexity, stop_error)
 RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))

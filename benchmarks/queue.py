@@ -21,10 +21,10 @@ from sqlalchemy import update
 from events import Context, EventStore, New
 from evomerge import facts, listing
 from evomerge.config import parse
+from evomerge.home import Home
 from tests.servers import Postgres
 from worker import submission
 from worker.dispatcher import Dispatcher
-from worker.home import Home
 from worker.roster import DEVICES, Roster
 from worker.schedule import Offer
 

@@ -23,11 +23,11 @@ from benchmarks.common import machine, shortened
 from evomerge.config import parse
 from evomerge.corpus.documents import Slice
 from evomerge.fitness.outcomes import Draws
+from evomerge.home import Home
 from evomerge.sources import resolve
 from evomerge.state import RunState
 from worker import advance, submission
 from worker.artifacts import Artifacts
-from worker.home import Home
 
 #: Characters of text of each domain and slice.
 KEPT = {"train": 6_000, "search": 24_000, "selection": 4_000, "test": 40_000}

@@ -17,12 +17,12 @@ from pathlib import Path
 from benchmarks.common import folders, machine
 from evomerge import report
 from evomerge.config import parse
+from evomerge.home import Home
 from evomerge.log import stream
 from evomerge.sources import resolve
 from tests import models
 from worker import advance, submission
 from worker.artifacts import Artifacts
-from worker.home import Home
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from evomerge.corpus.documents import Slice
 from evomerge.fitness.evaluate import evaluate
 from evomerge.fitness.layers import swap_gains
 from evomerge.fitness.outcomes import Draws, Outcomes, Pool
+from evomerge.home import Home
 from evomerge.recipe import Pipeline, Recipe, path
 from evomerge.search.proposals import Family
 from evomerge.sketch import sketch
@@ -21,7 +22,6 @@ from evomerge.sources import resolve
 from evomerge.state import RunState, take
 from worker.artifacts import Artifacts
 from worker.bench import Bench
-from worker.home import Home
 
 #: Characters of text of each domain and slice that are kept.
 KEPT = {"train": 3_000, "search": 12_000, "selection": 8_000, "test": 24_000}

@@ -21,7 +21,7 @@ def artifacts_command() -> None:
 
 
 def _vault() -> Any:
-    from worker.home import Home
+    from evomerge.home import Home
     from worker.vault import open_vault
 
     return open_vault(Home.default())

@@ -74,8 +74,8 @@ def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) 
 def _run(target: str, head: str | None) -> dict[str, Any]:
     """A run of this machine's log."""
     from evomerge import log
+    from evomerge.home import Home
     from worker import anchors
-    from worker.home import Home
 
     home = Home.default()
     store = home.open_store()
@@ -140,8 +140,8 @@ def _folder(folder: Path) -> dict[str, Any]:
     """A champion's folder, with its run where that is known here."""
     from evomerge import log
     from evomerge.errors import NotFoundError
+    from evomerge.home import Home
     from worker import audit
-    from worker.home import Home
 
     document = audit.read_recipe(folder)
     report: dict[str, Any] = {
@@ -167,9 +167,9 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 
 def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> None:
+    from evomerge.home import Home
     from worker import audit
     from worker.artifacts import Artifacts
-    from worker.home import Home
 
     state = report["state"]
     ids = audit.chosen(state, which)

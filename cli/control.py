@@ -14,8 +14,8 @@ reason_option = click.option("--reason", help="Why; it is recorded.")
 
 def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
     """Record an event and say so."""
+    from evomerge.home import Home
     from worker.control import control
-    from worker.home import Home
 
     store = Home.default().open_store()
     try:

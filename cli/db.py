@@ -24,7 +24,7 @@ def db_command() -> None:
 
 
 def _home() -> Any:
-    from worker.home import Home
+    from evomerge.home import Home
 
     return Home.default()
 

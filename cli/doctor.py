@@ -74,7 +74,7 @@ def _device() -> Iterator[Finding]:
 
 def _home() -> Iterator[Finding]:
     """The home folder takes a write, a sync and a rename, and has space."""
-    from worker.home import Home
+    from evomerge.home import Home
 
     folder = Home.default().folder
     try:
@@ -99,7 +99,7 @@ def _database() -> Iterator[Finding]:
     from events import StoreUnavailableError
     from events.sqlite import WAL_SAFE, journal_mode
     from evomerge.errors import ForgeError
-    from worker.home import Home
+    from evomerge.home import Home
 
     version = sqlite3.sqlite_version
     if journal_mode() == "wal":

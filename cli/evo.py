@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,11 @@ def check_command(as_json: bool, **options: Any) -> None:
 @click.option("--resume", metavar="RUN", help="Go on with a run after a crash or Ctrl-C.")
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @click.option("--dry-run", is_flag=True, help="Estimate what it will cost here; start nothing.")
+@click.option("--wandb", is_flag=True, help="Let W&B follow it (or FORGE_WANDB=1).")
 @queue_options
 @json_option
 def evo_command(
-    resume: str | None, detach: bool, dry_run: bool, as_json: bool, **options: Any
+    resume: str | None, detach: bool, dry_run: bool, wandb: bool, as_json: bool, **options: Any
 ) -> None:
     """Evolve merges of models; start a run or resume one.
 
@@ -65,10 +67,11 @@ def evo_command(
                 --base-model models/base --data models/items --gens 8 --output-dir champion
       forge evo --resume 20261121-3fa9c1
     """
-    from worker.home import Home
+    from evomerge.home import Home
 
     home = Home.default()
     queued = {name: options.pop(name) for name in QUEUED}
+    tracked = _tracked(wandb, detach or dry_run)
     if dry_run:
         _estimate(options, resume is not None, detach, as_json)
         return
@@ -83,7 +86,24 @@ def evo_command(
         )
     else:
         run, output = _resumed(home, resume, {**options, **queued, "detach": detach})
-    carry_on(home, run, output, as_json)
+    carry_on(home, run, output, as_json, tracked)
+
+
+def _tracked(flag: bool = False, elsewhere: bool = False) -> bool:
+    """Whether W&B is to follow the run that this process carries."""
+    from evomerge.errors import ConfigError
+    from worker import follower
+
+    if flag and elsewhere:
+        raise ConfigError(
+            "--wandb follows a run that this command carries: leave it out here, and follow the run "
+            "with `forge wandb sync RUN --follow`."
+        )
+    return not elsewhere and follower.wanted(flag, _warn)
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
 
 
 def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:
@@ -141,13 +161,21 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
 
 
-def carry_on(home: Any, run: str, output: str | None, as_json: bool) -> None:
-    """Carry a run to its end, write the champion's folder and announce the result."""
-    from cli import export
+def carry_on(
+    home: Any, run: str, output: str | None, as_json: bool, tracked: bool | None = None
+) -> None:
+    """Carry a run to its end, write the champion's folder and announce the result.
 
-    state = _follow(home, run)
-    written = export.write(home, state, Path(output) if output else Path(f"{run}-champion"))
-    export.announce(state, written, as_json)
+    W&B follows it where that was found to be wanted; by default where FORGE_WANDB says so.
+    """
+    from cli import export
+    from worker import delivery, follower
+
+    wanted = _tracked() if tracked is None else tracked
+    with follower.beside(home, run, _warn) if wanted else nullcontext():
+        state = _follow(home, run)
+        written = delivery.write(home, state, Path(output) if output else Path(f"{run}-champion"))
+        export.announce(state, written, as_json)
     if not state.completed:
         sys.exit(1)
 
@@ -167,7 +195,7 @@ def submit_command(as_json: bool, **options: Any) -> None:
       forge submit --base-models models/code,models/math,models/data \\
                    --base-model models/base --priority 5 --key nightly-42
     """
-    from worker.home import Home
+    from evomerge.home import Home
 
     queued = {name: options.pop(name) for name in QUEUED}
     run = _submitted(Home.default(), options, queued, True)
@@ -180,20 +208,23 @@ def submit_command(as_json: bool, **options: Any) -> None:
 def watch_command(run: str, as_json: bool) -> None:
     """Follow a run that another process carries, until it has ended. Ctrl-C only stops watching.
 
+    On a terminal: curves, the population, who is at what. Otherwise a line a generation.
+
     \b
     Example:
       forge watch 20261121-3fa9c1
     """
+    from cli.live import AtWork
     from cli.progress import Progress
     from evomerge import log
+    from evomerge.home import Home
     from evomerge.state import RunState, absorb
-    from worker.home import Home
 
     store = Home.default().open_store()
     state = RunState()
     try:
         name = log.full_name(store, run)
-        with Progress() as progress:
+        with Progress(AtWork(store, name)) as progress:
             while not state.ended:
                 rows = log.news(store, name, state)
                 progress.watch(absorb(state, rows), rows)
@@ -211,8 +242,8 @@ def watch_command(run: str, as_json: bool) -> None:
 def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsewhere: bool) -> str:
     """The run that was recorded, now or, under the same key, before."""
     from cli import plan as plans
-    from worker import advance
-    from worker.home import threads
+    from evomerge.home import threads
+    from worker import submission
     from worker.target import check_target
 
     plan = plans.make(options, elsewhere)
@@ -222,7 +253,7 @@ def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsew
     threads()
     store = home.open_store()
     try:
-        return advance.submit(
+        return submission.submit(
             store, plan.config, plan.sources, plan.base, plan.data, output_dir=out, **queued
         )
     finally:

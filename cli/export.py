@@ -2,63 +2,79 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, short, table
+from cli.options import emit, json_option, number, short, table, warn_skipped
 
 
 @click.command("export")
 @click.argument("run")
-@click.option("--out", required=True, type=click.Path(), help="The folder to write.")
+@click.option("--out", type=click.Path(), help="The champion's folder to write.")
+@click.option("--parquet", type=click.Path(), help="A folder for the run's tables; at any time.")
+@click.option("--reason", help="Why; it is recorded.")
 @json_option
-def export_command(run: str, out: str, as_json: bool) -> None:
-    """Write a run's champion as a Hugging Face folder, with a report.
+def export_command(
+    run: str, out: str | None, parquet: str | None, reason: str | None, as_json: bool
+) -> None:
+    """Write a run's champion as a Hugging Face folder, with a report; or its log as tables.
+
+    The tables are generations, candidates, evaluations, items and events, as Parquet files.
 
     \b
     Example:
       forge export 20261121-3fa9c1 --out champion
+      forge export 20261121-3fa9c1 --parquet tables
     """
-    from evomerge.errors import ForgeError
-    from evomerge.log import load
-    from worker.home import Home
+    from evomerge.errors import ConfigError
+    from evomerge.home import Home
 
+    if out is None and parquet is None:
+        raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
     home = Home.default()
-    store = home.open_store()
-    state = load(store, run)
-    store.close()
-    if not state.completed:
-        what = (
-            "Branch it with `forge fork`" if state.ended else "Finish it with `forge evo --resume"
-        )
-        raise ForgeError(
-            f"run {state.run} is {state.status}: there is no final champion. "
-            + (f"{what}." if state.ended else f"{what} {state.run}`.")
-        )
-    written = write(home, state, Path(out))
-    announce(state, written, as_json)
+    tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
+    if out is not None:
+        _champion(home, run, Path(out), reason, as_json, tables)
 
 
-def write(home: Any, state: Any, out: Path) -> dict[str, Any]:
-    """The champion's folder, and the report beside its files; returns the report."""
-    from evomerge import plot, report
-    from evomerge.log import history
-    from worker import export
-    from worker.artifacts import Artifacts
+def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
+    """Write the run's tables, say so, and return what was written."""
+    from evomerge.log import full_name, history
+    from evomerge.state import fold
+    from worker import parquet
 
     store = home.open_store()
-    rows = list(history(store, state.run))
-    store.close()
-    data = report.report(state, rows)
-    folder = export.export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
-    (folder / "report.json").write_text(json.dumps(data, indent=2) + "\n", "utf-8")
-    (folder / "report.md").write_text(report.markdown(data), "utf-8")
-    plot.draw(data, folder / "report.svg")
-    plot.draw(data, folder / "report.png")
-    return {**data, "folder": str(folder)}
+    try:
+        name = full_name(store, run)
+        parquet.check(folder, name)
+        rows = list(history(store, name))
+    finally:
+        store.close()
+    state = fold(rows, showing=True)
+    warn_skipped(state)
+    told = {
+        "run": name,
+        "folder": str(folder.absolute()),
+        "rows": parquet.write(folder, state, rows),
+    }
+    if as_json:
+        emit(told)
+        return told
+    counts = ", ".join(f"{count:,} {table}" for table, count in told["rows"].items())
+    click.echo(f"tables:   {told['folder']} ({counts})", err=as_json)
+    return told
+
+
+def _champion(
+    home: Any, run: str, out: Path, reason: str | None, as_json: bool, tables: dict[str, Any] | None
+) -> None:
+    """Write the champion's folder of a run that has one, and record that."""
+    from worker import delivery
+
+    state, written = delivery.deliver(home, run, out, reason)
+    announce(state, written | ({"tables": tables} if tables else {}), as_json)
 
 
 def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:

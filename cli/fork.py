@@ -41,8 +41,8 @@ def fork_command(
       forge fork 20261121-3fa9c1 --generation 8 --set generations=20
       forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
     """
+    from evomerge.home import Home
     from worker import fork
-    from worker.home import Home
     from worker.target import check_target
 
     home = Home.default()
@@ -93,9 +93,9 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
     Example:
       forge archive 20261121-3fa9c1 run.forge
     """
+    from evomerge.home import Home
     from worker import archive
     from worker.artifacts import Artifacts
-    from worker.home import Home
 
     home = Home.default()
     store = home.open_store()
@@ -121,9 +121,9 @@ def import_command(file: Path, as_json: bool) -> None:
       forge import run.forge
     """
     from evomerge.errors import NotFoundError
+    from evomerge.home import Home
     from worker import archive
     from worker.artifacts import Artifacts
-    from worker.home import Home
 
     if not file.is_file():
         raise NotFoundError(

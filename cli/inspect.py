@@ -11,7 +11,7 @@ from cli.options import emit, json_option, number, short, table, warn_skipped
 
 
 def _home() -> Any:
-    from worker.home import Home
+    from evomerge.home import Home
 
     return Home.default()
 
@@ -183,10 +183,10 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
         click.echo(json.dumps(whole, ensure_ascii=False))
     else:
-        click.echo(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {_gist(row)}")
+        click.echo(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {gist(row)}")
 
 
-def _gist(row: Any) -> str:
+def gist(row: Any) -> str:
     """The telling fields of an event."""
     data = json.loads(row.data)
     told = []

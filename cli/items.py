@@ -45,7 +45,7 @@ def items_command(
     from evomerge import log
     from evomerge.beside import beside
     from evomerge.fitness.itemised import tally
-    from worker.home import Home
+    from evomerge.home import Home
 
     home = Home.default()
     store = home.open_store()

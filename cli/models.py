@@ -24,7 +24,7 @@ def models_command() -> None:
 
 
 def _store() -> Any:
-    from worker.home import Home
+    from evomerge.home import Home
 
     return Home.default().open_store()
 
@@ -153,8 +153,8 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
       forge layers 20261121-3fa9c1 champion
     """
     from evomerge import log
+    from evomerge.home import Home
     from worker import makeup
-    from worker.home import Home
 
     home = Home.default()
     store = home.open_store()

@@ -1,20 +1,16 @@
-"""What a run is doing, on stderr: a live table on a terminal, a line a generation otherwise."""
+"""What a run is doing, on stderr: a live view on a terminal, a line a generation otherwise."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from cli import live
 from cli.options import number, short
-
-_DOING = {
-    "submitted": "reading models and data",
-    "started": "measuring speed and memory",
-    "profiled": "measuring the sources",
-    "converged": "measuring on the test slice",
-}
-
 
 #: What others did to the run, and what to do about it.
 _SAID = {
@@ -24,27 +20,38 @@ _SAID = {
     "retried": "",
 }
 
-
-#: Events that a generation is under way.
-_BREEDING = ("layers_chosen", "seeded", "merged", "mutated", "sampled", "crossed")
+#: How often a terminal is drawn, a second; seconds between two looks at who is at work.
+REFRESH, LOOK = 2, 1.0
 
 
 class Progress:
-    """Follows a run's rows."""
+    """Follows a run's rows.
 
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+    `hands` says who is at work; without it, the run is carried here and its next task is shown.
+    """
+
+    def __init__(self, hands: Callable[[], Sequence[live.Hand]] | None = None) -> None:
+        dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+        self._terminal = sys.stderr.isatty() and not dumb
         self._live: Any = None
-        self._rows: list[tuple[str, ...]] = []
-        self._began = time.monotonic()
-        self._doing = ""
+        self._shown: live.Snapshot | None = None
+        self._hands = hands
+        self._known: Sequence[live.Hand] = ()
+        self._looked = float("-inf")
+        self._began = self._newest = ""
+        self._news: deque[str] = deque(maxlen=live.NEWS)
 
     def __enter__(self) -> Progress:
         if self._terminal:
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(console=Console(stderr=True), refresh_per_second=4)
+            console = Console(stderr=True)
+            self._live = Live(
+                console=console,
+                refresh_per_second=REFRESH,
+                get_renderable=lambda: self._draw(console),
+            )
             self._live.__enter__()
         return self
 
@@ -55,55 +62,64 @@ class Progress:
     def watch(self, state: Any, rows: list[Any]) -> None:
         """Called with the state after, and the rows of, what happened."""
         for row in rows:
-            if row.type == "generation_completed":
-                self._add(state, len(self._rows))
-            self._doing = _DOING.get(row.type, self._doing)
+            self._began = self._began or row.recorded_at
+            if row.type != "exported":  # the run had ended before
+                self._newest = row.recorded_at
+            if row.type == "generation_completed" and self._live is None:
+                print(_generation(state, row), file=sys.stderr, flush=True)
             if row.type in _SAID:
                 print(f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}",
                       file=sys.stderr, flush=True)  # fmt: skip
-            if row.type in _BREEDING:
-                self._doing = f"generation {state.generation}"
-        if self._live is not None:
-            self._live.update(self._draw(state))
+        if self._live is not None and state.submitted is not None:
+            self._take(state, rows)
 
-    def _add(self, state: Any, generation: int) -> None:
-        done = state.generations[generation]
-        scores = [s for s in done.scores if s is not None]
-        diversity = state.diversities.get(generation)
-        champions = [c for c in state.champions if c.generation <= generation]
-        self._rows.append(
-            (
-                str(generation),
-                number(max(scores) if scores else None),
-                number(sum(scores) / len(scores) if scores else None),
-                number(champions[-1].score if champions else None),
-                short(champions[-1].recipe_id) if champions else "-",
-                number(diversity.diversity if diversity else None, ".2f"),
-            )
-        )
-        if self._live is None:
-            g, best, mean, champion, who, spread = self._rows[-1]
-            print(
-                f"generation {g}: best {best}, mean {mean}, champion {who} {champion}, "
-                f"diversity {spread}",
-                file=sys.stderr,
-                flush=True,
+    def _take(self, state: Any, rows: list[Any]) -> None:
+        """Keep what is to be drawn; the drawing is another thread's."""
+        from cli.inspect import gist
+
+        for row in rows[-live.NEWS :]:
+            self._news.append(f"{row.recorded_at[11:19]} {row.type} {gist(row)}")
+        known, self._known = self._known, self._at_work(state)
+        if rows or known != self._known:
+            self._shown = live.snapshot(
+                state, self._began, self._newest, self._known, tuple(self._news)
             )
 
-    def _draw(self, state: Any) -> Any:
-        from rich.console import Group
-        from rich.table import Table
+    def _at_work(self, state: Any) -> Sequence[live.Hand]:
+        if state.ended:
+            return ()
+        if self._hands is None:
+            from evomerge import view
 
-        drawn = Table(box=None, header_style="bold")
-        for column in ("generation", "best", "mean", "champion's score", "champion", "diversity"):
-            drawn.add_column(column, justify="left" if column == "champion" else "right")
-        for row in self._rows[-15:]:
-            drawn.add_row(*row)
-        seconds = int(time.monotonic() - self._began)
-        config = state.submitted.config
-        line = (
-            f"run {state.run}  {self._doing} of {config.generations}  "
-            if self._doing.startswith("generation")
-            else f"run {state.run}  {self._doing}  "
-        )
-        return Group(drawn, f"{line}{seconds // 60}:{seconds % 60:02d}")
+            due = [task for task in view.pending(state) if live.doing(task)]
+            return [live.Hand("here", task) for task in due[:1]]
+        if time.monotonic() - self._looked < LOOK:
+            return self._known
+        self._looked = time.monotonic()
+        return self._hands()
+
+    def _draw(self, console: Any) -> Any:
+        if self._shown is None:
+            return ""
+        size, plain = console.size, console.options.ascii_only
+        return live.draw(self._shown, size.width, size.height - 1, live.utc(), plain)
+
+
+def _generation(state: Any, row: Any) -> str:
+    """One closed generation in a line."""
+    import json
+
+    generation = json.loads(row.data)["generation"]
+    done = state.generations[generation]
+    scores = [s for s in done.scores if s is not None]
+    diversity = state.diversities.get(generation)
+    champions = [c for c in state.champions if c.generation <= generation]
+    best = number(max(scores) if scores else None)
+    mean = number(sum(scores) / len(scores) if scores else None)
+    champion = number(champions[-1].score if champions else None)
+    who = short(champions[-1].recipe_id) if champions else "-"
+    spread = number(diversity.diversity if diversity else None, ".2f")
+    return (
+        f"generation {generation}: best {best}, mean {mean}, champion {who} {champion}, "
+        f"diversity {spread}"
+    )

@@ -24,8 +24,8 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     from evomerge import log
     from evomerge.documents import places, recipe_document
     from evomerge.errors import ConfigError
+    from evomerge.home import Home
     from evomerge.merging.spoken import as_config
-    from worker.home import Home
 
     store = Home.default().open_store()
     name = log.full_name(store, run)

@@ -57,8 +57,8 @@ def replay_command(
       forge replay 20261121-3fa9c1 --generation 3
       forge replay 20261121-3fa9c1 --follow --speed 100
     """
+    from evomerge.home import Home
     from evomerge.view import view
-    from worker.home import Home
 
     if place is not None and generation is not None:
         raise click.UsageError("give --to or --generation, not both.")
@@ -209,7 +209,7 @@ def compare_command(run1: str, run2: str, as_json: bool) -> None:
 
 
 def _both(a: str, b: str) -> tuple[Any, Any]:
-    from worker.home import Home
+    from evomerge.home import Home
 
     store = Home.default().open_store()
     try:

@@ -23,7 +23,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     """
     from api.app import create
     from api.options import Options
-    from worker.home import Home
+    from evomerge.home import Home
 
     home, options = Home.default(), Options.of_environment(roots)
     listening = _listen(host, port)

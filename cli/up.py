@@ -43,9 +43,8 @@ def up_command(
       forge up --concurrency 2
       forge submit --base-models models/code,models/math --base-model models/base   # elsewhere
     """
+    from evomerge.home import Home
     from worker.capability import placements
-    from worker.home import Home
-    from worker.servers import Postgres, Redis
 
     home = Home.default()
     placements(device, concurrency)  # raises what is wrong before anything is started
@@ -60,13 +59,7 @@ def up_command(
     env, started = dict(os.environ), []
     with _lock(home.folder):
         try:
-            if postgres:
-                click.echo("starting PostgreSQL …", err=True)
-                started.append(server := Postgres(home.folder / "postgres"))
-                env["FORGE_DATABASE_URL"] = server.url
-            if not env.get("FORGE_BROKER_URL"):
-                started.append(server := Redis(home.folder / "redis"))
-                env["FORGE_BROKER_URL"] = server.url
+            _servers(home, env, postgres, started)
             options = ["--device", device, "--concurrency", str(concurrency)]
             options += [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
             if not no_serve:
@@ -76,6 +69,19 @@ def up_command(
             for server in reversed(started):
                 server.stop()
     click.echo("everything is stopped", err=True)
+
+
+def _servers(home: Any, env: dict[str, str], postgres: bool, started: list[Any]) -> None:
+    """Start those that are wanted and not named, and name them."""
+    from worker.servers import Postgres, Redis
+
+    if postgres:
+        click.echo("starting PostgreSQL …", err=True)
+        started.append(server := Postgres(home.folder / "postgres"))
+        env["FORGE_DATABASE_URL"] = server.url
+    if not env.get("FORGE_BROKER_URL"):
+        started.append(server := Redis(home.folder / "redis"))
+        env["FORGE_BROKER_URL"] = server.url
 
 
 class Served:

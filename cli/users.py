@@ -24,7 +24,7 @@ def users_command() -> None:
 
 
 def _with_store(work: Callable[[Any], Any]) -> Any:
-    from worker.home import Home
+    from evomerge.home import Home
 
     store = Home.default().open_store()
     try:

@@ -43,11 +43,11 @@ def worker_command(
       forge worker --concurrency 2
     """
     from cli.options import split
+    from evomerge.home import Home, threads
     from worker import logs
     from worker.capability import placements
     from worker.crew import Crew
     from worker.doorbell import broker_url
-    from worker.home import Home, threads
     from worker.submission import check_queued
     from worker.vault import open_vault
 
@@ -87,7 +87,7 @@ def workers_command(check: bool, as_json: bool) -> None:
     Example:
       forge workers
     """
-    from worker.home import Home
+    from evomerge.home import Home
     from worker.leases import here
     from worker.roster import Roster
 
@@ -145,8 +145,8 @@ def limits_command(
       forge limits ada --weight 2 --tasks 8
       forge limits --run-tasks 4
     """
+    from evomerge.home import Home
     from worker import limits
-    from worker.home import Home
 
     store = Home.default().open_store()
     try:

@@ -18,6 +18,9 @@ pure (no torch)
   control.py     what users may ask of a run
   view.py        a run as it was, two beside each other
   projections.py tables that follow the log; listing.py: questions to them
+  home.py        where the log and the cache are
+  tracking.py    what an experiment tracker is sent
+  tables.py      a run as tables; notebook.py: `Run`, a run to look at; drawing.py: its family
   search/        strategies
   diversity.py convergence.py report.py
 numeric
@@ -34,3 +37,21 @@ numeric
   corpus/        built-in text (pure)
   plot.py        the report's picture
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evomerge.notebook import Run
+
+__all__ = ["Run"]
+
+
+def __getattr__(name: str) -> Any:
+    """A run to look at, when it is asked for: importing the package costs nothing."""
+    if name == "Run":
+        from evomerge.notebook import Run
+
+        return Run
+    raise AttributeError(f"module 'evomerge' has no attribute {name!r}")

@@ -53,7 +53,7 @@ REFUSED = {
     "checkpoint_every": "every event is a checkpoint: resume with `forge evo --resume RUN`",
     "checkpoint_dir": "the log is the checkpoint: use the home folder (FORGE_HOME)",
     "use_holdout_validation": "always on: the test slice is read once, by the final report",
-    "wandb_project": "W&B is not in this version",
+    "wandb_project": "a run does not depend on who looks: use WANDB_PROJECT and `forge evo --wandb`",
     "early_stopping": "set convergence_patience to 0 to switch early stopping off",
 }
 

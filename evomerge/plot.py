@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+
+class Picture(Figure):
+    """A figure of its own, without pyplot; a notebook shows it all the same."""
+
+    def _repr_png_(self) -> bytes:
+        """As a notebook asks for it."""
+        written = io.BytesIO()
+        self.savefig(written, format="png")
+        return written.getvalue()
 
 
 def draw(data: dict[str, Any], path: Path) -> None:
     """Draw a completed run's report into `path` (its suffix says the format)."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-    _generations(left, data["generations"])
-    _leads(right, data["rivals"])
+    drawn = figure(data["generations"], data["rivals"])
     with rc_context({"svg.hashsalt": str(data["run"])}):  # the same picture, the same bytes
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        drawn.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def figure(generations: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> Picture:
+    """Fitness and diversity by generation and, where there are rivals, the champion's leads."""
+    drawn = Picture(figsize=(10 if rivals else 5.4, 4.2), layout="constrained")
+    FigureCanvasAgg(drawn)
+    panels = drawn.subplots(1, 2 if rivals else 1, squeeze=False)[0]
+    _generations(panels[0], generations)
+    if rivals:
+        _leads(panels[1], rivals)
+    return drawn
 
 
 def _generations(axes: Any, rows: list[dict[str, Any]]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     x = [row["generation"] for row in rows]
     series = (
         ("champion", "champion (selection slice)", "C0", "-"),
@@ -39,7 +56,7 @@ def _generations(axes: Any, rows: list[dict[str, Any]]) -> None:
     spread = [row["diversity"] for row in rows]
     other.plot(x, spread, ":", color="C2", label="diversity")
     other.set_ylabel("diversity (sources = 1)", color="C2")
-    other.set_ylim(bottom=0)
+    other.set_ylim(0, 1.1 * max(spread, default=1.0) or 1.0)
     handles = [h for a in (axes, other) for h in a.get_legend_handles_labels()[0]]
     axes.legend(
         handles=handles, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14)

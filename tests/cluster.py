@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evomerge.home import Home
 from evomerge.log import full_name, load
 from evomerge.state import RunState
 from tests.runs import REPOSITORY
-from worker.home import Home
 from worker.roster import Device, Roster
 from worker.servers import Redis
 

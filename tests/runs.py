@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.config import parse
+from evomerge.home import Home
 from evomerge.log import load
 from evomerge.sources import resolve
 from evomerge.state import RunState
 from tests.conftest import Toys
 from worker import advance, submission
 from worker.artifacts import Artifacts
-from worker.home import Home
 
 #: Small and quick, but with every kind of event.
 SETTINGS: dict[str, Any] = {
@@ -66,7 +66,7 @@ _CODE = """
 import sys
 from pathlib import Path
 from tests import runs
-from worker.home import Home
+from evomerge.home import Home
 print(runs.finish(Home(Path(sys.argv[1])), sys.argv[2]).lineage_digest())
 """
 

@@ -75,7 +75,7 @@ def test_loaded_modules_are_sources_like_any_other(evolved, toys: Toys) -> None:
 
 
 def _home(folder: Path):
-    from worker.home import Home
+    from evomerge.home import Home
 
     return Home(folder)
 

@@ -27,7 +27,9 @@ PURE = [
     "evomerge.config", "evomerge.recipe", "evomerge.state", "evomerge.run", "evomerge.log",
     "evomerge.report", "evomerge.diversity", "evomerge.convergence", "evomerge.facts",
     "evomerge.search.elite_loser", "evomerge.fitness.data", "evomerge.fitness.compare",
-    "evomerge.corpus.builtin", "events", "worker.home", "worker.leases",
+    "evomerge.corpus.builtin", "events", "evomerge.home", "evomerge.notebook", "evomerge.tables",
+    "evomerge.tracking", "worker.tracking", "worker.follower", "worker.parquet", "evomerge.home",
+    "worker.leases",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from evomerge.errors import ConfigError, TamperedError, UnavailableError
 from worker.supply import Supply
 
 if TYPE_CHECKING:
-    from worker.home import Home
+    from evomerge.home import Home
     from worker.vault import Vault
 
 log = logging.getLogger(__name__)

@@ -36,13 +36,13 @@ from evomerge.fitness.packing import PackedData, pack
 from evomerge.fitness.resident import ResidentModel
 from evomerge.harness import items as tasks
 from evomerge.harness.specs import is_task
+from evomerge.home import threads
 from evomerge.methods import frankenmerge
 from evomerge.recipe import Source
 from evomerge.sources import Family, open_family
 from evomerge.state import RunState
 from worker import pace
 from worker.artifacts import Artifacts
-from worker.home import threads
 from worker.measurable import measurable, why_not_run
 
 #: Characters of built-in text per domain.

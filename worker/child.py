@@ -42,10 +42,10 @@ class Child:
 
     def __init__(self) -> None:
         from events import Context
+        from evomerge.home import Home
         from worker import bench
         from worker.artifacts import Artifacts
         from worker.hands import Hands
-        from worker.home import Home
         from worker.leases import Leases
 
         bench.set_threads()

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from evomerge.home import Home
 from worker.capability import Placement
 from worker.dispatcher import Dispatcher
 from worker.doorbell import Bells, Listener, make_app
-from worker.home import Home
 from worker.leases import here, lifetime
 from worker.metrics import Metrics
 from worker.slot import Slot

@@ -12,9 +12,9 @@ from typing import Any
 
 from evomerge import facts, log, plot, report
 from evomerge.errors import ForgeError
+from evomerge.home import Home
 from evomerge.state import RunState
 from worker.control import control
-from worker.home import Home
 
 
 def check_ended(state: RunState) -> None:

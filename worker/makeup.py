@@ -16,9 +16,9 @@ from typing import Any
 
 from evomerge import log
 from evomerge.errors import ForgeError
+from evomerge.home import Home
 from evomerge.recipe import path
 from evomerge.state import RunState
-from worker.home import Home
 
 
 def kept(home: Home, recipe_id: str) -> dict[str, Any] | None:

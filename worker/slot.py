@@ -11,10 +11,10 @@ from typing import Any
 from events import Context, EventsError, EventStore, New
 from evomerge import facts
 from evomerge.errors import ForgeError
+from evomerge.home import Home
 from evomerge.log import load, stream
 from evomerge.run import open_tasks
 from worker.capability import Placement, kind_label
-from worker.home import Home
 from worker.leases import Leases, here, myself
 from worker.process import Process
 from worker.roster import Roster

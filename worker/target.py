@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from evomerge.errors import ConfigError, ConflictError, UnavailableError
@@ -11,11 +12,16 @@ from evomerge.errors import ConfigError, ConflictError, UnavailableError
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 
 
-def check_target(folder: Path) -> Path:
-    """The folder, made absolute, where a model may be written; nothing is changed.
+def _ours(place: Path) -> bool:
+    """Whether a champion or a merge was written there."""
+    return any((place / mark).is_file() for mark in (MARK, MERGED))
 
-    It must be missing, empty, or the folder of a champion or a merge of before. Raises ConfigError,
-    ConflictError, UnavailableError.
+
+def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:
+    """The folder, made absolute, where something may be written; nothing is changed.
+
+    It must be missing, empty, or one of `ours`, by default that of a champion or a merge of before.
+    Raises ConfigError, ConflictError, UnavailableError.
     """
     place = folder.resolve()
     if place.exists() and not place.is_dir():
@@ -24,7 +30,7 @@ def check_target(folder: Path) -> Path:
         raise ConfigError(
             f"the output folder {str(folder)!r} is where you are, or above it. Give a new one's name."
         )
-    if place.is_dir() and any(place.iterdir()) and not _ours(place):
+    if place.is_dir() and any(place.iterdir()) and not ours(place):
         raise ConflictError(
             f"the output folder {folder} holds other things, and would be replaced. Choose another, "
             "or empty it."
@@ -37,7 +43,3 @@ def check_target(folder: Path) -> Path:
             f"the output folder cannot be made: {parent} is not writable. Choose another."
         )
     return place
-
-
-def _ours(place: Path) -> bool:
-    return any((place / mark).is_file() for mark in (MARK, MERGED))

@@ -31,8 +31,8 @@ from typing import Any
 
 from events import failpoints
 from evomerge.errors import ConfigError, ForgeError, TamperedError, UnavailableError
+from evomerge.home import Home
 from worker import sealed
-from worker.home import Home
 from worker.sealed import CHUNK, MANIFEST, Entry, Keys, Manifest, damaged
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from fastapi.testclient import TestClient
 from api.app import create
 from api.options import Options
 from evomerge import facts
+from evomerge.home import Home
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
 from worker import accounts, submission
 from worker.control import control
 from worker.fork import fork, plan
-from worker.home import Home
 
 ROLES = ("viewer", "submitter", "admin")
 

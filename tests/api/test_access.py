@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from api.access import Buckets
@@ -9,10 +11,15 @@ from api.app import create
 from api.options import Options
 from events.sqlite import open_store
 from evomerge.errors import ConfigError, ConflictError, NotFoundError
+from evomerge.home import Home
 from tests.api.conftest import ROLES, Served
 from tests.evomerge.fake_world import RUN
 from worker import accounts
-from worker.home import Home
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+#: What is asked of a run, which must be the asker's own.
+ASKED = ("pause", "resume", "cancel", "retry", "priority", "export")
 
 #: Endpoint → the lowest role that may use it; None: anybody.
 MATRIX: dict[tuple[str, str], str | None] = {
@@ -87,6 +94,21 @@ def test_the_matrix_has_every_endpoint(served: Served) -> None:
     assert routes(served) == set(MATRIX)
 
 
+def test_the_table_in_the_docs_is_the_matrix() -> None:
+    """Its cells: yes, own runs, 401, 403."""
+    told = {}
+    for line in (ROOT / "docs" / "api.md").read_text("utf-8").splitlines():
+        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        if len(cells) == 5 and cells[0].startswith(("GET ", "POST ", "PATCH ", "DELETE ")):
+            lowest = next((i for i, c in enumerate(cells[1:]) if c in ("yes", "own runs")), None)
+            assert lowest is not None
+            method, path = cells[0].split()
+            told[method, path] = [None, *ROLES][lowest]
+            own = path.rsplit("/", 1)[-1] in ASKED and method == "POST"
+            assert (cells[3] == "own runs") == own
+    assert told == MATRIX
+
+
 @pytest.mark.parametrize("endpoint", MATRIX, ids=" ".join)
 @pytest.mark.parametrize("who", [None, "stranger", *ROLES])
 def test_every_cell_of_the_matrix(
@@ -116,9 +138,6 @@ def test_every_cell_of_the_matrix(
         assert needed in answer.json()["detail"]
     else:
         assert answer.status_code not in (401, 403, 500), answer.text
-
-
-ASKED = ("pause", "resume", "cancel", "retry", "priority", "export")
 
 
 @pytest.mark.parametrize("what", ASKED)

@@ -24,9 +24,9 @@ from websockets.exceptions import ConnectionClosed
 
 from events import Context, New
 from evomerge import facts, log
+from evomerge.home import Home
 from tests.evomerge import fake_runs
 from worker import accounts
-from worker.home import Home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

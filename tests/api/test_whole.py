@@ -1,4 +1,4 @@
-"""A run from the form to its champion's folder, over HTTP, with models, a worker and other processes."""
+"""A run from the form to its champion's folder, over HTTP, with models and other processes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fastapi.testclient import TestClient
 from api.app import create
 from api.options import Options
 from evomerge.checkpoints import open_checkpoint
+from evomerge.home import Home
 from tests.conftest import Toys
 from tests.runs import SETTINGS
 from worker import accounts, advance
 from worker.artifacts import Artifacts
-from worker.home import Home
 
 
 def settled(client: TestClient, path: str, head: dict[str, str], done: Any) -> dict[str, Any]:

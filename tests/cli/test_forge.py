@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import COMMANDS, _explain, forge
+from evomerge.home import Home
 from tests import runs
 from tests.conftest import Toys
-from worker.home import Home
 
 
 def call(home: Path, *words: str) -> Result:

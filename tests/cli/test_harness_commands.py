@@ -7,13 +7,13 @@ from pathlib import Path
 import yaml
 from transformers import AutoTokenizer
 
+from evomerge.home import Home
 from evomerge.sources import resolve
 from tests import harness_reference, runs, tasks
 from tests.cli.test_forge import call, fails
 from tests.cli.test_scoring_commands import ok
 from tests.conftest import Toys
 from tests.evomerge.test_harness import means, read
-from worker.home import Home
 from worker.scoring import resident
 
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from evomerge import log
+from evomerge.home import Home
 from tests.evomerge import fake_runs
 from tests.servers import Postgres
-from worker.home import Home
 
 
 class Place:

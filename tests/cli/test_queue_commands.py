@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from evomerge.home import Home
 from tests.cli.test_forge import call, fails
 from tests.evomerge import fake_runs
 from worker import logs
-from worker.home import Home
 from worker.leases import here, myself
 from worker.metrics import Metrics
 from worker.roster import Roster

@@ -10,11 +10,11 @@ import pytest
 from click.testing import Result
 
 from evomerge.fitness.itemised import Contest, Tally, tally
+from evomerge.home import Home
 from tests import runs
 from tests.cli.test_forge import call, fails
 from tests.conftest import Toys
 from tests.endpoint import completions, serving
-from worker.home import Home
 
 
 @pytest.fixture(scope="module")

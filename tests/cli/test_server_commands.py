@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from evomerge.home import Home
 from tests import runs
 from tests.cli.test_forge import call, fails
 from tests.conftest import Toys
-from worker.home import Home
 
 
 def test_users_are_added_changed_and_removed(tmp_path: Path) -> None:

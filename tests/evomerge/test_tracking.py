@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from events import Envelope
-from evomerge import history, report, tracking
+from events import Envelope, New
+from evomerge import facts, history, report, tracking
 from evomerge.log import find
 from evomerge.state import fold
-from tests.evomerge.fake_world import BASE, SOURCES, World, quality, small
+from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, quality, small
 from tests.test_golden import LOGS, rows_of
 
 
@@ -157,10 +157,19 @@ def test_the_summary_has_the_result_once_there_is_one() -> None:
     assert after["final/test_fitness"] == done["test"]["scalar"]
     assert after["final/generations"] == done["generations"]
     assert after["final/lineage_digest"] == done["lineage_digest"]
-    assert after["final/chain_head"] == world.rows[-1].hash
+    assert after["final/chain_head"] == done["chain_head"] == world.rows[-2].hash
     assert after["final/best_fitness"] == data(world.rows, "champion_changed")[-1]["score"]
     assert after["champion"] == done["champion"]
     assert after["final/convergence_reason"] == "generations"
+
+
+def test_an_export_after_the_end_changes_nothing() -> None:
+    """It is an event of the run; its result, and what was sent of it, stay what they are."""
+    world = whole()
+    before = tracking.summary(world.state), tracking.champion(world.state)
+    event = facts.Exported(recipe_id="a" * 64, folder="/srv/champion", digest="b" * 64)
+    world.append([New(event, f"{RUN}/exported/1")])
+    assert (tracking.summary(world.state), tracking.champion(world.state)) == before
 
 
 def test_a_run_that_failed_says_why() -> None:

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import forge
+from evomerge.home import Home
 from evomerge.state import RunState
 from tests import runs
 from tests.conftest import Toys
 from worker import audit
 from worker.artifacts import Artifacts
-from worker.home import Home
 
 
 @pytest.fixture(scope="module")

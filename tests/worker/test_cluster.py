@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from evomerge import audit
+from evomerge.home import Home
 from evomerge.log import history
 from evomerge.state import RunState
 from tests import runs
@@ -27,7 +28,6 @@ from tests.cluster import LEASE, Cluster, children, kill
 from tests.conftest import Toys
 from tests.servers import Postgres
 from worker.doorbell import make_app, queue_of
-from worker.home import Home
 
 SETTINGS = {"generations": 0}
 

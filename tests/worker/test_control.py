@@ -16,6 +16,7 @@ from events.sqlite import open_store
 from evomerge import audit, facts, listing, log
 from evomerge.control import CONTROLS, refusal
 from evomerge.errors import ConflictError, RunCancelledError
+from evomerge.home import Home
 from evomerge.run import decide, due
 from evomerge.state import RunState
 from tests import runs
@@ -23,7 +24,6 @@ from tests.conftest import Toys
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN, SOURCES
 from worker.control import control
-from worker.home import Home
 
 SOURCE_IDS = {source.id for source in SOURCES}
 

@@ -13,6 +13,7 @@ from sqlalchemy import update
 from events import ConcurrencyError, Context, Event, EventStore, New
 from evomerge import facts, log
 from evomerge.control import refusal
+from evomerge.home import Home
 from evomerge.run import due
 from evomerge.state import RunState, absorb
 from tests.evomerge import fake_runs
@@ -21,7 +22,6 @@ from worker import limits
 from worker.capability import placements
 from worker.child import Child
 from worker.dispatcher import Dispatcher
-from worker.home import Home
 from worker.leases import LEASES, Leases
 from worker.roster import DEVICES, Roster
 from worker.schedule import Offer

@@ -13,6 +13,7 @@ from evomerge.checkpoints import digest
 from evomerge.corpus.documents import SLICES
 from evomerge.errors import DataError, NotFoundError, RunFailedError, UnavailableError
 from evomerge.fitness.data import Text
+from evomerge.home import Home
 from evomerge.log import load, stream
 from evomerge.run import Build, Measure, Start, decide
 from evomerge.state import absorb, fold
@@ -20,7 +21,6 @@ from tests import runs
 from tests.conftest import Toys
 from worker import advance, artifacts, bench, hands
 from worker.artifacts import Artifacts
-from worker.home import Home
 from worker.tasks import carry_out
 
 

@@ -12,6 +12,7 @@ from transformers import AutoConfig
 from evomerge import audit, report
 from evomerge.checkpoints import digest, open_checkpoint
 from evomerge.errors import ConfigError
+from evomerge.home import Home
 from evomerge.log import history, load
 from evomerge.merging import grammar
 from evomerge.merging.spoken import as_config
@@ -22,7 +23,6 @@ from tests.conftest import Toys
 from worker import merging
 from worker.artifacts import Artifacts
 from worker.export import export, places, recipe_document
-from worker.home import Home
 from worker.rebuild import rebuild
 
 SETTINGS = {

@@ -10,6 +10,7 @@ import pytest
 from evomerge.checkpoints import digest, open_checkpoint
 from evomerge.documents import places, recipe_document
 from evomerge.errors import ConfigError, SourceChangedError
+from evomerge.home import Home
 from evomerge.merging import grammar
 from evomerge.merging.spoken import as_config
 from evomerge.recipe import Grouped, Mutate, Source
@@ -17,7 +18,6 @@ from evomerge.state import RunState
 from tests import runs
 from tests.conftest import Toys
 from worker import merging
-from worker.home import Home
 from worker.rebuild import rebuild
 
 

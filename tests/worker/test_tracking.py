@@ -17,13 +17,14 @@ import pytest
 
 from evomerge import tracking
 from evomerge.errors import ConfigError, ConflictError, UnavailableError
+from evomerge.home import Home
 from evomerge.state import RunState
 from tests import wandb_files
 from tests.evomerge import fake_runs
 from tests.runs import REPOSITORY, state
 from tests.wandb_server import Wandb
+from worker import follower
 from worker import tracking as sending
-from worker.home import Home
 
 #: Nothing of these may ever be written or sent.
 SECRETS = {
@@ -34,10 +35,9 @@ SECRETS = {
 }
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
+def make(folder: Path) -> Home:
     """A place with the finished run `whole`, and `half`, which has two generations of six."""
-    place = Home(tmp_path / "home")
+    place = Home(folder / "home")
     with closing(place.open_store()) as store:
         fake_runs.whole(store, "whole")
         fake_runs.submit(store, "half", generations=5)
@@ -45,13 +45,24 @@ def home(tmp_path: Path) -> Home:
     return place
 
 
-@pytest.fixture
-def env(home: Home, tmp_path: Path) -> dict[str, str]:
-    """The environment of processes that use W&B, with every folder of its own below here."""
+def clean(home: Home, folder: Path) -> dict[str, str]:
+    """The environment of processes that use W&B, with every folder of its own below this one."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("WANDB_", "FORGE_"))}
-    own = {f"WANDB_{n}_DIR": str(tmp_path / n) for n in ("DATA", "CACHE", "CONFIG", "ARTIFACT")}
+    own = {f"WANDB_{n}_DIR": str(folder / n) for n in ("DATA", "CACHE", "CONFIG", "ARTIFACT")}
     return {**kept, **own, "FORGE_HOME": str(home.folder), "WANDB_ERROR_REPORTING": "false",
             "PYTHONPATH": str(REPOSITORY)}  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A place of this test's own."""
+    return make(tmp_path)
+
+
+@pytest.fixture
+def env(home: Home, tmp_path: Path) -> dict[str, str]:
+    """The environment for it."""
+    return clean(home, tmp_path)
 
 
 @pytest.fixture
@@ -84,9 +95,20 @@ def history(found: RunState) -> list[tuple[int, dict[str, Any]]]:
     return [(step, dict(row)) for step, row in tracking.rows(found)]
 
 
-def test_every_key_and_value_of_the_file_is_the_logs(home: Home, env: dict[str, str]) -> None:
-    told, written = offline(env, "whole", "--project", "merges", "--entity", "team")
-    found = state(home, "whole")
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], RunState]:
+    """(folder with everything that was written, what was said, the state) of a whole run."""
+    folder = tmp_path_factory.mktemp("sent")
+    home = make(folder)
+    environment = {**clean(home, folder), **SECRETS, "WANDB_MODE": "offline"}
+    words = ["whole", "--project", "merges", "--entity", "team", "--json"]
+    said = forge(environment, "wandb", "sync", *words).stdout
+    return folder, json.loads(said), state(home, "whole")
+
+
+def test_every_key_and_value_of_the_file_is_the_logs(sent: Any) -> None:
+    _, told, found = sent
+    written = wandb_files.read(Path(told["place"]))
     assert written.history == history(found)
     assert written.summary == tracking.summary(found)
     assert written.config == tracking.config(found)
@@ -98,17 +120,28 @@ def test_every_key_and_value_of_the_file_is_the_logs(home: Home, env: dict[str, 
                     "place": told["place"], "offline": True}  # fmt: skip
 
 
-def test_the_champion_goes_along_as_its_recipe(home: Home, env: dict[str, str]) -> None:
+def test_the_champion_goes_along_as_its_recipe(sent: Any) -> None:
     """Enough to rebuild it; its weights only if their folder is named."""
-    _, written = offline(env, "whole")
-    found = tracking.champion(state(home, "whole"))
+    _, told, final = sent
+    found = tracking.champion(final)
     assert found is not None
-    ((name, metadata, files),) = written.artifacts
+    ((name, metadata, files),) = wandb_files.read(Path(told["place"])).artifacts
     assert name == "whole-champion"
     assert json.loads(files["evomerge_recipe.json"]) == found
     assert metadata["recipe"] == found["recipes"][found["candidate"]]
     assert metadata["digest"] == found["digest"]
     assert metadata["lineage"] == found["lineage"]
+
+
+def test_no_secret_is_written(sent: Any) -> None:
+    """Neither keys nor addresses nor the paths of models, in any file that W&B leaves."""
+    folder, _, _ = sent
+    files = [p for p in folder.rglob("*") if p.is_file() and "forge.db" not in p.name]
+    assert any(path.suffix == ".wandb" for path in files)
+    hidden = [*SECRETS.values(), "broker-secret", "/models/a", "/models/base"]
+    for path in files:
+        data = path.read_bytes()
+        assert not [secret for secret in hidden if secret.encode() in data], path
 
 
 def test_the_champions_folder_goes_along_where_it_is_named(
@@ -125,25 +158,6 @@ def test_the_champions_folder_goes_along_where_it_is_named(
     ((_, _, files),) = written.artifacts
     assert files["model.safetensors"] == b"weights"
     assert not list((home.folder / "wandb").glob("*half*"))
-
-
-def test_a_run_that_has_not_ended_is_sent_as_far_as_it_is(home: Home, env: dict[str, str]) -> None:
-    _, written = offline(env, "half")
-    assert written.history == history(state(home, "half"))
-    assert len(written.history) == 2
-    assert written.summary["status"] == "running"
-    assert not written.artifacts, "there is no final champion yet"
-
-
-def test_no_secret_is_written(home: Home, env: dict[str, str], tmp_path: Path) -> None:
-    """Neither keys nor addresses nor the paths of models, in any file that W&B leaves."""
-    forge({**env, **SECRETS, "WANDB_MODE": "offline"}, "wandb", "sync", "whole")
-    files = [p for p in tmp_path.rglob("*") if p.is_file() and "forge.db" not in p.name]
-    assert any(path.suffix == ".wandb" for path in files)
-    hidden = [*SECRETS.values(), "broker-secret", "/models/a", "/models/base"]
-    for path in files:
-        data = path.read_bytes()
-        assert not [secret for secret in hidden if secret.encode() in data], path
 
 
 def test_a_resumed_run_gets_only_what_is_new(
@@ -170,23 +184,35 @@ def test_a_resumed_run_gets_only_what_is_new(
     assert [len(versions) for versions in server.artifacts.values()] == [1]
 
 
-def test_offline_files_of_one_run_are_each_whole(
+def test_offline_files_of_one_run_add_up_to_it(
     home: Home, env: dict[str, str], server: Wandb
 ) -> None:
-    """`wandb sync` lets a later file take an earlier one's place: both orders give the whole run once."""
-    early = offline(env, "half")
+    """`wandb sync` appends: a file has what was not synced, and takes the place of what never was."""
+    first, early = offline(env, "half")
+    assert early.history == history(state(home, "half"))
+    assert early.summary["status"] == "running"
+    assert not early.artifacts, "there is no final champion yet"
+    second, again = offline(env, "half")
+    assert again.history == early.history
+    assert not Path(first["place"]).exists()
+    upload(env, server, second["place"])
     with closing(home.open_store()) as store:
         fake_runs.finish(store, "half")
-    late = offline(env, "half")
-    assert not early[1].resumes
-    assert [step for step, _ in late[1].history] == list(range(6))
-    for told, _ in (early, late):
-        done = subprocess.run(
-            [sys.executable, "-m", "wandb", "sync", told["place"]], env={**env, **server.env},
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+    third, late = offline(env, "half")
+    assert [step for step, _ in late.history] == [2, 3, 4, 5]
+    assert late.summary == tracking.summary(state(home, "half"))
+    upload(env, server, third["place"])
     assert [line["generation"] for line in server.runs["half"].history] == list(range(6))
+    assert Path(second["place"]).exists()
+
+
+def upload(env: dict[str, str], server: Wandb, place: str) -> None:
+    """`wandb sync`, as its users call it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "wandb", "sync", place], env={**env, **server.env},
+        capture_output=True, text=True, timeout=120, cwd=place,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_live_run_is_followed_until_it_has_ended(
@@ -252,13 +278,13 @@ def test_who_is_followed(
     monkeypatch: pytest.MonkeyPatch, given: str, flag: bool, is_wanted: bool
 ) -> None:
     monkeypatch.setenv("FORGE_WANDB", given)
-    assert sending.wanted(flag, pytest.fail) is is_wanted
+    assert follower.wanted(flag, pytest.fail) is is_wanted
 
 
 def test_a_variable_without_sense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_WANDB", "online")
     with pytest.raises(ConfigError, match="FORGE_WANDB is 'online'"):
-        sending.wanted(False, pytest.fail)
+        follower.wanted(False, pytest.fail)
 
 
 def test_without_wandb_the_flag_is_an_error_and_the_variable_a_warning(
@@ -267,10 +293,10 @@ def test_without_wandb_the_flag_is_an_error_and_the_variable_a_warning(
     """The one was asked for now; the other stands there for every run."""
     monkeypatch.setattr(sending.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[tracking\]'"):
-        sending.wanted(True, pytest.fail)
+        follower.wanted(True, pytest.fail)
     warnings: list[str] = []
     monkeypatch.setenv("FORGE_WANDB", "1")
-    assert sending.wanted(False, warnings.append) is False
+    assert follower.wanted(False, warnings.append) is False
     assert "pip install" in warnings[0]
 
 
@@ -296,7 +322,7 @@ def beside(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     warnings: list[str] = []
-    with sending.beside(home, "half", warnings.append, patience):
+    with follower.beside(home, "half", warnings.append, patience):
         with closing(home.open_store()) as store:
             assert fake_runs.finish(store, "half").completed
     return warnings
@@ -337,9 +363,9 @@ def test_a_process_whose_parent_is_gone_comes_to_an_end(
     """It sends what is there: nobody is left who would tell it to."""
     code = (
         "import os, signal, sys\n"
-        "from worker import tracking\n"
-        "from worker.home import Home\n"
-        "with tracking.beside(Home.default(), 'half', print):\n"
+        "from worker import follower\n"
+        "from evomerge.home import Home\n"
+        "with follower.beside(Home.default(), 'half', print):\n"
         "    sys.stdin.readline()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

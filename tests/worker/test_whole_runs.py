@@ -13,6 +13,7 @@ import torch
 from evomerge import audit, facts, report, watching
 from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
 from evomerge.fitness import probing
+from evomerge.home import Home
 from evomerge.log import history
 from evomerge.recipe import genome
 from evomerge.tasks import Evaluate
@@ -21,7 +22,6 @@ from tests.conftest import Toys
 from worker import advance, artifacts
 from worker.artifacts import Artifacts
 from worker.bench import Bench
-from worker.home import Home
 from worker.tasks import carry_out
 
 
