@@ -107,6 +107,7 @@ def submitted(state: State, wanted: shapes.Wanted, key: str | None, user: User) 
     run = submission.submit(
         store, plan.config, plan.sources, plan.base, plan.data, priority=wanted.priority,
         labels=tuple(wanted.labels), key=key, quarantine=wanted.quarantine, by=user.name,
+        reason=wanted.reason,
     )  # fmt: skip
     submission.project(store)
     return JSONResponse({"run": run}, 200 if known else 201, {"Location": f"/runs/{run}"})

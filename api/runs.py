@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import ExitStack
 from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -203,5 +204,7 @@ async def layers(
 def compare(request: Request, run: str, other: str) -> dict[str, Any]:
     """Two runs side by side."""
     desk = desk_of(request)
-    a, b = log.load(desk.store, run, showing=True), log.load(desk.store, other, showing=True)
-    return view.comparison(a, b)
+    names = desk.name(run), desk.name(other)
+    with ExitStack() as held:  # in one order, so that no two requests wait for each other
+        states = {name: held.enter_context(desk.state(name)) for name in sorted(set(names))}
+        return view.comparison(*(states[name] for name in names))

@@ -22,7 +22,7 @@ class Reason(_Body):
     reason: Text | None = Field(None, examples=["the GPU is needed"])
 
 
-class Wanted(_Body):
+class Wanted(Reason):
     """A run to be started."""
 
     models: list[Name] = Field(

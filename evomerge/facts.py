@@ -57,7 +57,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 7
+    schema_version = 8
 
     run: str
     owner: str
@@ -76,6 +76,7 @@ class Submitted(Event):
     #: What becomes of the run when a task has killed its process three times: it fails, or it goes on
     #: without what the task would have given, which then has the worst fitness.
     quarantine: Quarantine = "fail"
+    reason: str | None = None
 
 
 @REGISTRY.event

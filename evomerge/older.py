@@ -154,6 +154,7 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("evaluated", 1): _evaluated_1,
     ("sampled", 1): _same,
     ("crossed", 1): _same,
+    ("submitted", 7): _same,
     ("forked", 5): _same,
     ("resumed", 1): _same,
     ("retried", 1): _same,

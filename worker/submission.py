@@ -62,6 +62,7 @@ def submit(
     key: str | None = None,
     quarantine: facts.Quarantine | None = None,
     by: str | None = None,
+    reason: str | None = None,
 ) -> str:
     """Record that a run is wanted, `by` a user or whose process this is; returns its name.
 
@@ -75,6 +76,7 @@ def submit(
     event = facts.Submitted(
         run=run, owner=by or actor(), config=config, sources=sources, base=base, data=data,
         output_dir=output_dir, priority=priority or 0, labels=labels, quarantine=quarantine or "fail",
+        reason=reason,
     )  # fmt: skip
     done = store.append(
         stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=by or actor())

@@ -1,0 +1,100 @@
+/** Requests to the API: the token, problems as errors, ETags. */
+import type { Problem } from "./types";
+import { readJson, writeJson } from "../lib/exact";
+import { expire, token } from "./session";
+
+export class ApiError extends Error {
+  readonly problem: Problem;
+
+  constructor(problem: Problem) {
+    super(problem.detail ?? problem.title);
+    this.problem = problem;
+  }
+
+  get status(): number {
+    return this.problem.status;
+  }
+}
+
+export interface Answer<T> {
+  data: T;
+  etag: string | null;
+  status: number;
+  location: string | null;
+}
+
+interface Wish {
+  method?: string;
+  body?: unknown;
+  etag?: string | null;
+  signal?: AbortSignal;
+  headers?: Record<string, string>;
+}
+
+/** One request. Answers null where the server says that nothing changed (304). */
+export async function request<T>(path: string, wish: Wish = {}): Promise<Answer<T> | null> {
+  const headers: Record<string, string> = { Accept: "application/json", ...wish.headers };
+  const bearer = token();
+  if (bearer) headers.Authorization = `Bearer ${bearer}`;
+  if (wish.etag) headers["If-None-Match"] = wish.etag;
+  if (wish.body !== undefined) headers["Content-Type"] = "application/json";
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method: wish.method ?? "GET",
+      headers,
+      body: wish.body === undefined ? undefined : writeJson(wish.body),
+      signal: wish.signal,
+      cache: "no-store",
+    });
+  } catch (cause) {
+    if (wish.signal?.aborted) throw cause;
+    throw new ApiError({
+      title: "The server does not answer",
+      status: 0,
+      detail: "The server does not answer. Is `forge serve` running?",
+    });
+  }
+  if (response.status === 304) return null;
+  if (!response.ok) throw await failure(response);
+  const text = await response.text();
+  return {
+    data: text ? readJson<T>(text) : (null as T),
+    etag: response.headers.get("ETag"),
+    status: response.status,
+    location: response.headers.get("Location"),
+  };
+}
+
+async function failure(response: Response): Promise<ApiError> {
+  if (response.status === 401) expire();
+  let problem: Partial<Problem> = {};
+  try {
+    problem = (await response.json()) as Partial<Problem>;
+  } catch {
+    // A proxy's error page says nothing more than its status.
+  }
+  const title = problem.title ?? (response.statusText || `Error ${response.status}`);
+  return new ApiError({ ...problem, title, status: response.status });
+}
+
+/** A request whose answer is always wanted. */
+export async function send<T>(path: string, method: string, body?: unknown, more: Wish = {}): Promise<Answer<T>> {
+  const answer = await request<T>(path, { ...more, method, body });
+  if (!answer) throw new ApiError({ title: "Nothing changed", status: 304 });
+  return answer;
+}
+
+/** The path with its query; parts that are null, undefined or empty are left out. */
+export function withQuery(path: string, query: Record<string, string | number | null | undefined>): string {
+  const parts = Object.entries(query)
+    .filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`);
+  return parts.length ? `${path}?${parts.join("&")}` : path;
+}
+
+/** The words of an error for a person. */
+export function explain(error: unknown): string {
+  if (error instanceof ApiError) return error.problem.detail ?? error.problem.title;
+  return error instanceof Error ? error.message : String(error);
+}

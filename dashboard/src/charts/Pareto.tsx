@@ -1,0 +1,119 @@
+/** The Pareto front in two of its objectives. A point is a candidate: click it for its recipe. */
+import { useId, useState } from "react";
+import type { Front } from "../api/types";
+import { number, plural, short } from "../lib/format";
+import { useWidth } from "../lib/hooks";
+import { extent, linear, padded, tickFormat, ticks } from "../lib/scale";
+import { ChartTable } from "./ChartTable";
+
+const LEFT = 58;
+const BOTTOM = 40;
+const TOP = 12;
+const RIGHT = 16;
+const HEIGHT = 300;
+
+interface Props {
+  front: Front;
+  champion: string | null;
+  onPick: (candidate: string) => void;
+}
+
+export function Pareto({ front, champion, onPick }: Props) {
+  const [measure, width] = useWidth<HTMLDivElement>();
+  const [axes, setAxes] = useState<[number, number]>([0, Math.min(1, front.objectives.length - 1)]);
+  const [on, setOn] = useState<string | null>(null);
+  const id = useId();
+  const [a, b] = axes;
+  const points = front.candidates
+    .map((one) => ({ id: one.candidate, x: one.objectives[a] ?? 0, y: one.objectives[b] ?? 0, all: one.objectives }))
+    .sort((p, q) => p.x - q.x);
+  const xDomain = padded(extent(points.map((p) => p.x)) ?? [0, 1], 0.12);
+  const yDomain = padded(extent(points.map((p) => p.y)) ?? [0, 1], 0.12);
+  const x = linear(xDomain, [LEFT, width - RIGHT]);
+  const y = linear(yDomain, [HEIGHT - BOTTOM, TOP]);
+  const xTicks = ticks(xDomain, Math.max(2, width / 110));
+  const yTicks = ticks(yDomain, 5);
+  const tellX = tickFormat(xTicks);
+  const tellY = tickFormat(yTicks);
+  const told = points.find((point) => point.id === on);
+  return (
+    <figure className="chart" ref={measure}>
+      <figcaption className="legend">
+        {told ? (
+          <span>
+            <span className="mono">{short(told.id)}</span>
+            {front.objectives.map((name, index) => (
+              <span key={name}>
+                {name} <b>{number(told.all[index])}</b>
+              </span>
+            ))}
+          </span>
+        ) : (
+          <span>
+            {plural(points.length, "candidate")}; more is better on both axes
+            {front.hypervolume !== null && (
+              <>
+                ; hypervolume <b>{number(front.hypervolume)}</b>
+              </>
+            )}
+          </span>
+        )}
+      </figcaption>
+      {front.objectives.length > 2 && (
+        <div className="filters">
+          {[0, 1].map((axis) => (
+            <select key={axis} className="select" aria-label={axis ? "Vertical axis" : "Horizontal axis"} value={axes[axis]}
+              onChange={(event) => setAxes(axis ? [a, Number(event.target.value)] : [Number(event.target.value), b])}>
+              {front.objectives.map((name, index) => (
+                <option key={name} value={index}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          ))}
+        </div>
+      )}
+      <svg width={width} height={HEIGHT} role="group" aria-labelledby={`${id}-t`} aria-describedby={`${id}-d`}>
+        <title id={`${id}-t`}>Pareto front</title>
+        <desc id={`${id}-d`}>{`${front.objectives[a]} against ${front.objectives[b]}, ${points.length} candidates.`}</desc>
+        {yTicks.map((tick) => (
+          <g key={tick} className="grid">
+            <line x1={LEFT} x2={width - RIGHT} y1={y(tick)} y2={y(tick)} />
+            <text x={LEFT - 8} y={y(tick)} dy="0.32em" textAnchor="end">
+              {tellY(tick)}
+            </text>
+          </g>
+        ))}
+        {xTicks.map((tick) => (
+          <text key={tick} x={x(tick)} y={HEIGHT - BOTTOM + 16} textAnchor="middle">
+            {tellX(tick)}
+          </text>
+        ))}
+        <text className="axis-name" x={width - RIGHT} y={HEIGHT - 6} textAnchor="end">
+          {front.objectives[a]} →
+        </text>
+        <text className="axis-name" x={LEFT} y={TOP} dx="4" dy="4">
+          ↑ {front.objectives[b]}
+        </text>
+        {a !== b && <path className="front-line" d={points.map((p, n) => (n ? `V${y(p.y)}H${x(p.x)}` : `M${x(p.x)} ${y(p.y)}`)).join("")} />}
+        {points.map((point) => (
+          <circle key={point.id} className="point" cx={x(point.x)} cy={y(point.y)} r="6" tabIndex={0} role="button"
+            data-champion={point.id === champion} data-on={point.id === on}
+            aria-label={`candidate ${short(point.id)}: ${front.objectives.map((name, n) => `${name} ${number(point.all[n])}`).join(", ")}`}
+            onPointerEnter={() => setOn(point.id)} onFocus={() => setOn(point.id)} onClick={() => onPick(point.id)}
+            onKeyDown={(event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), onPick(point.id))} />
+        ))}
+      </svg>
+      <ChartTable
+        caption="Pareto front"
+        heads={["Candidate", ...front.objectives]}
+        rows={points.map((point) => [
+          <button key="pick" type="button" className="link mono" onClick={() => onPick(point.id)}>
+            {short(point.id)}
+          </button>,
+          ...point.all.map((value) => number(value)),
+        ])}
+      />
+    </figure>
+  );
+}

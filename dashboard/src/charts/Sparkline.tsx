@@ -1,0 +1,22 @@
+/** A curve without axes: the best score of each generation. */
+import { memo } from "react";
+
+const WIDE = 104;
+const TALL = 24;
+
+export const Sparkline = memo(function Sparkline({ curve }: { curve: (number | null)[] }) {
+  const points = curve.flatMap((value, index) => (value === null ? [] : [[index, value] as const]));
+  const last = points.at(-1);
+  if (!last) return <span className="quiet">–</span>;
+  const values = points.map(([, value]) => value);
+  const low = Math.min(...values);
+  const range = Math.max(...values) - low || 1;
+  const x = (index: number) => 3 + (index / Math.max(1, curve.length - 1)) * (WIDE - 6);
+  const y = (value: number) => TALL - 4 - ((value - low) / range) * (TALL - 8);
+  return (
+    <svg className="spark" viewBox={`0 0 ${WIDE} ${TALL}`} width={WIDE} height={TALL} aria-hidden="true">
+      <polyline points={points.map(([index, value]) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`).join(" ")} />
+      <circle cx={x(last[0])} cy={y(last[1])} r="2.2" />
+    </svg>
+  );
+});

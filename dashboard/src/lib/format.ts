@@ -1,0 +1,99 @@
+/** Numbers, times and names as the dashboard writes them. */
+import type { Json } from "../api/types";
+import { plain, writeJson } from "./exact";
+
+export const NONE = "–";
+
+/** A score: four decimals. */
+export function score(value: number | null | undefined): string {
+  return value === null || value === undefined ? NONE : value.toFixed(4);
+}
+
+/** A difference of scores, with its sign. */
+export function signed(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NONE;
+  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
+}
+
+/** Any number: four significant digits where it is small, groups of three where it is large. */
+export function number(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NONE;
+  const size = Math.abs(value);
+  const sign = value < 0 ? "−" : "";
+  if (Number.isInteger(value)) return sign + size.toLocaleString("en-US");
+  return sign + (size >= 1000 && size < 1e5 ? size.toFixed(1) : size.toPrecision(4));
+}
+
+/** Seconds as 42 s, 12 min 05 s, 3 h 20 min, 2 d 4 h. */
+export function duration(seconds: number | null | undefined): string {
+  if (seconds === null || seconds === undefined) return NONE;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const two = (n: number) => String(n).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  if (whole < 86_400) return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
+  return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
+}
+
+export function bytes(count: number | null | undefined): string {
+  if (count === null || count === undefined) return NONE;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let size = count;
+  let unit = 0;
+  while (size >= 1024 && unit < units.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? size : size.toFixed(size < 10 ? 2 : 1)} ${units[unit]}`;
+}
+
+/** The beginning of an id. */
+export function short(id: string | null | undefined): string {
+  return id ? id.slice(0, 12) : NONE;
+}
+
+const sameDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const sameYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const full = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+/** A time in this browser's zone, as short as it is clear. */
+export function time(text: string | null | undefined, now = new Date()): string {
+  if (!text) return NONE;
+  const when = new Date(text);
+  if (Number.isNaN(when.getTime())) return text;
+  if (when.toDateString() === now.toDateString()) return sameDay.format(when);
+  return when.getFullYear() === now.getFullYear() ? sameYear.format(when) : full.format(when);
+}
+
+export function exactTime(text: string | null | undefined): string {
+  if (!text) return NONE;
+  const when = new Date(text);
+  return Number.isNaN(when.getTime()) ? text : exact.format(when);
+}
+
+/** The same time in UTC. */
+export function utc(text: string | null | undefined): string | undefined {
+  if (!text) return undefined;
+  const when = new Date(text);
+  return Number.isNaN(when.getTime()) ? undefined : `${when.toISOString().replace("T", " ").slice(0, 19)} UTC`;
+}
+
+/** A setting's value in one line. */
+export function setting(value: Json | undefined): string {
+  if (value === undefined) return NONE;
+  if (value === null) return "not set";
+  if (typeof value === "string") return value === "" ? "empty" : plain(value);
+  if (Array.isArray(value) && value.every((item) => typeof item !== "object")) return value.join(", ") || "none";
+  return typeof value === "object" ? writeJson(value) : String(value);
+}
+
+/** snake_case as words. */
+export function words(name: string): string {
+  return name.replaceAll("_", " ");
+}
+
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${count.toLocaleString("en-US")} ${count === 1 ? one : many}`;
+}

@@ -1,0 +1,117 @@
+/** Small hooks that every page uses. */
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { type Entry, peek, refresh, subscribe } from "../api/cache";
+import { liveState, onLiveState, onTold, type LiveState, type Told } from "../api/live";
+import { onSession, token } from "../api/session";
+
+export interface Resource<T> extends Entry<T> {
+  /** What is shown belongs to an earlier path, until the new answer is there. */
+  stale: boolean;
+  reload: () => Promise<void>;
+}
+
+/** What a path of the API answers. While a new path loads, the last answer stays. */
+export function useResource<T>(path: string | null): Resource<T> {
+  const key = path ?? "";
+  const listen = useCallback((listener: () => void) => (key ? subscribe(key, listener) : () => undefined), [key]);
+  const entry = useSyncExternalStore(listen, () => peek<T>(key));
+  const kept = useRef<{ data: T | undefined }>({ data: undefined });
+  if (entry.data !== undefined) kept.current = { data: entry.data };
+  useEffect(() => {
+    if (key) void refresh(key);
+  }, [key]);
+  const reload = useCallback(() => (key ? refresh(key) : Promise.resolve()), [key]);
+  const failed = entry.error !== null && entry.data === undefined;
+  const data = entry.data ?? (failed ? undefined : kept.current.data);
+  return { ...entry, data, stale: entry.data === undefined && data !== undefined, reload };
+}
+
+/** A value that follows after it has been still for a while. */
+export function useDebounced<T>(value: T, milliseconds: number): T {
+  const [settled, settle] = useState(value);
+  useEffect(() => {
+    const timer = window.setTimeout(() => settle(value), milliseconds);
+    return () => window.clearTimeout(timer);
+  }, [value, milliseconds]);
+  return settled;
+}
+
+/** A value kept in this browser. */
+export function useStored<T>(name: string, initial: T): [T, (value: T) => void] {
+  const key = `forge.${name}`;
+  const [value, set] = useState<T>(() => {
+    try {
+      const text = window.localStorage.getItem(key);
+      return text === null ? initial : (JSON.parse(text) as T);
+    } catch {
+      return initial;
+    }
+  });
+  const put = useCallback(
+    (next: T) => {
+      set(next);
+      try {
+        window.localStorage.setItem(key, JSON.stringify(next));
+      } catch {
+        // It holds as long as the page.
+      }
+    },
+    [key],
+  );
+  return [value, put];
+}
+
+/** The width of an element, as it changes. */
+export function useWidth<T extends Element>(initial = 640): [(element: T | null) => void, number] {
+  const [element, setElement] = useState<T | null>(null);
+  const [width, setWidth] = useState(initial);
+  useEffect(() => {
+    if (!element) return;
+    const observer = new ResizeObserver(([entry]) => {
+      if (entry) setWidth(Math.round(entry.contentRect.width));
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [element]);
+  return [setElement, width];
+}
+
+export function useToken(): string | null {
+  return useSyncExternalStore(onSession, token);
+}
+
+export function useLiveState(): LiveState {
+  return useSyncExternalStore(onLiveState, liveState);
+}
+
+/** Calls with what the live connection says. */
+export function useTold(listener: (told: Told) => void): void {
+  const newest = useRef(listener);
+  useEffect(() => {
+    newest.current = listener;
+  });
+  useEffect(() => onTold((told) => newest.current(told)), []);
+}
+
+/** Calls at most once in so many milliseconds, the last time included. */
+export function useThrottled(call: () => void, milliseconds: number): () => void {
+  const newest = useRef(call);
+  const timer = useRef<number | undefined>(undefined);
+  useEffect(() => {
+    newest.current = call;
+  });
+  useEffect(() => () => window.clearTimeout(timer.current), []);
+  return useCallback(() => {
+    if (timer.current !== undefined) return;
+    timer.current = window.setTimeout(() => {
+      timer.current = undefined;
+      newest.current();
+    }, milliseconds);
+  }, [milliseconds]);
+}
+
+export function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = title ? `${title} · EvoMerge` : "EvoMerge";
+  }, [title]);
+}

@@ -1,0 +1,15 @@
+/** Who is signed in, for every component. */
+import { createContext, useContext } from "react";
+import type { Me } from "../api/types";
+
+export const MeContext = createContext<Me | null>(null);
+
+export function useMe(): Me | null {
+  return useContext(MeContext);
+}
+
+/** Whether this user may submit and fork runs and register models. */
+export function useMaySubmit(): boolean {
+  const role = useMe()?.role;
+  return role === "submitter" || role === "admin";
+}

@@ -1,0 +1,67 @@
+/** Addresses after the hash: #/runs/ID/events?at=57. They never meet the API's paths. */
+import { useSyncExternalStore } from "react";
+
+export interface Route {
+  parts: string[];
+  query: URLSearchParams;
+  text: string;
+}
+
+let known: Route = read();
+
+function read(): Route {
+  const text = window.location.hash.replace(/^#/, "") || "/runs";
+  const [path = "", query = ""] = text.split("?");
+  return { parts: path.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query), text };
+}
+
+function snapshot(): Route {
+  const now = window.location.hash.replace(/^#/, "") || "/runs";
+  if (now !== known.text) known = read();
+  return known;
+}
+
+function listen(listener: () => void): () => void {
+  window.addEventListener("hashchange", listener);
+  window.addEventListener("popstate", listener);
+  return () => {
+    window.removeEventListener("hashchange", listener);
+    window.removeEventListener("popstate", listener);
+  };
+}
+
+export function useRoute(): Route {
+  return useSyncExternalStore(listen, snapshot);
+}
+
+export function currentRoute(): Route {
+  return snapshot();
+}
+
+type Query = Record<string, string | number | null | undefined>;
+
+/** The address of a page. */
+export function href(parts: (string | number)[], query: Query = {}): string {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") given.set(name, String(value));
+  }
+  const text = given.toString();
+  return `#/${parts.map((part) => encodeURIComponent(String(part))).join("/")}${text ? `?${text}` : ""}`;
+}
+
+export function go(to: string): void {
+  window.location.hash = to;
+}
+
+/** Another address in place of this one: no new entry in the browser's history. */
+export function replace(to: string): void {
+  window.history.replaceState(null, "", to);
+  window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
+/** This page with parts of its query changed. */
+export function withParts(route: Route, changes: Query): string {
+  const query: Query = Object.fromEntries(route.query);
+  return href(route.parts, { ...query, ...changes });
+}

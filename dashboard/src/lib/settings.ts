@@ -1,0 +1,14 @@
+/** The settings that a run may have, as the server describes them. */
+import type { Settings } from "../api/types";
+import { type Resource, useResource } from "./hooks";
+import type { Schema } from "./schema";
+
+export interface KnownSettings {
+  schema: Schema;
+  defaults: Settings;
+  strategies: string[];
+}
+
+export function useSettings(): Resource<KnownSettings> {
+  return useResource<KnownSettings>("settings");
+}

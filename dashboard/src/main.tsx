@@ -1,0 +1,26 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { goLive } from "./api/live";
+import { begin } from "./api/session";
+import { App } from "./App";
+import { beginTheme } from "./ui/theme";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/frame.css";
+import "./styles/parts.css";
+import "./styles/charts.css";
+import "./styles/runs.css";
+import "./styles/run.css";
+import "./styles/pages.css";
+
+begin();
+beginTheme();
+goLive();
+const root = document.getElementById("root");
+if (root) {
+  createRoot(root).render(
+    <StrictMode>
+      <App />
+    </StrictMode>,
+  );
+}

@@ -1,0 +1,143 @@
+/** The registry of models. */
+import { useState } from "react";
+import { withQuery } from "../../api/client";
+import type { Model, ModelKind } from "../../api/types";
+import { bytes, number, plural, score } from "../../lib/format";
+import { useDebounced, useResource, useTitle } from "../../lib/hooks";
+import { useMaySubmit, useMe } from "../../lib/me";
+import { href, replace, type Route } from "../../lib/router";
+import { Id } from "../../ui/Copy";
+import { Empty, Loaded } from "../../ui/Messages";
+import { Time } from "../../ui/Time";
+import { RegisterDialog } from "./RegisterDialog";
+import { RemoveDialog } from "./RemoveDialog";
+
+const KINDS: ModelKind[] = ["source", "base", "specialist", "champion"];
+
+export default function ModelsPage({ route }: { route: Route }) {
+  const kind = route.query.get("kind") ?? "";
+  const [text, setText] = useState("");
+  const q = useDebounced(text.trim(), 250);
+  const [dialog, setDialog] = useState<"register" | Model | null>(null);
+  const maySubmit = useMaySubmit();
+  const admin = useMe()?.role === "admin";
+  const answer = useResource<{ models: Model[]; total: number }>(withQuery("models", { kind, q }));
+  const done = () => {
+    setDialog(null);
+    void answer.reload();
+  };
+  useTitle("Models");
+  return (
+    <>
+      <header className="page-head">
+        <h1>Models</h1>
+        <span className="soft" role="status">
+          {answer.data && plural(answer.data.total, "model")}
+        </span>
+        {maySubmit && (
+          <button type="button" className="button primary end" onClick={() => setDialog("register")}>
+            Register
+          </button>
+        )}
+      </header>
+      <div className="filters">
+        <input className="input" type="search" aria-label="Search models" placeholder="Search" value={text} onChange={(event) => setText(event.target.value)} />
+        <select className="select" aria-label="Kind" value={kind} onChange={(event) => replace(href(["models"], { kind: event.target.value }))}>
+          <option value="">Every kind</option>
+          {KINDS.map((one) => (
+            <option key={one}>{one}</option>
+          ))}
+        </select>
+      </div>
+      <Loaded of={answer}>
+        {(data) => (
+          <div className={answer.stale ? "stale" : undefined}>
+            <Table models={data.models} filtered={Boolean(kind || q)} onRemove={admin ? setDialog : null} />
+          </div>
+        )}
+      </Loaded>
+      {dialog === "register" && <RegisterDialog onClose={() => setDialog(null)} onDone={done} />}
+      {dialog !== null && dialog !== "register" && <RemoveDialog model={dialog} onClose={() => setDialog(null)} onDone={done} />}
+    </>
+  );
+}
+
+interface TableProps {
+  models: Model[];
+  filtered: boolean;
+  onRemove: ((model: Model) => void) | null;
+}
+
+function Table({ models, filtered, onRemove }: TableProps) {
+  if (models.length === 0) {
+    return (
+      <div className="sheet">
+        <Empty title={filtered ? "No model is like that" : "No models yet"}>
+          <p>Sources and champions of runs come by themselves; others are registered.</p>
+        </Empty>
+      </div>
+    );
+  }
+  return (
+    <div className="sheet" tabIndex={0} role="region" aria-label="Models">
+      <table className="table">
+        <thead>
+          <tr>
+            {["Model", "Kind", "Weights", "From run"].map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+            <th scope="col" className="num">Parameters</th>
+            <th scope="col" className="num">Size</th>
+            <th scope="col" className="num">Test score</th>
+            <th scope="col">Registered</th>
+            {onRemove && (
+              <th scope="col">
+                <span className="hidden-text">Remove</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          {models.map((model) => (
+            <tr key={model.id}>
+              <th scope="row" title={model.path ?? undefined}>
+                {model.name}
+                {model.path && <span className="under quiet mono">{model.path}</span>}
+              </th>
+              <td>
+                <span className={`tag ${model.kind === "champion" ? "champion" : ""}`}>{model.kind}</span>
+              </td>
+              <td>{model.digest ? <Id id={model.digest} what="digest" /> : "–"}</td>
+              <td>
+                {model.run ? (
+                  <a className="mono nowrap" href={href(["runs", model.run])}>
+                    {model.run}
+                  </a>
+                ) : (
+                  <span className="quiet">–</span>
+                )}
+              </td>
+              <td className="num">{number(model.parameters)}</td>
+              <td className="num nowrap">{bytes(model.bytes)}</td>
+              <td className="num">{typeof model.metrics.test === "number" ? score(model.metrics.test) : "–"}</td>
+              <td>
+                <Time at={model.registered_at} />
+              </td>
+              {onRemove && (
+                <td className="num">
+                  {model.run === null && (
+                    <button type="button" className="button plain small" onClick={() => onRemove(model)}>
+                      Remove
+                    </button>
+                  )}
+                </td>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,69 @@
+/** A model that the server can read is put into the registry. */
+import { useState } from "react";
+import { send } from "../../api/client";
+import type { ModelKind } from "../../api/types";
+import { useMe } from "../../lib/me";
+import { Dialog } from "../../ui/Dialog";
+import { Field } from "../../ui/Field";
+import { Failure } from "../../ui/Messages";
+
+/** Champions come from runs only. */
+const KINDS: ModelKind[] = ["specialist", "source", "base"];
+
+export function RegisterDialog({ onClose, onDone }: { onClose: () => void; onDone: () => void }) {
+  const roots = useMe()?.roots ?? [];
+  const [path, setPath] = useState("");
+  const [name, setName] = useState("");
+  const [kind, setKind] = useState<ModelKind>("specialist");
+  const [tried, setTried] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const submit = async () => {
+    setTried(true);
+    if (!path.trim()) return;
+    setBusy(true);
+    setError(null);
+    try {
+      await send("models", "POST", { path: path.trim(), name: name.trim() || null, kind });
+      onDone();
+    } catch (cause) {
+      setError(cause);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog
+      title="Register a model"
+      onClose={onClose}
+      onSubmit={() => void submit()}
+      foot={
+        <>
+          <button type="button" className="button" onClick={onClose}>
+            Leave it
+          </button>
+          <button type="submit" className="button primary" disabled={busy}>
+            Register
+          </button>
+        </>
+      }
+    >
+      <Field label="Folder" wrong={tried && !path.trim() ? "Give a folder on the server." : null}
+        hint={roots.length > 0 ? `below ${roots.join(" or ")}` : "a folder with safetensors, on the server"}>
+        {(given) => <input {...given} className="input mono" value={path} onChange={(event) => setPath(event.target.value)} />}
+      </Field>
+      <Field label="Name" hint="The folder's name, if you give none.">
+        {(given) => <input {...given} className="input" value={name} onChange={(event) => setName(event.target.value)} />}
+      </Field>
+      <Field label="Kind">
+        {(given) => (
+          <select {...given} className="select" value={kind} onChange={(event) => setKind(event.target.value as ModelKind)}>
+            {KINDS.map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        )}
+      </Field>
+      {error !== null && <Failure error={error} />}
+    </Dialog>
+  );
+}

@@ -1,0 +1,78 @@
+/** Every other setting, from its schema. Empty means the default. */
+import { useState } from "react";
+import type { Json, Settings } from "../../api/types";
+import { setting, words } from "../../lib/format";
+import { kinds, resolve, type Schema } from "../../lib/schema";
+import { Field } from "../../ui/Field";
+import { OWN } from "./draft";
+
+interface Props {
+  schema: Schema;
+  defaults: Settings;
+  values: Record<string, string>;
+  problems: Record<string, string>;
+  onChange: (values: Record<string, string>) => void;
+}
+
+export function Advanced({ schema, defaults, values, problems, onChange }: Props) {
+  const [text, setText] = useState("");
+  const given = Object.values(values).filter((value) => value.trim() !== "").length;
+  const names = Object.keys(schema.properties ?? {}).filter(
+    (name) => !(OWN as readonly string[]).includes(name) && (name.includes(text.trim().replaceAll(" ", "_")) || (values[name] ?? "") !== ""),
+  );
+  const put = (name: string, value: string) => onChange({ ...values, [name]: value });
+  return (
+    <details className="advanced">
+      <summary>Advanced settings{given > 0 ? ` (${given} given)` : ""}</summary>
+      <input className="input" type="search" aria-label="Search settings" placeholder="Search settings" value={text} onChange={(event) => setText(event.target.value)} />
+      <div className="advanced-grid">
+        {names.map((name) => {
+          const known = resolve(schema.properties?.[name] ?? {}, schema);
+          return (
+            <Field key={name} label={words(name)} hint={known.description} wrong={problems[name]}>
+              {(bind) => <Control bind={bind} schema={known} root={schema} standard={defaults[name]} value={values[name] ?? ""} onChange={(value) => put(name, value)} />}
+            </Field>
+          );
+        })}
+      </div>
+    </details>
+  );
+}
+
+interface ControlProps {
+  bind: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean | undefined };
+  schema: Schema;
+  root: Schema;
+  standard: Json | undefined;
+  value: string;
+  onChange: (value: string) => void;
+}
+
+function Control({ bind, schema, root, standard, value, onChange }: ControlProps) {
+  const choices = schema.enum ?? (schema.type === "boolean" ? [true, false] : null);
+  if (choices) {
+    return (
+      <select {...bind} className="select" value={value} onChange={(event) => onChange(event.target.value)}>
+        <option value="">{setting(standard)} (default)</option>
+        {choices
+          .filter((choice) => choice !== standard)
+          .map((choice) => (
+            <option key={String(choice)} value={String(choice)}>
+              {String(choice)}
+            </option>
+          ))}
+      </select>
+    );
+  }
+  const numeric = [...kinds(schema, root)].every((kind) => kind === "number" || kind === "integer" || kind === "null");
+  return (
+    <input
+      {...bind}
+      className={`input ${numeric ? "" : "mono"}`}
+      inputMode={numeric ? "decimal" : undefined}
+      placeholder={setting(standard)}
+      value={value}
+      onChange={(event) => onChange(event.target.value)}
+    />
+  );
+}

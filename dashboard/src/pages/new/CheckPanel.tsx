@@ -1,0 +1,86 @@
+/** What the server says of a run before it is submitted. Nothing here is guessed. */
+import type { Check, Settings } from "../../api/types";
+import { number, setting } from "../../lib/format";
+import { Failure } from "../../ui/Messages";
+import type { Checked } from "./useCheck";
+
+interface Props {
+  begun: boolean;
+  blocked: boolean;
+  checked: Checked;
+  config: Settings;
+}
+
+export function CheckPanel({ begun, blocked, checked, config }: Props) {
+  const { answer, error, busy } = checked;
+  return (
+    <div className="check-panel" aria-live="polite" aria-busy={busy}>
+      <h2>Check</h2>
+      {!begun && <p className="soft small">Name the sources: what they are is checked here as you type. Nothing is started.</p>}
+      {begun && blocked && <p className="soft small">First mend what is marked.</p>}
+      {begun && !blocked && busy && !answer && error === null && <p className="soft small">Checking …</p>}
+      {error !== null && <Failure error={error} />}
+      {answer && (
+        <div className={busy ? "stale" : undefined}>
+          <Said answer={answer} config={config} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Said({ answer, config }: { answer: Check; config: Settings }) {
+  const slices = [...new Set(Object.values(answer.items ?? {}).flatMap((row) => Object.keys(row)))];
+  const counted = ["generations", "population_size", "strategy"].filter((name) => name in answer.config || name in config);
+  return (
+    <div className="said">
+      <p className={`note ${answer.ok ? "good" : "bad"}`}>
+        <strong>{answer.ok ? "This can be submitted." : "This cannot be submitted yet."}</strong>
+      </p>
+      {answer.warnings.map((warning) => (
+        <p key={warning} className="note warn">
+          <span>{warning}</span>
+        </p>
+      ))}
+      <dl className="facts">
+        <dt>parameters</dt>
+        <dd>{number(answer.parameters)}</dd>
+        {counted.map((name) => (
+          <div key={name} className="fact-pair">
+            <dt>{name.replaceAll("_", " ")}</dt>
+            <dd>{setting(answer.config[name] ?? config[name])}</dd>
+          </div>
+        ))}
+      </dl>
+      {answer.items && slices.length > 0 && (
+        <div className="sheet" tabIndex={0} role="region" aria-label="Items">
+          <table className="table">
+            <caption className="hidden-text">Items by domain and slice</caption>
+            <thead>
+              <tr>
+                <th scope="col">Items</th>
+                {slices.map((slice) => (
+                  <th key={slice} scope="col" className="num">
+                    {slice}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {Object.entries(answer.items).map(([domain, row]) => (
+                <tr key={domain}>
+                  <th scope="row">{domain}</th>
+                  {slices.map((slice) => (
+                    <td key={slice} className="num">
+                      {number(row[slice])}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,137 @@
+/** A form for a new run, checked by the server as one types. */
+import { useMemo, useRef, useState } from "react";
+import { ApiError, send } from "../../api/client";
+import type { Model } from "../../api/types";
+import { useResource, useTitle } from "../../lib/hooks";
+import { useMe, useMaySubmit } from "../../lib/me";
+import { go, href } from "../../lib/router";
+import { useSettings } from "../../lib/settings";
+import { Field } from "../../ui/Field";
+import { Empty, Failure } from "../../ui/Messages";
+import { Advanced } from "./Advanced";
+import { CheckPanel } from "./CheckPanel";
+import { BLANK, bodyOf, type Draft, problemsOf } from "./draft";
+import { TextList } from "./TextList";
+import { byField, useCheck } from "./useCheck";
+
+export default function NewRunPage() {
+  const me = useMe();
+  const maySubmit = useMaySubmit();
+  const settings = useSettings();
+  const models = useResource<{ models: Model[] }>("models");
+  const [draft, setDraft] = useState<Draft>(BLANK);
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const key = useRef(crypto.getRandomValues(new Uint32Array(4)).join("-"));
+  const schema = settings.data?.schema;
+  const body = useMemo(() => bodyOf(draft, schema), [draft, schema]);
+  const own = useMemo(() => problemsOf(draft, schema), [draft, schema]);
+  const begun = body.models.length > 0;
+  const checked = useCheck(body, begun && Object.keys(own).length === 0);
+  useTitle("New run");
+  if (me && !maySubmit) {
+    return (
+      <Empty title="Viewers start no runs">
+        <p>You are signed in as {me.name}, a viewer. An admin can change that.</p>
+      </Empty>
+    );
+  }
+  const problems: Record<string, string> = { ...byField(checked.error), ...own };
+  const put = (part: Partial<Draft>) => {
+    setError(null);
+    setDraft({ ...draft, ...part });
+  };
+  const submit = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      const answer = await send<{ run: string }>("runs", "POST", body, { headers: { "Idempotency-Key": key.current } });
+      go(href(["runs", answer.data.run]));
+    } catch (cause) {
+      setError(cause);
+      setBusy(false);
+      if (cause instanceof ApiError && cause.status === 409) key.current = crypto.getRandomValues(new Uint32Array(4)).join("-");
+    }
+  };
+  const defaults = settings.data?.defaults ?? {};
+  return (
+    <>
+      <header className="page-head">
+        <h1>New run</h1>
+      </header>
+      <form
+        className="new-run"
+        noValidate
+        onSubmit={(event) => {
+          event.preventDefault();
+          void submit();
+        }}
+      >
+        <div className="new-fields">
+          <datalist id="known-models">
+            {(models.data?.models ?? []).map((model) => (
+              <option key={model.id} value={model.path ?? model.name}>
+                {model.name}
+              </option>
+            ))}
+          </datalist>
+          <TextList label="Sources" each="Model" hint="Two or more: folders on the server, Hub ids (owner/name[@revision]) or aliases." values={draft.models}
+            least={2} list="known-models" wrong={problems.models} onChange={(values) => put({ models: values })} />
+          <Field label="Base" wrong={problems.base} hint="The sources' common ancestor. Without it, the first source stands in.">
+            {(given) => <input {...given} className="input mono" list="known-models" value={draft.base} onChange={(event) => put({ base: event.target.value })} />}
+          </Field>
+          <TextList label="Data" each="Items" hint="JSONL or text files, folders, lm-eval:TASK or builtin:domains. Without any: built-in text." values={draft.data}
+            least={1} wrong={problems.data} onChange={(values) => put({ data: values })} />
+          <div className="three">
+            <Field label="Strategy" wrong={problems.strategy}>
+              {(given) => (
+                <select {...given} className="select" value={draft.strategy} onChange={(event) => put({ strategy: event.target.value })}>
+                  <option value="">default</option>
+                  {(settings.data?.strategies ?? []).map((name) => (
+                    <option key={name}>{name}</option>
+                  ))}
+                </select>
+              )}
+            </Field>
+            <Field label="Generations" wrong={problems.generations}>
+              {(given) => (
+                <input {...given} className="input" inputMode="numeric" placeholder={placeholder(defaults.generations)} value={draft.generations}
+                  onChange={(event) => put({ generations: event.target.value })} />
+              )}
+            </Field>
+            <Field label="Seed" wrong={problems.seed}>
+              {(given) => (
+                <input {...given} className="input" inputMode="numeric" placeholder={placeholder(defaults.seed)} value={draft.seed}
+                  onChange={(event) => put({ seed: event.target.value })} />
+              )}
+            </Field>
+          </div>
+          <div className="three">
+            <Field label="Priority" wrong={problems.priority} hint="Of your runs, the highest first.">
+              {(given) => <input {...given} className="input" inputMode="numeric" placeholder="0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
+            </Field>
+            <Field label="Labels" wrong={problems.labels} hint="With commas in between. A worker must have them.">
+              {(given) => <input {...given} className="input" value={draft.labels} onChange={(event) => put({ labels: event.target.value })} />}
+            </Field>
+            <Field label="Reason (optional)" wrong={problems.reason} hint="It is recorded.">
+              {(given) => <input {...given} className="input" value={draft.reason} onChange={(event) => put({ reason: event.target.value })} />}
+            </Field>
+          </div>
+          {settings.error !== null && <Failure error={settings.error} onRetry={() => void settings.reload()} />}
+          {schema && <Advanced schema={schema} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
+        </div>
+        <aside className="new-check" aria-label="Check">
+          <CheckPanel begun={begun} blocked={Object.keys(own).length > 0} checked={checked} config={body.config} />
+          {error !== null && <Failure error={error} />}
+          <button type="submit" className="button primary" disabled={busy || checked.busy || checked.answer?.ok !== true}>
+            Submit the run
+          </button>
+        </aside>
+      </form>
+    </>
+  );
+}
+
+function placeholder(value: unknown): string | undefined {
+  return typeof value === "number" ? String(value) : undefined;
+}

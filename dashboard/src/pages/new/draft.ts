@@ -1,0 +1,83 @@
+/** What the form of a new run says, as the body that the API takes. */
+import type { Json, Settings } from "../../api/types";
+import { parse, type Schema, wrong } from "../../lib/schema";
+
+export interface Draft {
+  models: string[];
+  base: string;
+  data: string[];
+  strategy: string;
+  generations: string;
+  seed: string;
+  priority: string;
+  labels: string;
+  reason: string;
+  /** Advanced settings that were given, as typed. */
+  more: Record<string, string>;
+}
+
+export const BLANK: Draft = {
+  models: ["", ""],
+  base: "",
+  data: [""],
+  strategy: "",
+  generations: "",
+  seed: "",
+  priority: "",
+  labels: "",
+  reason: "",
+  more: {},
+};
+
+/** Settings that the form has fields of their own for. */
+export const OWN = ["strategy", "generations", "seed"] as const;
+
+export interface Body {
+  models: string[];
+  base: string | null;
+  data: string[];
+  config: Settings;
+  priority: number;
+  labels: string[];
+  reason?: string;
+}
+
+export function bodyOf(draft: Draft, schema: Schema | undefined): Body {
+  const config: Settings = {};
+  for (const [name, text] of Object.entries(given(draft))) config[name] = read(name, text, schema);
+  return {
+    models: kept(draft.models),
+    base: draft.base.trim() || null,
+    data: kept(draft.data),
+    config,
+    priority: /^-?\d+$/.test(draft.priority.trim()) ? Number(draft.priority) : 0,
+    labels: kept(draft.labels.split(",")),
+    ...(draft.reason.trim() ? { reason: draft.reason.trim() } : {}),
+  };
+}
+
+/** What can be said to be wrong before the server is asked, by field. */
+export function problemsOf(draft: Draft, schema: Schema | undefined): Record<string, string> {
+  const found: Record<string, string> = {};
+  if (draft.priority.trim() && !/^-?\d+$/.test(draft.priority.trim())) found.priority = "must be a whole number";
+  for (const [name, text] of Object.entries(given(draft))) {
+    const known = schema?.properties?.[name];
+    const said = schema && known ? wrong(parse(text, known, schema), known, schema) : null;
+    if (said) found[name] = said;
+  }
+  return found;
+}
+
+function given(draft: Draft): Record<string, string> {
+  const all: Record<string, string> = { ...draft.more };
+  for (const name of OWN) all[name] = draft[name];
+  return Object.fromEntries(Object.entries(all).filter(([, text]) => text.trim() !== ""));
+}
+
+function read(name: string, text: string, schema: Schema | undefined): Json {
+  return parse(text, schema?.properties?.[name] ?? {}, schema ?? {});
+}
+
+function kept(list: string[]): string[] {
+  return list.map((text) => text.trim()).filter(Boolean);
+}

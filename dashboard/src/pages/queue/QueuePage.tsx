@@ -1,0 +1,148 @@
+/** What waits, what is under way, and who works. */
+import { useEffect } from "react";
+import type { QueueRow, Worker } from "../../api/types";
+import { bytes, duration, number, setting } from "../../lib/format";
+import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
+import { href } from "../../lib/router";
+import { Empty, Loaded } from "../../ui/Messages";
+import { StatusMark } from "../../ui/StatusMark";
+import { Time } from "../../ui/Time";
+
+export default function QueuePage() {
+  const queue = useResource<{ runs: QueueRow[] }>("queue");
+  const workers = useResource<{ workers: Worker[] }>("workers");
+  useTitle("Queue");
+  const { reload: again } = queue;
+  const { reload: look } = workers;
+  const both = useThrottled(() => {
+    void again();
+    void look();
+  }, 1000);
+  useTold(both);
+  useEffect(() => {
+    const timer = window.setInterval(both, 10_000);
+    return () => window.clearInterval(timer);
+  }, [both]);
+  return (
+    <>
+      <header className="page-head">
+        <h1>Queue</h1>
+      </header>
+      <Loaded of={queue}>{(data) => <Queue rows={data.runs} />}</Loaded>
+      <header className="page-head second">
+        <h1>Workers</h1>
+      </header>
+      <Loaded of={workers}>{(data) => <Workers rows={data.workers} />}</Loaded>
+    </>
+  );
+}
+
+function Queue({ rows }: { rows: QueueRow[] }) {
+  if (rows.length === 0) {
+    return (
+      <div className="sheet">
+        <Empty title="Nothing waits">
+          <p>
+            Start a run under <a href="#/new">New run</a>, or with <code>forge submit …</code>
+          </p>
+        </Empty>
+      </div>
+    );
+  }
+  return (
+    <div className="sheet" tabIndex={0} role="region" aria-label="Queue">
+      <table className="table">
+        <thead>
+          <tr>
+            {["Run", "Status", "Waits for", "Owner", "Labels"].map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+            <th scope="col" className="num">Priority</th>
+            <th scope="col" className="num">Generation</th>
+            <th scope="col">Submitted</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.run}>
+              <th scope="row">
+                <a className="mono nowrap" href={href(["runs", row.run])}>
+                  {row.run}
+                </a>
+              </th>
+              <td>
+                <StatusMark status={row.status} />
+              </td>
+              <td>{row.waits_for ?? <span className="quiet">–</span>}</td>
+              <td>{row.owner || "–"}</td>
+              <td className="soft">{row.labels.join(", ")}</td>
+              <td className="num">{row.priority}</td>
+              <td className="num">{row.generation ?? "–"}</td>
+              <td>
+                <Time at={row.submitted_at} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Workers({ rows }: { rows: Worker[] }) {
+  if (rows.length === 0) {
+    return (
+      <div className="sheet">
+        <Empty title="No worker is known">
+          <p>A worker takes all of its machine's GPUs, or its CPU:</p>
+          <code>forge worker</code>
+        </Empty>
+      </div>
+    );
+  }
+  return (
+    <div className="sheet" tabIndex={0} role="region" aria-label="Workers">
+      <table className="table">
+        <thead>
+          <tr>
+            {["Worker", "Status", "Device", "Is at", "Labels"].map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+            <th scope="col" className="num">Memory</th>
+            <th scope="col" className="num">Tasks done</th>
+            <th scope="col" className="num">Time at them</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.name + row.device} className={row.living ? undefined : "gone"}>
+              <th scope="row" title={row.profile === null ? undefined : setting(row.profile)}>
+                {row.name}
+              </th>
+              <td>
+                <StatusMark status={row.living ? row.status : "gone"} />
+              </td>
+              <td className="mono">{row.device}</td>
+              <td>
+                {row.run && (
+                  <a className="mono" href={href(["runs", row.run])}>
+                    {row.run}
+                  </a>
+                )}{" "}
+                <span className="soft">{row.task}</span>
+              </td>
+              <td className="soft">{row.labels.join(", ")}</td>
+              <td className="num nowrap">{bytes(row.memory)}</td>
+              <td className="num">{number(row.done)}</td>
+              <td className="num nowrap">{duration(row.seconds)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,126 @@
+/** One run: its header, its tabs, and the time slider under all of them. */
+import { lazy, type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
+import { ApiError } from "../../api/client";
+import { invalidate } from "../../api/cache";
+import type { Action, Run } from "../../api/types";
+import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
+import { href, replace, type Route, withParts } from "../../lib/router";
+import { Empty, Failure } from "../../ui/Messages";
+import { Tabs } from "../../ui/Tabs";
+import { RunProvider, runPath } from "./context";
+import { eventIndex } from "./events";
+import { ActionDialog } from "./dialogs/ActionDialog";
+import { ForkDialog } from "./dialogs/ForkDialog";
+import { CandidateDialog } from "./dialogs/CandidateDialog";
+import { Header } from "./Header";
+import { Overview } from "./overview/Overview";
+import { snap } from "./snap";
+import { TimeDock } from "./TimeDock";
+
+const Population = lazy(() => import("./population/Population"));
+const Lineage = lazy(() => import("./lineage/Lineage"));
+const Layers = lazy(() => import("./layers/Layers"));
+const Events = lazy(() => import("./Events"));
+const SettingsTab = lazy(() => import("./SettingsTab"));
+
+const TABS: [string, string][] = [
+  ["overview", "Overview"],
+  ["population", "Population"],
+  ["lineage", "Lineage"],
+  ["layers", "Layers"],
+  ["events", "Events"],
+  ["settings", "Settings"],
+];
+
+export default function RunPage({ run, route }: { run: string; route: Route }) {
+  const tab = route.parts[2] ?? "overview";
+  const given = Number(route.query.get("at"));
+  const at = Number.isInteger(given) && given > 0 ? given : null;
+  const live = useResource<Run>(runPath(run));
+  const past = useResource<Run>(at === null ? null : runPath(run, "", { at }));
+  const [dialog, setDialog] = useState<Action | null>(null);
+  const [snapped, setSnapped] = useState<{ why: string; at: number } | null>(null);
+  const index = useMemo(() => eventIndex(run), [run]);
+  useTitle(run);
+
+  const again = (large: boolean) => {
+    const prefix = runPath(run);
+    // The past, single events and a recipe's layers stay as they are.
+    const fixed = /[?&]at=|\/events|\/layers/;
+    const own = (path: string) => path === prefix || path.startsWith(`${prefix}/`);
+    invalidate((path) => own(path) && !fixed.test(path) && path.includes("generation=all") === large);
+  };
+  const fresh = useThrottled(() => again(false), 600);
+  const freshAll = useThrottled(() => again(true), 5000);
+  useTold((told) => {
+    if (told.type !== "reconnected" && told.run !== run) return;
+    if (told.event) index.take(told.event);
+    fresh();
+    freshAll();
+  });
+
+  // A place inside of one append is none: the nearest one that is, in the direction of travel.
+  useEffect(() => {
+    const nearest = at !== null && past.error instanceof ApiError ? snap(past.error.problem, at) : null;
+    if (nearest === null || !(past.error instanceof ApiError)) return;
+    setSnapped({ why: past.error.message, at: nearest });
+    replace(withParts(route, { at: nearest }));
+  }, [past.error, at, route]);
+
+  if (!live.data) {
+    if (live.error instanceof ApiError && live.error.status === 404) {
+      return (
+        <Empty title="There is no such run">
+          <p>{live.error.message}</p>
+          <a href="#/runs">All runs</a>
+        </Empty>
+      );
+    }
+    return live.error ? <Failure error={live.error} onRetry={() => void live.reload()} /> : <p className="loading">Loading …</p>;
+  }
+  const shown = (at === null ? live.data : past.data) ?? live.data;
+  const open = (candidate: string) => replace(withParts(route, { candidate }));
+  const candidate = route.query.get("candidate");
+  const pastFailed = at !== null && past.error !== null && !(past.error instanceof ApiError && snap(past.error.problem, at));
+  return (
+    <RunProvider value={{ live: live.data, shown, at, open }}>
+      <div className="run" data-past={at !== null} data-tab={tab}>
+        <Header onAction={setDialog} />
+        <Tabs
+          label="Parts of the run"
+          tabs={TABS.map(([id, label]) => ({ id, label }))}
+          current={tab}
+          onPick={(id) => replace(href(["runs", run, ...(id === "overview" ? [] : [id])], { at }))}
+        />
+        <div className="run-body" role="tabpanel" id={`panel-${tab}`} aria-labelledby={`tab-${tab}`} tabIndex={-1}>
+          {live.error !== null && <Failure error={live.error} onRetry={() => void live.reload()} />}
+          {pastFailed && <Failure error={past.error} />}
+          <div className={at !== null && past.stale ? "stale" : undefined}>
+            <Suspense fallback={<p className="loading">Loading …</p>}>{bodyOf(tab)}</Suspense>
+          </div>
+        </div>
+        <TimeDock route={route} index={index} snapped={snapped && snapped.at === at ? snapped.why : null} onFork={() => setDialog("fork")} />
+        {dialog === "fork" && <ForkDialog onClose={() => setDialog(null)} />}
+        {dialog !== null && dialog !== "fork" && <ActionDialog action={dialog} onClose={() => setDialog(null)} />}
+        {candidate && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}
+      </div>
+    </RunProvider>
+  );
+}
+
+function bodyOf(tab: string): ReactNode {
+  switch (tab) {
+    case "population":
+      return <Population />;
+    case "lineage":
+      return <Lineage />;
+    case "layers":
+      return <Layers />;
+    case "events":
+      return <Events />;
+    case "settings":
+      return <SettingsTab />;
+    default:
+      return <Overview />;
+  }
+}

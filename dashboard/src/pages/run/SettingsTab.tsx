@@ -1,0 +1,56 @@
+/** The settings of the run, beside their defaults. */
+import { writeJson } from "../../lib/exact";
+import { useStored } from "../../lib/hooks";
+import { plural, setting } from "../../lib/format";
+import { useSettings } from "../../lib/settings";
+import { CopyButton } from "../../ui/Copy";
+import { useRun } from "./context";
+
+export default function SettingsTab() {
+  const { shown } = useRun();
+  const settings = useSettings();
+  const [only, setOnly] = useStored("settings.only", false);
+  const { schema, defaults } = settings.data ?? {};
+  const rows = Object.entries(shown.config).map(([name, value]) => {
+    const standard = defaults?.[name];
+    return { name, value, standard, changed: standard !== undefined && JSON.stringify(standard) !== JSON.stringify(value) };
+  });
+  const changed = rows.filter((row) => row.changed);
+  const described = rows.some((row) => schema?.properties?.[row.name]?.description);
+  return (
+    <>
+      <div className="filters">
+        <label className="check">
+          <input type="checkbox" checked={only} onChange={(event) => setOnly(event.target.checked)} />
+          Only what is not the default
+        </label>
+        <span className="quiet small">
+          {plural(rows.length, "setting")}, {changed.length} not the default
+        </span>
+        <CopyButton text={writeJson(shown.config, 2)} label="Copy as JSON" />
+      </div>
+      <div className="sheet" tabIndex={0} role="region" aria-label="Settings">
+        <table className="table settings">
+          <thead>
+            <tr>
+              <th scope="col">Setting</th>
+              <th scope="col">Value</th>
+              <th scope="col">Default</th>
+              {described && <th scope="col">What it is</th>}
+            </tr>
+          </thead>
+          <tbody>
+            {(only ? changed : rows).map((row) => (
+              <tr key={row.name}>
+                <th scope="row" className="mono">{row.name}</th>
+                <td>{row.changed ? <b>{setting(row.value)}</b> : setting(row.value)}</td>
+                <td className="quiet">{row.changed ? setting(row.standard) : row.standard === undefined ? "–" : "the same"}</td>
+                {described && <td className="soft">{schema?.properties?.[row.name]?.description}</td>}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}

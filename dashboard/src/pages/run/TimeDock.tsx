@@ -1,0 +1,171 @@
+/** The time slider: every event of the run is a place; the whole page shows the run as it was there. */
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useThrottled } from "../../lib/hooks";
+import { useMaySubmit } from "../../lib/me";
+import { replace, type Route, withParts } from "../../lib/router";
+import { Icon } from "../../ui/Icon";
+import { Time } from "../../ui/Time";
+import { useRun } from "./context";
+import type { EventIndex, LightEvent } from "./events";
+import { closings, type Closing, settle } from "./moments";
+import { leave } from "./snap";
+
+interface Props {
+  route: Route;
+  index: EventIndex;
+  snapped: string | null;
+  onFork: () => void;
+}
+
+/** Events that are read without being asked for; more only when one comes near the slider. */
+const UNASKED = 5000;
+
+export function TimeDock({ route, index, snapped, onFork }: Props) {
+  const { live, at } = useRun();
+  const { rows, loading } = useSyncExternalStore(index.subscribe, index.snapshot);
+  const maySubmit = useMaySubmit();
+  const [held, setHeld] = useState<number | null>(null);
+  const [playing, setPlaying] = useState(false);
+  const places = live.places;
+  const place = held ?? at ?? places;
+  const ends = useMemo(() => closings(rows, live.generations), [rows, live.generations]);
+  useEffect(() => {
+    if (places <= UNASKED) index.want(places);
+  }, [index, places]);
+
+  const sent = useRef<number | null>(null);
+  const commit = useThrottled(() => {
+    if (held === null) return;
+    sent.current = held >= places ? null : held;
+    if (sent.current === at) setHeld(null);
+    else replace(withParts(route, { at: sent.current }));
+  }, 80);
+  const show = (next: number) => {
+    const to = settle(rows, Math.max(1, Math.min(places, next)), next > place);
+    leave(place);
+    setHeld(to);
+    commit();
+  };
+  // The thumb stays where it is dragged to until the page is there, or the server says to go elsewhere.
+  const shownAt = useRef(at);
+  useEffect(() => {
+    if (shownAt.current === at) return;
+    shownAt.current = at;
+    setHeld((now) => (at !== sent.current || now === (at ?? places) ? null : now));
+  }, [at, places]);
+  useEffect(() => {
+    if (!playing) return;
+    const timer = window.setTimeout(() => {
+      const next = settle(rows, place + 1, true);
+      if (next >= places) setPlaying(false);
+      leave(place);
+      replace(withParts(route, { at: next >= places ? null : next }));
+    }, 350);
+    return () => window.clearTimeout(timer);
+  }, [playing, place, places, rows, route]);
+
+  const jump = (step: 1 | -1) => {
+    const next = step > 0 ? ends.find((end) => end.place > place) : ends.findLast((end) => end.place < place);
+    show(next?.place ?? (step > 0 ? places : 1));
+  };
+  const play = () => {
+    if (!playing && place >= places) show(1);
+    setPlaying(!playing);
+  };
+  const here = rows[place - 1];
+  return (
+    <section className="dock" aria-label="Time" data-past={at !== null} onPointerEnter={() => index.want(places)} onFocus={() => index.want(places)}>
+      <div className="dock-buttons">
+        <button type="button" className="button plain icon" aria-label="Previous generation's end" disabled={loading} onClick={() => jump(-1)}>
+          <Icon name="first" />
+        </button>
+        <button type="button" className="button plain icon" aria-label={playing ? "Stop" : "Play"} aria-pressed={playing} onClick={play}>
+          <Icon name={playing ? "pause" : "play"} />
+        </button>
+        <button type="button" className="button plain icon" aria-label="Next generation's end" disabled={loading} onClick={() => jump(1)}>
+          <Icon name="last" />
+        </button>
+      </div>
+      <div className="dock-track">
+        <Marks ends={ends} places={places} place={place} />
+        <input
+          type="range"
+          min={1}
+          max={Math.max(1, places)}
+          value={place}
+          aria-label="Event"
+          aria-valuetext={`event ${place} of ${places}${here ? `, ${here.type}: ${here.gist}` : ""}`}
+          onChange={(event) => show(Number(event.target.value))}
+        />
+      </div>
+      <Caption here={here} place={place} places={places} loading={loading} snapped={snapped} />
+      <div className="dock-buttons dock-end">
+        {maySubmit && at !== null && (
+          <button type="button" className="button small" onClick={onFork}>
+            <Icon name="fork" />
+            Fork from here
+          </button>
+        )}
+        {at !== null && (
+          <button
+            type="button"
+            className="button small back"
+            onClick={() => {
+              setPlaying(false);
+              setHeld(null);
+              replace(withParts(route, { at: null }));
+            }}
+          >
+            Back to live
+          </button>
+        )}
+      </div>
+    </section>
+  );
+}
+
+interface CaptionProps {
+  here: LightEvent | undefined;
+  place: number;
+  places: number;
+  loading: boolean;
+  snapped: string | null;
+}
+
+function Caption({ here, place, places, loading, snapped }: CaptionProps) {
+  return (
+    <p className="dock-caption cut" title={snapped ?? here?.gist}>
+      <b>
+        {place.toLocaleString("en-US")} <span className="quiet">/ {places.toLocaleString("en-US")}</span>
+      </b>
+      {snapped ? (
+        <span role="status">{snapped}</span>
+      ) : here ? (
+        <>
+          <span className="mono">{here.type}</span> <span className="soft">{here.gist}</span>{" "}
+          <span className="quiet">
+            <Time at={here.recorded_at} />
+          </span>
+        </>
+      ) : (
+        <span className="quiet">{loading ? "reading events …" : ""}</span>
+      )}
+    </p>
+  );
+}
+
+function Marks({ ends, places, place }: { ends: Closing[]; places: number; place: number }) {
+  const x = (value: number) => `${(((value - 1) / Math.max(1, places - 1)) * 100).toFixed(3)}%`;
+  const every = Math.max(1, Math.ceil(ends.length / 24));
+  return (
+    <div className="dock-marks" aria-hidden="true">
+      <i className="dock-gone" style={{ width: x(place) }} />
+      {ends.map((end, index) => (
+        <span key={end.place} style={{ left: x(end.place) }}>
+          <i data-changed={end.changed} />
+          {index % every === 0 && <small>{end.generation}</small>}
+        </span>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,27 @@
+/** What every tab of a run's page knows: which run, and at which place of its history. */
+import { createContext, useContext } from "react";
+import { withQuery } from "../../api/client";
+import type { Run } from "../../api/types";
+
+export interface RunView {
+  /** The run as it is now. */
+  live: Run;
+  /** The run as it is shown: now, or as it was at `at`. */
+  shown: Run;
+  at: number | null;
+  /** Opens a candidate's recipe. */
+  open: (candidate: string) => void;
+}
+
+const RunContext = createContext<RunView | null>(null);
+export const RunProvider = RunContext.Provider;
+
+export function useRun(): RunView {
+  const found = useContext(RunContext);
+  if (!found) throw new Error("outside of a run's page");
+  return found;
+}
+
+export function runPath(run: string, rest = "", query: Record<string, string | number | null> = {}): string {
+  return withQuery(`runs/${encodeURIComponent(run)}${rest}`, query);
+}

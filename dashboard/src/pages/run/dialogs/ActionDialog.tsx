@@ -1,0 +1,88 @@
+/** Pause, resume, cancel, retry, priority and export: each with a reason, which is recorded. */
+import { useState } from "react";
+import { send } from "../../../api/client";
+import { invalidate } from "../../../api/cache";
+import type { Action } from "../../../api/types";
+import { Dialog } from "../../../ui/Dialog";
+import { Field } from "../../../ui/Field";
+import { Failure } from "../../../ui/Messages";
+import { Reason } from "../../../ui/Reason";
+import { runPath, useRun } from "../context";
+import { ExportState } from "./ExportState";
+
+type Plain = Exclude<Action, "fork">;
+
+const TEXTS: Record<Plain, { title: string; says: string; does: string }> = {
+  pause: { title: "Pause", says: "Tasks under way are finished; no new ones are begun. What is recorded stays.", does: "Pause the run" },
+  resume: { title: "Resume", says: "The run goes on where it was.", does: "Resume the run" },
+  retry: { title: "Retry", says: "Failed attempts are forgotten, and the tasks are tried again.", does: "Retry" },
+  priority: { title: "Priority", says: "Of one user's runs, those with the highest number come first.", does: "Set the priority" },
+  export: { title: "Export", says: "The champion is written as a model folder on the server.", does: "Export the champion" },
+  cancel: { title: "Cancel", says: "This ends the run for good. What it found stays, and can be forked.", does: "Cancel the run" },
+};
+
+export function ActionDialog({ action, onClose }: { action: Plain; onClose: () => void }) {
+  const { live } = useRun();
+  const [reason, setReason] = useState("");
+  const [priority, setPriority] = useState(String(live.priority));
+  const [wrong, setWrong] = useState<Record<string, string>>({});
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const [exported, setExported] = useState(false);
+  const texts = TEXTS[action];
+  const needed = action === "cancel";
+
+  const submit = async () => {
+    const found: Record<string, string> = {};
+    if (needed && !reason.trim()) found.reason = "Say why: the reason is recorded with the run.";
+    if (action === "priority" && !/^-?\d+$/.test(priority.trim())) found.priority = "Give a whole number.";
+    setWrong(found);
+    if (Object.keys(found).length > 0) return;
+    setBusy(true);
+    setError(null);
+    try {
+      const body = { reason: reason.trim() || null, ...(action === "priority" ? { priority: Number(priority) } : {}) };
+      await send(runPath(live.run, `/${action}`), "POST", body);
+      invalidate((path) => path.startsWith(runPath(live.run)) && !path.includes("at="));
+      if (action === "export") setExported(true);
+      else onClose();
+    } catch (cause) {
+      setError(cause);
+    } finally {
+      setBusy(false);
+    }
+  };
+  if (exported) {
+    return (
+      <Dialog title={`Export of ${live.run}`} onClose={onClose}>
+        <ExportState run={live.run} />
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog
+      title={`${texts.title} ${live.run}`}
+      onClose={onClose}
+      onSubmit={() => void submit()}
+      foot={
+        <>
+          <button type="button" className="button" onClick={onClose}>
+            Leave it
+          </button>
+          <button type="submit" className={`button primary ${action === "cancel" ? "danger" : ""}`} disabled={busy}>
+            {texts.does}
+          </button>
+        </>
+      }
+    >
+      <p className="soft">{texts.says}</p>
+      {action === "priority" && (
+        <Field label="Priority" wrong={wrong.priority} hint={`now ${live.priority}`}>
+          {(given) => <input {...given} className="input" inputMode="numeric" value={priority} onChange={(event) => setPriority(event.target.value)} />}
+        </Field>
+      )}
+      <Reason value={reason} onChange={setReason} needed={needed} wrong={wrong.reason} />
+      {error !== null && <Failure error={error} />}
+    </Dialog>
+  );
+}

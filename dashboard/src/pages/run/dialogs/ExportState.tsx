@@ -1,0 +1,48 @@
+/** How far an export is; asked every two seconds until it is over. */
+import { useEffect } from "react";
+import { useResource } from "../../../lib/hooks";
+import { CopyButton } from "../../../ui/Copy";
+import { Loaded } from "../../../ui/Messages";
+import { runPath } from "../context";
+
+interface Export {
+  status: string;
+  folder: string | null;
+  error: string | null;
+}
+
+const WORDS: Record<string, string> = {
+  none: "It has not begun.",
+  running: "The champion is being written.",
+  done: "The champion is written.",
+  failed: "It could not be written.",
+};
+
+export function ExportState({ run }: { run: string }) {
+  const state = useResource<Export>(runPath(run, "/export"));
+  const { data, reload } = state;
+  const over = data !== undefined && ((data.status === "done" || data.status === "failed"));
+  useEffect(() => {
+    if (over) return;
+    const timer = window.setInterval(() => void reload(), 2000);
+    return () => window.clearInterval(timer);
+  }, [over, reload]);
+  return (
+    <Loaded of={state}>
+      {(now) => (
+        <div role="status" className={`note ${now.error ? "bad" : now.folder ? "good" : ""}`}>
+          <strong>{WORDS[now.status] ?? now.status}</strong>
+          {now.error && <span>{now.error}</span>}
+          {now.folder && (
+            <>
+              <code>{now.folder}</code>
+              <span>
+                <CopyButton text={now.folder} label="Copy the folder" />
+              </span>
+            </>
+          )}
+        </div>
+      )}
+    </Loaded>
+  );
+}

@@ -1,0 +1,58 @@
+/** How much of each layer of the champion is whose. */
+import { useEffect } from "react";
+import { useResource } from "../../../lib/hooks";
+import { HeatMap } from "../../../charts/HeatMap";
+import { Empty, Loaded } from "../../../ui/Messages";
+import { runPath, useRun } from "../context";
+import { type LayersAnswer, matrix } from "./matrix";
+
+export default function Layers() {
+  const { live, shown } = useRun();
+  const champion = shown.champion?.recipe_id ?? null;
+  const answer = useResource<LayersAnswer>(champion ? runPath(live.run, "/layers", { candidate: champion }) : null);
+  const pending = answer.status === 202 || answer.data?.status === "working";
+  const { reload } = answer;
+  useEffect(() => {
+    if (!pending) return;
+    const timer = window.setInterval(() => void reload(), 2000);
+    return () => window.clearInterval(timer);
+  }, [pending, reload]);
+  if (!champion) {
+    return (
+      <div className="sheet">
+        <Empty title="No champion yet">
+          <p>Layers are shown of the champion; the first one comes at the end of generation 0.</p>
+        </Empty>
+      </div>
+    );
+  }
+  return (
+    <Loaded of={answer}>
+      {(data) => {
+        const found = pending ? null : matrix(data);
+        if (pending) {
+          return (
+            <p className="loading" role="status">
+              The layers are being compared. This page shows them as soon as that is done.
+            </p>
+          );
+        }
+        return found ? (
+          <div className="sheet padded">
+            <p className="soft small heat-note">
+              The champion's task vector in each layer as a sum of the sources': how much of whose. <i>Explained</i> is the share of it
+              that the sum explains, <i>moved</i> its norm beside the sources' mean.
+            </p>
+            <HeatMap title="Layers of the champion by source" rows={found.sources} columns={found.layers} values={found.values} beside={found.beside} />
+          </div>
+        ) : (
+          <div className="sheet">
+            <Empty title="Nothing to show">
+              <p>The server says nothing about the layers of this candidate.</p>
+            </Empty>
+          </div>
+        );
+      }}
+    </Loaded>
+  );
+}

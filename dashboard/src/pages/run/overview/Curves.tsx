@@ -1,0 +1,99 @@
+/** The run's curves over its generations. While one looks at the past, the axes stay those of now. */
+import type { Components, GenerationRow, Run } from "../../../api/types";
+import { LineChart, type Series } from "../../../charts/LineChart";
+import { score } from "../../../lib/format";
+import { useRun } from "../context";
+
+const HUES = ["var(--c-1)", "var(--c-2)", "var(--c-3)", "var(--c-4)", "var(--c-5)", "var(--c-6)", "var(--c-7)"];
+const DASHES = [undefined, undefined, undefined, undefined, "6 3", "6 3", "6 3"];
+
+const around = (row: GenerationRow, sign: number) =>
+  row.mean === null || row.spread === null ? null : row.mean + sign * row.spread;
+
+function xMaxOf(live: Run): number {
+  return live.generations.at(-1)?.generation ?? 0;
+}
+
+export function FitnessChart() {
+  const { live, shown } = useRun();
+  const rows = shown.generations;
+  const series: Series[] = [
+    { key: "champion", label: "champion", color: "var(--champion-mark)", values: rows.map((row) => row.champion), step: true },
+    { key: "best", label: "best", color: "var(--c-1)", values: rows.map((row) => row.best) },
+    { key: "mean", label: "mean", color: "var(--c-7)", values: rows.map((row) => row.mean), dash: "5 3" },
+  ];
+  const marks = rows.flatMap((row) =>
+    row.changed && row.champion !== null
+      ? [{ x: row.generation, y: row.champion, label: `new champion in generation ${row.generation}: ${score(row.champion)}` }]
+      : [],
+  );
+  return (
+    <LineChart
+      title="Fitness by generation"
+      description={`Best, mean and champion of ${rows.length} generations; ${marks.length} changes of champion are marked.`}
+      xs={rows.map((row) => row.generation)}
+      xMax={xMaxOf(live)}
+      series={series}
+      also={live.generations.flatMap((row) => [row.best, row.champion, around(row, 1), around(row, -1)])}
+      band={{ label: "mean ± spread", low: rows.map((row) => around(row, -1)), high: rows.map((row) => around(row, 1)) }}
+      marks={marks}
+      format={score}
+      height={380}
+    />
+  );
+}
+
+const plain = (components: Components | null, name: string) => {
+  const value = components?.[name];
+  return typeof value === "number" ? value : null;
+};
+
+export function ComponentsChart() {
+  const { live, shown } = useRun();
+  const rows = shown.generations;
+  const names = [...new Set(live.generations.flatMap((row) => Object.keys(row.components ?? {})))].filter((name) =>
+    live.generations.some((row) => plain(row.components, name) !== null),
+  );
+  const series = names.map((name, index) => ({
+    key: name,
+    label: name,
+    color: HUES[index % HUES.length] ?? "var(--c-1)",
+    dash: DASHES[index % DASHES.length],
+    values: rows.map((row) => plain(row.components, name)),
+    step: true,
+  }));
+  return (
+    <LineChart
+      title="Components of the champion by generation"
+      description={`${names.join(", ")}, each relative to the best source in it.`}
+      xs={rows.map((row) => row.generation)}
+      xMax={xMaxOf(live)}
+      series={series}
+      also={live.generations.flatMap((row) => names.map((name) => plain(row.components, name)))}
+      format={score}
+    />
+  );
+}
+
+export function DiversityChart() {
+  const { live, shown } = useRun();
+  const rows = shown.generations;
+  const limits = live.thresholds;
+  const reseed = limits && (limits.reseed ?? (limits.high === undefined ? undefined : limits.low));
+  const warn = limits && (limits.high ?? limits.low);
+  return (
+    <LineChart
+      title="Diversity by generation"
+      description="Mean distance of the candidates' task vectors, relative to the sources' mean distance."
+      xs={rows.map((row) => row.generation)}
+      xMax={xMaxOf(live)}
+      series={[{ key: "diversity", label: "diversity", color: "var(--c-3)", values: rows.map((row) => row.diversity) }]}
+      also={[0, ...live.generations.map((row) => row.diversity)]}
+      thresholds={[
+        ...(typeof warn === "number" ? [{ value: warn, label: `below ${warn}: warns` }] : []),
+        ...(typeof reseed === "number" && reseed !== warn ? [{ value: reseed, label: `below ${reseed}: reseeds` }] : []),
+      ]}
+      format={(value) => (value === null || value === undefined ? "–" : value.toFixed(3))}
+    />
+  );
+}

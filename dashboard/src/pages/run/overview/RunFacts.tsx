@@ -1,0 +1,73 @@
+/** Facts that have no curve: the champion's components, models, cost. */
+import { duration, number, score, words } from "../../../lib/format";
+import { Id } from "../../../ui/Copy";
+import { Time } from "../../../ui/Time";
+import { useRun } from "../context";
+
+export function RunFacts() {
+  const { live, shown, open } = useRun();
+  const parts = Object.entries(shown.champion?.components ?? {}).filter(([, value]) => typeof value === "number");
+  return (
+    <div className="run-facts">
+      {parts.length > 0 && (
+        <dl className="facts">
+          {parts.map(([name, value]) => (
+            <div key={name} className="fact-pair">
+              <dt>{words(name)}</dt>
+              <dd>{score(value as number)}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+      <dl className="facts">
+        {[...live.sources, ...(live.base ? [live.base] : [])].map((source, index) => (
+          <div key={source.name + String(index)} className="fact-pair">
+            <dt>{index < live.sources.length ? "source" : "base"}</dt>
+            <dd>
+              {source.recipe_id ? (
+                <button type="button" className="link" onClick={() => open(source.recipe_id)} title={source.path ?? undefined}>
+                  {source.name}
+                </button>
+              ) : (
+                source.name
+              )}
+            </dd>
+          </div>
+        ))}
+        <Pair name="parameters" value={number(shown.parameters)} />
+        <Pair name="blocks" value={number(shown.blocks)} />
+        <Pair name="device" value={shown.device ?? "–"} />
+        {typeof shown.seconds_since_start === "number" && <Pair name="since its start" value={duration(shown.seconds_since_start)} />}
+        {Object.entries(shown.stages).map(([stage, effect]) => (
+          <Pair key={stage} name={`effect of ${stage}`} value={number(effect)} />
+        ))}
+        {shown.pending.length > 0 && <Pair name="next" value={shown.pending.slice(0, 3).join(", ") + (shown.pending.length > 3 ? ` and ${shown.pending.length - 3} more` : "")} />}
+        {Object.entries(shown.failures).map(([task, attempts]) => (
+          <Pair key={task} name={`failed: ${task}`} value={`${attempts} attempts`} />
+        ))}
+        {shown.quarantined.length > 0 && <Pair name="quarantined" value={shown.quarantined.join(", ")} />}
+        <div className="fact-pair">
+          <dt>last event</dt>
+          <dd>
+            <Time at={shown.updated_at} />
+          </dd>
+        </div>
+        <div className="fact-pair">
+          <dt>chain head</dt>
+          <dd>
+            <Id id={shown.head} what="chain head" />
+          </dd>
+        </div>
+      </dl>
+    </div>
+  );
+}
+
+function Pair({ name, value }: { name: string; value: string }) {
+  return (
+    <div className="fact-pair">
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,139 @@
+/** All runs, the newest first. */
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useDebounced, useThrottled, useTitle, useTold } from "../../lib/hooks";
+import { useMaySubmit } from "../../lib/me";
+import { go, href, replace, type Route } from "../../lib/router";
+import { Empty, Failure } from "../../ui/Messages";
+import { plural } from "../../lib/format";
+import { Feed, type Filter } from "./feed";
+import { RunsTable } from "./RunsTable";
+
+const STATUSES = ["submitted", "running", "paused", "completed", "failed", "cancelled"];
+
+export function RunsPage({ route }: { route: Route }) {
+  const { query } = route;
+  const status = query.get("status") ?? "";
+  const owner = query.get("owner") ?? "";
+  const label = query.get("label") ?? "";
+  const [text, setText] = useState(query.get("q") ?? "");
+  const q = useDebounced(text.trim(), 250);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const feed = useMemo(() => new Feed({ status, owner, q, label }), [status, owner, q, label]);
+  const view = useSyncExternalStore(feed.subscribe, feed.snapshot);
+  const maySubmit = useMaySubmit();
+  useTitle("Runs");
+
+  const put = (changes: Partial<Filter>) => replace(href(["runs"], { status, owner, q, label, ...changes }));
+  const given = query.get("q") ?? "";
+  const written = useRef(given);
+  // The address follows what is typed; what is typed follows an address that came from elsewhere.
+  useEffect(() => {
+    if (q === written.current) return;
+    written.current = q;
+    put({ q });
+  }, [q]);
+  useEffect(() => {
+    if (given === written.current) return;
+    written.current = given;
+    setText(given);
+  }, [given]);
+  useEffect(() => feed.want(0), [feed]);
+  const freshen = useThrottled(() => void feed.freshen(), 700);
+  useTold((told) => {
+    if (told.type === "reconnected") feed.markAll();
+    else feed.mark(told.run);
+    freshen();
+  });
+
+  const choose = (run: string) => {
+    const next = new Set(chosen);
+    if (!next.delete(run)) next.add(run);
+    setChosen(next);
+  };
+  const owners = useMemo(() => [...new Set(view.rows.map((row) => row.owner))].sort(), [view.rows]);
+  const filtered = Boolean(status || owner || q || label);
+  return (
+    <>
+      <header className="page-head">
+        <h1>Runs</h1>
+        <span className="soft" role="status">
+          {view.ready ? plural(view.total, "run") : ""}
+        </span>
+        {maySubmit && (
+          <a className="button primary end" href="#/new">
+            New run
+          </a>
+        )}
+      </header>
+      <div className="filters" role="search">
+        <input
+          className="input"
+          type="search"
+          aria-label="Search runs"
+          placeholder="Search names and labels"
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+        />
+        <select className="select" aria-label="Status" value={status} onChange={(event) => put({ status: event.target.value })}>
+          <option value="">Every status</option>
+          {STATUSES.map((word) => (
+            <option key={word}>{word}</option>
+          ))}
+        </select>
+        <select className="select" aria-label="Owner" value={owner} onChange={(event) => put({ owner: event.target.value })}>
+          <option value="">Every owner</option>
+          {[...new Set([...owners, ...(owner ? [owner] : [])])].map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+        {filtered && (
+          <button
+            type="button"
+            className="button plain"
+            onClick={() => {
+              setText("");
+              put({ status: "", owner: "", q: "", label: "" });
+            }}
+          >
+            Clear
+          </button>
+        )}
+        {chosen.size > 0 && (
+          <div className="chosen">
+            <span className="small soft">{plural(chosen.size, "run")} chosen</span>
+            <button
+              type="button"
+              className="button"
+              disabled={chosen.size < 2}
+              onClick={() => go(href(["compare"], { runs: [...chosen].join(",") }))}
+            >
+              Compare
+            </button>
+            <button type="button" className="button plain" onClick={() => setChosen(new Set())}>
+              Choose none
+            </button>
+          </div>
+        )}
+      </div>
+      {view.error && <Failure error={new Error(view.error)} onRetry={() => feed.want(0)} />}
+      {view.ready && view.rows.length === 0 ? (
+        <div className="sheet">
+          {filtered ? (
+            <Empty title="No run is like that">
+              <p>Change the filters, or clear them.</p>
+            </Empty>
+          ) : (
+            <Empty title="No runs yet">
+              <p>
+                Start one under <a href="#/new">New run</a>, or at a terminal:
+              </p>
+              <code>forge submit --base-models models/code,models/math --base-model models/base</code>
+            </Empty>
+          )}
+        </div>
+      ) : (
+        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={feed.want} />
+      )}
+    </>
+  );
+}

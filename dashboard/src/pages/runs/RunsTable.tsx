@@ -1,0 +1,108 @@
+/** The rows of the list, windowed. */
+import { memo, useCallback } from "react";
+import type { Row } from "../../api/types";
+import { Sparkline } from "../../charts/Sparkline";
+import { duration, score } from "../../lib/format";
+import { useNarrow } from "../../lib/media";
+import { href } from "../../lib/router";
+import { StatusMark } from "../../ui/StatusMark";
+import { Time } from "../../ui/Time";
+import { VirtualRows } from "../../ui/VirtualRows";
+import type { FeedView } from "./feed";
+
+interface Props {
+  view: FeedView;
+  chosen: ReadonlySet<string>;
+  onChoose: (run: string) => void;
+  onWant: (index: number) => void;
+}
+
+const HEADS = ["", "Status", "Run", "Owner", "Score", "Best by generation", "Generation", "Device time", "Submitted"];
+
+export function RunsTable({ view, chosen, onChoose, onWant }: Props) {
+  const narrow = useNarrow();
+  const { rows, total, ready } = view;
+  const sight = useCallback((_: number, last: number) => onWant(last + 40), [onWant]);
+  return (
+    <VirtualRows
+      className="runs sheet"
+      label="Runs"
+      count={ready ? Math.max(total, rows.length) : 12}
+      height={narrow ? 84 : 44}
+      keyOf={(index) => rows[index]?.run ?? `waiting-${index}`}
+      onSight={sight}
+      render={(index) => {
+        const row = rows[index];
+        if (!row) return <Waiting index={index} />;
+        return <RunRow row={row} index={index} chosen={chosen.has(row.run)} onChoose={onChoose} />;
+      }}
+      head={
+        <div className="runs-row runs-head" role="row" aria-rowindex={1}>
+          {HEADS.map((head, index) => (
+            <span key={head} role="columnheader" className={index === 4 || index === 6 || index === 7 ? "num" : undefined}>
+              {head || <span className="hidden-text">Choose</span>}
+            </span>
+          ))}
+        </div>
+      }
+    />
+  );
+}
+
+function Waiting({ index }: { index: number }) {
+  return (
+    <div className="runs-row" role="row" aria-rowindex={index + 2} aria-busy="true">
+      <span role="cell" className="bone">
+        <span className="hidden-text">Loading</span>
+      </span>
+    </div>
+  );
+}
+
+interface RowProps {
+  row: Row;
+  index: number;
+  chosen: boolean;
+  onChoose: (run: string) => void;
+}
+
+const RunRow = memo(function RunRow({ row, index, chosen, onChoose }: RowProps) {
+  return (
+    <div className="runs-row" role="row" aria-rowindex={index + 2} data-chosen={chosen}>
+      <span role="cell" className="c-choose">
+        <input type="checkbox" checked={chosen} onChange={() => onChoose(row.run)} aria-label={`Choose ${row.run}`} />
+      </span>
+      <span role="cell" className="c-status">
+        <StatusMark status={row.status} />
+      </span>
+      <span role="cell" className="c-run">
+        <a className="mono" href={href(["runs", row.run])}>
+          {row.run}
+        </a>
+        {row.labels.map((label) => (
+          <span key={label} className="tag">
+            {label}
+          </span>
+        ))}
+      </span>
+      <span role="cell" className="c-owner cut">
+        {row.owner || "–"}
+      </span>
+      <span role="cell" className="c-score num">
+        {score(row.score)}
+      </span>
+      <span role="cell" className="c-curve">
+        <Sparkline curve={row.curve} />
+      </span>
+      <span role="cell" className="c-generation num">
+        {row.generation ?? "–"}
+      </span>
+      <span role="cell" className="c-cost num nowrap">
+        {duration(row.device_seconds)}
+      </span>
+      <span role="cell" className="c-when">
+        <Time at={row.submitted_at} />
+      </span>
+    </div>
+  );
+});

@@ -1,0 +1,56 @@
+/** What is said where there is nothing to show, or something went wrong. */
+import type { ReactNode } from "react";
+import { ApiError, explain } from "../api/client";
+import type { Resource } from "../lib/hooks";
+
+export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+  const title = error instanceof ApiError ? error.problem.title : "Something went wrong";
+  const detail = explain(error);
+  const named = error instanceof ApiError ? (error.problem.errors ?? []) : [];
+  const parts = named.filter((part) => !detail.includes(part.message));
+  return (
+    <div className="note bad" role="alert">
+      <strong>{title}</strong>
+      {detail !== title && <span>{detail}</span>}
+      {parts.map((part) => (
+        <span key={part.field + part.message}>
+          <code>{part.field}</code> {part.message}
+        </span>
+      ))}
+      {onRetry && (
+        <span>
+          <button type="button" className="button small" onClick={onRetry}>
+            Try again
+          </button>
+        </span>
+      )}
+    </div>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="empty">
+      <h2>{title}</h2>
+      {children}
+    </div>
+  );
+}
+
+/** The answer of a resource, or what stands in its place. */
+export function Loaded<T>({ of, children }: { of: Resource<T>; children: (data: T) => ReactNode }) {
+  if (of.data === undefined) {
+    if (of.error) return <Failure error={of.error} onRetry={() => void of.reload()} />;
+    return (
+      <p className="loading" role="status">
+        Loading …
+      </p>
+    );
+  }
+  return (
+    <>
+      {of.error !== null && <Failure error={of.error} onRetry={() => void of.reload()} />}
+      {children(of.data)}
+    </>
+  );
+}
