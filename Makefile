@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # Files of tests side by side: each uses about one core.
 JOBS   ?= 2
 
-.PHONY: help demo test oracle lint format clean
+.PHONY: help demo test browser oracle lint format clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
@@ -26,6 +26,12 @@ demo: $(READY)
 
 test: $(READY)
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+# The dashboard's tests use the system's Chromium, and are skipped where there is none.
+browser:
+	@command -v chromium || command -v chromium-browser || { command -v apt-get && [ "$$(id -u)" = 0 ] \
+	  && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || echo "no Chromium, and none can be installed: the dashboard's tests in a browser are skipped"
 
 # mergekit in an environment of its own, and our merges beside its: minutes.
 oracle: $(READY)

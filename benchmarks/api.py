@@ -195,7 +195,7 @@ def main() -> None:
         command = [*FORGE, "worker", "--concurrency", str(given.workers)]
         started.append(subprocess.Popen(command, env=env))
     try:
-        _wait(given.port)
+        wait_for(given.port)
         measure(home, given.rate, given.seconds, given.runs, given.port)
     finally:
         for process in started:
@@ -204,7 +204,7 @@ def main() -> None:
             process.wait(60)
 
 
-def _wait(port: int) -> None:
+def wait_for(port: int) -> None:
     while True:
         try:
             httpx2.get(f"http://127.0.0.1:{port}/health", timeout=5)

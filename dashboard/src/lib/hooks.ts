@@ -93,20 +93,29 @@ export function useTold(listener: (told: Told) => void): void {
   useEffect(() => onTold((told) => newest.current(told)), []);
 }
 
-/** Calls at most once in so many milliseconds, the last time included. */
+/** Milliseconds in which calls are taken together: events of one append come one by one. */
+const TOGETHER = 25;
+
+/** Calls almost at once, but at most once in so many milliseconds, and after the last time too. */
 export function useThrottled(call: () => void, milliseconds: number): () => void {
   const newest = useRef(call);
   const timer = useRef<number | undefined>(undefined);
+  const called = useRef(-Infinity);
   useEffect(() => {
     newest.current = call;
   });
   useEffect(() => () => window.clearTimeout(timer.current), []);
   return useCallback(() => {
     if (timer.current !== undefined) return;
-    timer.current = window.setTimeout(() => {
-      timer.current = undefined;
-      newest.current();
-    }, milliseconds);
+    const pause = called.current + milliseconds - performance.now();
+    timer.current = window.setTimeout(
+      () => {
+        timer.current = undefined;
+        called.current = performance.now();
+        newest.current();
+      },
+      Math.max(TOGETHER, pause),
+    );
   }, [milliseconds]);
 }
 
