@@ -205,6 +205,7 @@ def main() -> None:
 
 
 def wait_for(port: int) -> None:
+    """Until the server answers."""
     while True:
         try:
             httpx2.get(f"http://127.0.0.1:{port}/health", timeout=5)

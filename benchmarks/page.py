@@ -2,8 +2,8 @@
 
     python -m benchmarks.page --home /tmp/long --times 20        # a log made by benchmarks.api
 
-First contentful paint as the browser says it, each time in a new context (nothing cached), and until the
-fitness chart is there. Live: from the return of the append to the text on the page.
+First contentful paint as the browser says it, each time in a new context (nothing cached), and until
+the champion is there. Live: from the return of the append to the text on the page.
 """
 
 from __future__ import annotations
