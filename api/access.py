@@ -10,13 +10,11 @@ from collections.abc import Callable
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
+from api.options import Options
 from api.problems import Problem
 from events import EventStore
 from worker import accounts
 from worker.accounts import Role, User
-
-#: Attempts with a wrong token, a second and at once, from one address.
-WRONG_RATE, WRONG_BURST = 1.0, 20
 
 
 class Buckets:
@@ -45,12 +43,12 @@ class Buckets:
 class Access:
     """Finds the user of a token, and counts requests."""
 
-    def __init__(self, store: EventStore, rate: float, burst: int) -> None:
+    def __init__(self, store: EventStore, options: Options) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._accounts = accounts.Accounts()
-        self._requests = Buckets(rate, burst)
-        self._wrong = Buckets(WRONG_RATE, WRONG_BURST)
+        self._requests = Buckets(options.rate, options.burst)
+        self._wrong = Buckets(options.wrong_rate, options.wrong_burst)
 
     def known(self) -> accounts.Accounts:
         """The accounts as they are now."""

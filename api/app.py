@@ -53,7 +53,7 @@ def create(home: Home, options: Options) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         desk = Desk(home)
         app.state.options, app.state.desk, app.state.work = options, desk, Work()
-        app.state.access = Access(desk.store, options.rate, options.burst)
+        app.state.access = Access(desk.store, options)
         app.state.hub = Hub(desk)
         app.state.hub.start()
         try:

@@ -23,6 +23,9 @@ class Options:
     #: Requests a second of one user, and how many at once before that counts.
     rate: float = 100.0
     burst: int = 400
+    #: The same of attempts with a wrong token from one address.
+    wrong_rate: float = 1.0
+    wrong_burst: int = 20
     #: Live connections at most.
     watchers: int = 4000
     #: Largest body, bytes.

@@ -67,15 +67,26 @@ def recorded(
     return folder, tokens, forks
 
 
-@pytest.fixture
-def served(
-    recorded: tuple[Path, dict[str, str], dict[str, str]], tmp_path: Path
-) -> Iterator[Served]:
-    """The server over a copy of it."""
-    home = Home(tmp_path / "home")
+Recorded = tuple[Path, dict[str, str], dict[str, str]]
+
+
+def _serve(recorded: Recorded, folder: Path, wrong: int = 20) -> Iterator[Served]:
+    home = Home(folder / "home")
     shutil.copytree(recorded[0], home.folder)
-    roots = tmp_path / "models"
+    roots = folder / "models"
     roots.mkdir()
-    app = create(home, Options((roots,), rate=1e5, burst=100_000))
+    app = create(home, Options((roots,), rate=1e5, burst=100_000, wrong_burst=wrong))
     with TestClient(app, raise_server_exceptions=False) as client:
         yield Served(client, home, dict(recorded[1]), dict(recorded[2]))
+
+
+@pytest.fixture
+def served(recorded: Recorded, tmp_path: Path) -> Iterator[Served]:
+    """The server over a copy of it."""
+    yield from _serve(recorded, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for many tests, who do not mind what the others asked."""
+    yield from _serve(recorded, tmp_path_factory.mktemp("shared"), wrong=10_000)

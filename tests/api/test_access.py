@@ -112,21 +112,21 @@ def test_the_table_in_the_docs_is_the_matrix() -> None:
 @pytest.mark.parametrize("endpoint", MATRIX, ids=" ".join)
 @pytest.mark.parametrize("who", [None, "stranger", *ROLES])
 def test_every_cell_of_the_matrix(
-    served: Served, who: str | None, endpoint: tuple[str, str]
+    shared: Served, who: str | None, endpoint: tuple[str, str]
 ) -> None:
     """401 without a valid token, 403 below the role, and otherwise neither."""
     (method, path), needed = endpoint, MATRIX[endpoint]
-    served.tokens["stranger"] = "forge_nobody"
+    shared.tokens["stranger"] = "forge_nobody"
     body = BODIES.get(path, {}) if method in ("POST", "PATCH") else None
     if path == "/live" and who in ROLES:
         pytest.skip("answers for ever: tests/api/test_live.py")
     where = path.format(**PLACES).replace(
-        f"/runs/{RUN}", f"/runs/{served.forks.get(who or '', RUN)}"
+        f"/runs/{RUN}", f"/runs/{shared.forks.get(who or '', RUN)}"
     )
     answer = (
-        served.ask(method, where, who, json=body)
+        shared.ask(method, where, who, json=body)
         if body is not None
-        else served.ask(method, where, who)
+        else shared.ask(method, where, who)
     )
     if needed is None:
         assert answer.status_code in (200, 404)
