@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from events import Envelope
-from evomerge import earnings, facts, report
+from evomerge import earnings, facts, groups, report
 from evomerge import view as views
 from evomerge.config import EvoMergeConfig
 from evomerge.control import refusal
 from evomerge.log import describe, place
-from evomerge.recipe import Merge, Recipe, Source, blocks, genome, label, parents
+from evomerge.recipe import Flow, Grouped, Merge, Recipe, Source, blocks, genome, label, parents
 from evomerge.state import RunState
 from evomerge.streams import PREFIX
 
@@ -235,25 +236,39 @@ def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
         return {}
     found = genome(recipe, state.recipes)
     flat: dict[str, float] = {}
-    _flatten("", json.loads(found.pipeline.model_dump_json()), flat)
+    merge = found.pipeline
+    if isinstance(merge, Flow):
+        for number, step in enumerate(merge.steps):
+            _flatten(f"step {number + 1}", step.model_dump(mode="json"), (), flat)
+        merge = merge.merged
+    models = _names(state, merge.inputs)
+    if isinstance(merge, Grouped):
+        for group, params in zip(groups.names(merge.depths), merge.params, strict=True):
+            _flatten(group, params, models, flat)
+    else:
+        _flatten("", merge.genes.model_dump(mode="json"), models, flat)
     for number, noise in enumerate(found.noises):
         flat[f"noise {number + 1}"] = noise.sigma
     return flat
 
 
-#: Parts of a recipe that are no genes: names, and what is drawn.
-_NO_GENES = frozenset({"kind", "inputs", "base", "seed", "name", "method", "depths"})
+def _names(state: RunState, inputs: Sequence[str]) -> tuple[str, ...]:
+    """What the inputs of a merge are called: sources by their names, others by their ids."""
+    records = state.started.sources if state.started else ()
+    known = {record.recipe_id: record.name for record in records}
+    return tuple(known.get(id_, id_[:8]) for id_ in inputs)
 
 
-def _flatten(prefix: str, value: Any, into: dict[str, float]) -> None:
+def _flatten(prefix: str, value: Any, models: Sequence[str], into: dict[str, float]) -> None:
+    """Every number in a value under its path; weights under the names of what they weigh."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key not in _NO_GENES:
-                name = key if not prefix or key in ("genes", "params") else f"{prefix} {key}"
-                _flatten(prefix if key in ("genes", "params") else name, inner, into)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            _flatten(f"{prefix} {number}".strip(), inner, into)
+            _flatten(f"{prefix} {key}".strip(), inner, models, into)
+    elif isinstance(value, list | tuple):
+        by_model = prefix.endswith("weights") and len(value) == len(models)
+        names = models if by_model else range(len(value))
+        for name, inner in zip(names, value, strict=True):
+            _flatten(f"{prefix} {name}", inner, models, into)
     elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         into[prefix] = float(value)
 

@@ -237,3 +237,22 @@ def test_positions_in_the_list_are_cursors_that_new_runs_do_not_move(served: Ser
     names = [row["run"] for row in [*page["runs"], *rest]]
     assert len(set(names)) == len(names) == 5
     assert all(a["submitted_at"] >= b["submitted_at"] for a, b in pairwise([*page["runs"], *rest]))
+
+
+def test_genes_have_names_that_say_what_they_turn() -> None:
+    """Of golden logs: pipelines, groups of tensors, paths."""
+    from pathlib import Path
+
+    from api import views
+    from evomerge.state import fold
+    from tests.test_golden import FOLDER, rows_of
+
+    def genes(name: str) -> dict[str, float]:
+        state = fold(rows_of(Path(FOLDER / name)))
+        return views.population(state, None, False)["rows"][0]["genes"]
+
+    assert {"ts 0", "drop", "layers 2", "noise 1"} <= set(genes("schema-9-1.jsonl"))
+    grouped = genes("schema-9-10.jsonl")
+    assert grouped["layers 1/3 attention weights a"] == grouped["embedding weights a"]
+    path = genes("schema-9-13.jsonl")
+    assert {"step 1 block", "step 2 scale", "head weights c"} <= set(path)
