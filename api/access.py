@@ -53,7 +53,12 @@ class Access:
     def known(self) -> accounts.Accounts:
         """The accounts as they are now."""
         with self._lock:
-            return accounts.read(self._store, self._accounts)
+            now = accounts.read(self._store, self._accounts)
+            return accounts.Accounts(dict(now.roles), dict(now.tokens), now.version)
+
+    def holds(self, secret: str | None) -> bool:
+        """Whether the token is somebody's still; counts as no request."""
+        return secret is not None and self.known().user_of(secret) is not None
 
     def user(self, secret: str | None, address: str) -> User:
         """Whose token it is. Raises Problem 401, or 429 for too many requests."""

@@ -110,8 +110,10 @@ def _site(app: FastAPI) -> None:
 
     @app.get("/health", tags=["health"])
     def health(request: Request) -> dict[str, str]:
-        """Whether the log can be read."""
+        """Whether the log can be read, and is followed."""
         request.app.state.desk.end()
+        if not request.app.state.hub.lives:
+            raise problems.Problem(503, "The log is not followed", "Start the server again.")
         return {"status": "ok", "version": VERSION}
 
     @app.get("/", include_in_schema=False)

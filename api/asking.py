@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,21 @@ KEY = Header(None, alias="Idempotency-Key", min_length=1, max_length=200,
              description="The same key means the same request: it is carried out once.")  # fmt: skip
 
 
+#: Checks that open models and read data at once; others wait a while.
+_CHECKS = threading.BoundedSemaphore(2)
+
+
+@contextmanager
+def _heavy() -> Iterator[None]:
+    """Few at once, so that there are threads left for everybody else. Raises Problem."""
+    if not _CHECKS.acquire(timeout=20):
+        raise Problem(503, "Too much to do", "Others are checked: ask again.", {"Retry-After": "5"})
+    try:
+        yield
+    finally:
+        _CHECKS.release()
+
+
 def plan_of(options: Options, wanted: shapes.Wanted) -> plans.Plan:
     """The plan that a body asks for. Raises ConfigError, Problem."""
     for name in wanted.data:
@@ -43,8 +61,8 @@ def plan_of(options: Options, wanted: shapes.Wanted) -> plans.Plan:
             raise ConfigError(f"{name}: a task file is code; give a task by its name.")
     _check_fields(wanted.config)
     data = [n if specs.is_task(n) else options.place(n) for n in wanted.data]
-    models = [options.place(name) for name in wanted.models]
-    base = options.place(wanted.base) if wanted.base else None
+    models = [options.model(name) for name in wanted.models]
+    base = options.model(wanted.base) if wanted.base else None
     return plans.make(wanted.config, models, base, data, elsewhere=True)
 
 
@@ -69,9 +87,10 @@ def check(
     request: Request, wanted: shapes.Wanted, user: User = Depends(SUBMITTER)
 ) -> dict[str, Any]:
     """Everything that a start would stumble over; nothing is started."""
-    plan = plan_of(request.app.state.options, wanted)
     submission.check_queued(wanted.priority, tuple(wanted.labels))
-    found = plans.check(plan)
+    plan = plan_of(request.app.state.options, wanted)
+    with _heavy():
+        found = plans.check(plan)
     return {
         "ok": True,
         "warnings": list(found.warnings),
@@ -101,9 +120,12 @@ def submitted(state: State, wanted: shapes.Wanted, key: str | None, user: User) 
     `state` is the application's.
     """
     store = state.desk.store
+    submission.check_queued(wanted.priority, tuple(wanted.labels), key)
     plan = plan_of(state.options, wanted)
-    plans.check(plan)
     known = key is not None and store.version(log.stream(submission.keyed_name(key, user.name)))
+    if not known:
+        with _heavy():
+            plans.check(plan)
     run = submission.submit(
         store, plan.config, plan.sources, plan.base, plan.data, priority=wanted.priority,
         labels=tuple(wanted.labels), key=key, quarantine=wanted.quarantine, by=user.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +13,10 @@ from api import shapes, views
 from api.access import ADMIN, SUBMITTER, VIEWER
 from api.problems import Problem
 from api.runs import desk_of, tagged, told
+from events import canonical_json
 from evomerge import listing, models
 from worker import waiting
 from worker.accounts import User
-from worker.roster import Roster
 
 router = APIRouter(tags=["models, queue, workers"])
 
@@ -76,7 +77,7 @@ def removed(
 def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
     """The runs that have not ended, in their order, and what they wait for."""
     store = desk_of(request).store
-    devices = Roster(store.database).devices()
+    devices = desk_of(request).roster.devices()
     rows = listing.queue(store, limit)
     return {"runs": [{**told(row), "waits_for": waiting.reason(row, devices)} for row in rows]}
 
@@ -84,7 +85,7 @@ def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str,
 @router.get("/workers", dependencies=[Depends(VIEWER)])
 def workers(request: Request) -> dict[str, Any]:
     """Every device, and what it is at."""
-    devices = Roster(desk_of(request).store.database).devices()
+    devices = desk_of(request).roster.devices()
     return {
         "workers": [
             {
@@ -101,7 +102,9 @@ def workers(request: Request) -> dict[str, Any]:
 @router.get("/settings", dependencies=[Depends(VIEWER)])
 def settings(request: Request) -> Response:
     """What a run may be submitted with: JSON Schema, defaults, strategies."""
-    body = request.app.state.settings = (
-        getattr(request.app.state, "settings", None) or views.settings()
-    )
-    return tagged(request, body, request.app.version)
+    known: tuple[Any, str] | None = getattr(request.app.state, "settings", None)
+    if known is None:
+        body = views.settings()
+        known = body, hashlib.sha256(canonical_json(body).encode()).hexdigest()[:16]
+        request.app.state.settings = known
+    return tagged(request, known[0], known[1])

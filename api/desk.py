@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -14,6 +15,7 @@ from evomerge import log
 from evomerge.history import at_place
 from evomerge.home import Home
 from evomerge.state import RunState, absorb, fold
+from worker.roster import Roster
 
 #: Runs, and past states of runs, that are kept folded.
 KEPT = 64
@@ -54,7 +56,11 @@ class Desk:
         """
         folded = self._folded(run)
         with folded.lock:
-            absorb(folded.state, log.news(self.store, run, folded.state), showing=True)
+            try:
+                absorb(folded.state, log.news(self.store, run, folded.state), showing=True)
+            except BaseException:  # half a fold is none
+                folded.state, folded.views = RunState(), {}
+                raise
             now = folded.state
             if at is None or at == now.place:
                 yield now
@@ -114,6 +120,11 @@ class Desk:
         if known is None or known[0] != state.version:
             known = folded.views[view] = state.version, make(state)
         return known[1]
+
+    @cached_property
+    def roster(self) -> Roster:
+        """The table of devices."""
+        return Roster(self.store.database)
 
     def end(self) -> int:
         """The position of the newest event."""

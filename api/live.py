@@ -12,8 +12,10 @@ import bisect
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from api import views
@@ -59,6 +61,9 @@ class Hub:
         self._thread: threading.Thread | None = None
         self._past: dict[str, int] = {}
         self.watchers = 0
+        #: Those who have not said yet who they are.
+        self.knocking = 0
+        self._readers = ThreadPoolExecutor(4, "hub-reader")
 
     def start(self) -> None:
         """Begin at the end of the log."""
@@ -72,14 +77,15 @@ class Hub:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5)
+        self._readers.shutdown(wait=False, cancel_futures=True)
 
     def _follow(self) -> None:
         while not self._stop.wait(POLL):
             try:
                 rows = self._desk.store.read_all(self.position, PAGE)
-                told = [t for row in rows if (t := self.tell(row)) is not None]
-            except (EventsError, ForgeError) as error:
-                log.warning("the log cannot be followed: %s", error)
+                told = self._all(rows)
+            except Exception:  # whatever it is, the next look may go well
+                log.exception("the log cannot be followed")
                 self._stop.wait(1.0)
                 continue
             if rows and self._loop is not None:
@@ -97,6 +103,24 @@ class Hub:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    @property
+    def lives(self) -> bool:
+        """Whether somebody follows the log."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _all(self, rows: Sequence[Envelope]) -> list[Told]:
+        """What there is to tell of rows; one that cannot be told holds up no other."""
+        found = []
+        for row in rows:
+            try:
+                told = self.tell(row)
+            except Exception:
+                log.exception("event %d cannot be told", row.position)
+                continue
+            if told is not None:
+                found.append(told)
+        return found
+
     def tell(self, row: Envelope) -> Told | None:
         """A row for clients; None for what is no event of a run."""
         if not row.stream.startswith(PREFIX):
@@ -104,8 +128,13 @@ class Hub:
         run = row.stream.removeprefix(PREFIX)
         event = views.event(row, self._offset(run) + row.version)
         place = {"position": row.position, "run": run, "place": event["place"]}
-        messages: list[dict[str, Any]] = [{"type": "event", **place, "event": event}]
-        messages += self._also(run, row, event["data"])
+        try:
+            messages = self._also(run, row, event["data"])
+        except (EventsError, ForgeError) as error:
+            log.warning("run %s cannot be folded: %s", run, error)
+            messages = []
+        # Last, because a client goes on behind the last event that it saw.
+        messages.append({"type": "event", **place, "event": event})
         return Told(row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages))
 
     def _also(self, run: str, row: Envelope, data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -139,7 +168,8 @@ class Hub:
         while True:
             changed, now = self._changed, self.position
             if position < self._first:
-                return await asyncio.to_thread(self._read, position, run)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._readers, self._read, position, run)
             if position < now:
                 start = bisect.bisect_right(self._told, position, key=lambda told: told.position)
                 found = [t for t in self._told[start:] if run in (None, t.run)]
@@ -147,13 +177,19 @@ class Hub:
             await changed.wait()
 
     def _read(self, position: int, run: str | None) -> tuple[list[Told], int]:
-        rows = self._desk.store.read_all(position, PAGE)
-        wanted = [row for row in rows if run in (None, row.stream.removeprefix(PREFIX))]
-        told = [t for row in wanted if (t := self.tell(row)) is not None]
-        return told, rows[-1].position if rows else self.position
+        """The log itself, for who was away."""
+        store = self._desk.store
+        if run is None:
+            rows = store.read_all(position, PAGE)
+            return self._all(rows), rows[-1].position if rows else self.position
+        end = store.end()
+        behind = (row for row in store.iterate(PREFIX + run) if row.position > position)
+        rows = list(islice(behind, PAGE))
+        last = rows[-1].position if rows else position
+        return self._all(rows), last if len(rows) == PAGE else max(end, last)
 
 
-async def stream(hub: Hub, position: int, run: str | None) -> AsyncIterator[Told]:
+async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Told]:
     """Everything behind a position, for ever."""
     while True:
         found, position = await hub.after(position, run)

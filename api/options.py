@@ -18,6 +18,8 @@ class Options:
 
     #: Folders that models and data may be in.
     roots: tuple[Path, ...] = field(default_factory=lambda: (Path.cwd(),))
+    #: Whether models may be fetched from the Hub, with the server's token.
+    hub: bool = False
     #: Other sites whose pages may use the API from a browser.
     origins: tuple[str, ...] = ()
     #: Requests a second of one user, and how many at once before that counts.
@@ -33,7 +35,7 @@ class Options:
 
     @classmethod
     def of_environment(cls, roots: Sequence[str] = ()) -> Options:
-        """FORGE_MODEL_ROOTS, FORGE_API_ORIGINS, FORGE_API_RATE. Raises ConfigError."""
+        """FORGE_MODEL_ROOTS, FORGE_API_HUB, FORGE_API_ORIGINS, FORGE_API_RATE. Raises ConfigError."""
         named = roots or [p for p in os.environ.get("FORGE_MODEL_ROOTS", "").split(os.pathsep) if p]
         folders = tuple(Path(root).expanduser().resolve() for root in named) or (Path.cwd(),)
         for folder in folders:
@@ -49,7 +51,10 @@ class Options:
             rate = 0.0
         if not 0 < rate <= 1e6:
             raise ConfigError(f"FORGE_API_RATE is {text!r}: give requests a second, above 0.")
-        return cls(folders, origins, rate, max(1, int(4 * rate)))
+        hub = os.environ.get("FORGE_API_HUB", "0")
+        if hub not in ("0", "1"):
+            raise ConfigError(f"FORGE_API_HUB is {hub!r}: give 1 or 0.")
+        return cls(folders, hub == "1", origins, rate, max(1, int(4 * rate)))
 
     def inside(self, path: Path) -> bool:
         """Whether a path, links followed, is in one of the roots."""
@@ -65,6 +70,16 @@ class Options:
             return self._placed(text)
         except (ValueError, OSError, RuntimeError) as error:
             raise ConfigError(f"{text[:200]!r} is no path: {error}") from error
+
+    def model(self, text: str) -> str:
+        """The same for a model; a Hub id or an alias only where this server may fetch models."""
+        placed = self.place(text)
+        if not Path(placed).is_absolute() and not self.hub:
+            raise ConfigError(
+                f"{text!r} is in none of this server's folders, and it fetches nothing from the Hub: "
+                "set FORGE_API_HUB=1 where it starts."
+            )
+        return placed
 
     def _placed(self, text: str) -> str:
         plain = Path(text).expanduser()

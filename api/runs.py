@@ -65,10 +65,11 @@ def runs(
 ) -> Response:
     """The runs, the newest first."""
     store = desk_of(request).store
+    position = listing.position(store)  # before the rows: a tag may be older than what it tags
     rows, total = listing.page(store, limit, before, status, owner, label, q)
     more = str(rows[-1]["first"]) if len(rows) == limit else None
     body = {"runs": [told(row) for row in rows], "total": total, "next": more}
-    return tagged(request, body, f"{listing.position(store)}")
+    return tagged(request, body, f"{position}")
 
 
 @router.get("/runs/{run}", response_model=shapes.Run)
@@ -181,20 +182,21 @@ async def layers(
     """How much of each layer is whose, from the weights; worked out once, in another process."""
     desk = desk_of(request)
 
-    def look() -> tuple[str, str, dict[str, Any] | None]:
+    def look() -> tuple[str, str, str, dict[str, Any] | None]:
         name = desk.name(run)
         with desk.state(name, at) as state:
             if state.started is None:
                 raise Problem(409, "That is not possible", f"run {name} has not started.")
             found = log.find(state, candidate)
-            return name, found, makeup.kept(desk.home, found)
+            key = makeup.key(state, found)
+            return name, found, key, makeup.kept(desk.home, state, found)
 
-    name, found, known = await asyncio.to_thread(look)
+    name, found, key, known = await asyncio.to_thread(look)
     if known is not None:
-        return tagged(request, {"status": "ready", **known}, found[:16])
+        return tagged(request, {"status": "ready", **known}, key[:16])
     work = request.app.state.work
-    await work.begin(f"layers {found}", [sys.executable, "-m", "worker.makeup", name, found])
-    failed = work.failed(f"layers {found}")
+    await work.begin(f"layers {key}", [sys.executable, "-m", "worker.makeup", name, found])
+    failed = work.failed(f"layers {key}")
     if failed is not None:
         raise Problem(503, "The layers cannot be worked out", failed)
     return JSONResponse({"status": "working", "candidate": found}, 202)

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from worker.accounts import Role
 
-Text = Annotated[str, Field(max_length=2000)]
-Name = Annotated[str, Field(min_length=1, max_length=1000)]
+Text = Annotated[str, Field(max_length=2000, pattern=r"^[^\x00]*$")]
+Name = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
 
 
 class _Body(BaseModel):
@@ -63,7 +63,7 @@ class NewModel(_Body):
     path: Name = Field(examples=["models/base"])
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     kind: Literal["base", "source", "specialist"] = "specialist"
-    metrics: dict[str, float] = {}
+    metrics: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
     lineage: list[Name] = Field([], max_length=64)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,11 +20,17 @@ from api.live import Hub, stream
 from api.problems import Problem, problem_of
 from worker.accounts import User
 
+log = logging.getLogger(__name__)
+
 router = APIRouter(tags=["live"])
 
 #: Seconds that a client has to say who it is, and to take a message.
 PATIENCE = 10.0
 SLOW = 30.0
+#: Connections that may be silent about who they are at once.
+KNOCKING = 256
+#: Seconds between two looks whether a token still counts.
+AGAIN = 5.0
 #: Seconds between signs of life in a stream of server-sent events.
 BEAT = 15.0
 
@@ -63,17 +71,19 @@ async def live(socket: WebSocket) -> None:
         await socket.close(1008, "pages of other sites may not watch")
         return
     await socket.accept()
-    if hub.watchers >= socket.app.state.options.watchers:
-        await socket.close(1013, "too many watchers")
-        return
-    hub.watchers += 1
     try:
         await Client(socket, hub).carry()
     except (WebSocketDisconnect, TimeoutError):
-        with contextlib.suppress(RuntimeError):
-            await socket.close(1008)
-    finally:
-        hub.watchers -= 1
+        await _close(socket, 1008)
+    except Exception as error:  # a client's, of any kind: it ends with its connection
+        log.info("a connection ended: %r", error)
+        await _close(socket, 1011)
+
+
+async def _close(socket: WebSocket, code: int, why: str = "") -> None:
+    """Close it, if it is open still."""
+    with contextlib.suppress(RuntimeError):
+        await socket.close(code, why)
 
 
 def _same(origin: str, socket: WebSocket) -> bool:
@@ -86,40 +96,77 @@ class Client:
 
     def __init__(self, socket: WebSocket, hub: Hub) -> None:
         self._socket, self._hub = socket, hub
-        self._sending: asyncio.Task[None] | None = None
+        self._secret: str | None = bearer(socket)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def carry(self) -> None:
-        """Greet, and answer what is asked until the client goes."""
-        user = await self._who()
+        """Greet, and answer what is asked until the client goes, or may not watch any more."""
+        user = await self._greeted()
         if user is None:
             return
+        if self._hub.watchers >= self._socket.app.state.options.watchers:
+            await _close(self._socket, 1013, "too many watchers")
+            return
+        self._hub.watchers += 1
+        self._tasks["guard"] = asyncio.create_task(self._guard())
+        try:
+            await self._converse(user)
+        finally:
+            self._hub.watchers -= 1
+            for task in self._tasks.values():
+                task.cancel()
+
+    async def _greeted(self) -> User | None:
+        """The user, once the client has said who it is; few may be silent at once."""
+        if self._hub.knocking >= KNOCKING:
+            await _close(self._socket, 1013, "too many strangers")
+            return None
+        self._hub.knocking += 1
+        try:
+            return await self._who()
+        finally:
+            self._hub.knocking -= 1
+
+    async def _guard(self) -> None:
+        """Let the client go once its token is void."""
+        access: Access = self._socket.app.state.access
+        while await asyncio.to_thread(access.holds, self._secret):
+            await asyncio.sleep(AGAIN)
+        await _close(self._socket, 1008, "the token is void")
+
+    async def _converse(self, user: User) -> None:
         welcome = {"type": "welcome", "user": user.name, "role": user.role}
         await self._send({**welcome, "position": self._hub.position})
-        try:
-            while True:
-                await self._answer(user, await self._socket.receive_text())
-        finally:
-            if self._sending is not None:
-                self._sending.cancel()
+        while True:
+            await self._answer(await self._text())
+
+    async def _text(self) -> str:
+        """The next message; one in bytes is none."""
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1005))
+        return message.get("text") or ""
 
     async def _who(self) -> User | None:
         """The user, by the header or by the first message; None where it is nobody."""
         access: Access = self._socket.app.state.access
-        secret = bearer(self._socket)
-        if secret is None:
-            text = await asyncio.wait_for(self._socket.receive_text(), PATIENCE)
+        if self._secret is None:
+            text = await asyncio.wait_for(self._text(), PATIENCE)
             with contextlib.suppress(ValidationError):
                 said = Authenticate.model_validate_json(text)
-                secret = said.token if said.type == "authenticate" else None
+                self._secret = said.token if said.type == "authenticate" else None
         try:
-            return await asyncio.to_thread(access.user, secret, address(self._socket))
+            return await asyncio.to_thread(access.user, self._secret, address(self._socket))
         except Problem as problem:
             await self._send({**problem.body, "type": "error"})
             await self._socket.close(1008)
             return None
 
-    async def _answer(self, user: User, text: str) -> None:
+    async def _answer(self, text: str) -> None:
+        """Do what a message asks; each counts as a request."""
+        access: Access = self._socket.app.state.access
         try:
+            user = await asyncio.to_thread(access.user, self._secret, address(self._socket))
             message = json.loads(text)
             kind = message.get("type") if isinstance(message, dict) else None
             if kind == "subscribe":
@@ -133,7 +180,7 @@ class Client:
                     422, "That message is not known", "Send subscribe, start_phase or ping."
                 )
         except Exception as error:
-            if isinstance(error, WebSocketDisconnect | TimeoutError | RuntimeError):
+            if isinstance(error, WebSocketDisconnect | TimeoutError):
                 raise
             if isinstance(error, ValidationError | ValueError):
                 error = Problem(422, "The message is not valid", str(error))
@@ -143,23 +190,27 @@ class Client:
         desk = self._socket.app.state.desk
         run = None if wanted.run is None else await asyncio.to_thread(desk.name, wanted.run)
         after = self._hub.position if wanted.after is None else wanted.after
-        if self._sending is not None:
-            self._sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sending
+        if before := self._tasks.pop("feed", None):
+            before.cancel()
+            await asyncio.wait({before})
         await self._send({"type": "subscribed", "run": run, "after": after})
-        self._sending = asyncio.create_task(self._feed(after, run))
+        self._tasks["feed"] = asyncio.create_task(self._feed(after, run))
 
     async def _feed(self, after: int, run: str | None) -> None:
         """Send what comes; a client that takes nothing for long is let go."""
-        try:
-            async for told in stream(self._hub, after, run):
-                for text in told.texts:
-                    await asyncio.wait_for(self._socket.send_text(text), SLOW)
-        except TimeoutError:
-            await self._socket.close(1013, "too slow")
-        except (WebSocketDisconnect, RuntimeError):
-            return
+        while True:
+            try:
+                async for told in stream(self._hub, after, run):
+                    for text in told.texts:
+                        await asyncio.wait_for(self._socket.send_text(text), SLOW)
+                    after = told.position
+            except TimeoutError:
+                return await _close(self._socket, 1013, "too slow")
+            except (WebSocketDisconnect, RuntimeError):
+                return None  # it is gone
+            except Exception as error:  # the log's: it goes on where it was
+                log.warning("a client waits for the log: %s", error)
+                await asyncio.sleep(1.0)
 
     async def _start(self, user: User, wanted: StartPhase) -> None:
         if not user.may("submitter"):
@@ -185,28 +236,41 @@ async def events(
     name = None if run is None else await asyncio.to_thread(request.app.state.desk.name, run)
     if last_event_id is not None and last_event_id.isdecimal():
         after = int(last_event_id)
+    if hub.watchers >= request.app.state.options.watchers:
+        raise Problem(503, "Too many watchers", "Ask again later.", {"Retry-After": "30"})
     start = hub.position if after is None else after
     return StreamingResponse(
-        _lines(hub, start, name), media_type="text/event-stream",
+        _lines(request, hub, start, name), media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )  # fmt: skip
 
 
-async def _lines(hub: Hub, start: int, run: str | None) -> AsyncIterator[str]:
+async def _lines(request: Request, hub: Hub, start: int, run: str | None) -> AsyncIterator[str]:
+    access: Access = request.app.state.access
     hub.watchers += 1
     source = stream(hub, start, run)
+    coming = asyncio.ensure_future(anext(source))
+    looked = time.monotonic()
     try:
         yield f": position {start}\n\n"
-        coming = asyncio.ensure_future(anext(source))
         while True:
             done, _ = await asyncio.wait({coming}, timeout=BEAT)
+            if time.monotonic() - looked > AGAIN:
+                looked = time.monotonic()
+                if not await asyncio.to_thread(access.holds, bearer(request)):
+                    return
             if not done:
                 yield ": still here\n\n"
                 continue
             told = coming.result()
-            for text in told.texts:
-                kind = json.loads(text)["type"]
-                yield f"id: {told.position}\nevent: {kind}\ndata: {text}\n\n"
+            *before, last = told.texts
+            for text in before:
+                yield f"event: {json.loads(text)['type']}\ndata: {text}\n\n"
+            yield f"id: {told.position}\nevent: event\ndata: {last}\n\n"
             coming = asyncio.ensure_future(anext(source))
     finally:
         hub.watchers -= 1
+        coming.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await coming
+        await source.aclose()

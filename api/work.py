@@ -8,8 +8,14 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from api.problems import Problem
+
 #: A failure is told for so many seconds; then the work may be tried again.
 REMEMBERED = 60.0
+#: Of one kind, under way or waiting.
+WAITING = 16
+#: Seconds that one may take.
+LONGEST = 3600.0
 #: Processes that are remembered.
 KEPT = 256
 
@@ -32,27 +38,37 @@ class Work:
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._one = asyncio.Semaphore(1)
+        #: One at a time of each kind: who exports does not wait for who looks.
+        self._lanes: dict[str, asyncio.Semaphore] = {}
 
     async def begin(self, name: str, command: list[str], again: bool = False) -> bool:
-        """Start it where it is not under way or, unless `again`, has just failed; whether it was."""
+        """Start it where it is not under way or, unless `again`, has just failed; whether it was.
+
+        Raises Problem 503 where too many wait.
+        """
         job = self._jobs.get(name)
         if job is not None and job.ended is None:
             return False
         if job is not None and job.error and not again and job.since() < REMEMBERED:
             return False
+        kind = name.partition(" ")[0]
+        waiting = [n for n, j in self._jobs.items() if j.ended is None and n.startswith(kind)]
+        if len(waiting) >= WAITING:
+            said = f"{WAITING} are waiting already: ask again later."
+            raise Problem(503, "Too much to do", said, {"Retry-After": "30"})
+        lane = self._lanes.setdefault(kind, asyncio.Semaphore(1))
         job = self._jobs[name] = Job()
         self._jobs.move_to_end(name)
-        job.task = asyncio.create_task(self._carry(job, command))
+        job.task = asyncio.create_task(self._carry(job, lane, command))
         ended = [n for n, j in self._jobs.items() if j.ended is not None]
         for old in ended[: max(0, len(self._jobs) - KEPT)]:
             del self._jobs[old]
         return True
 
-    async def _carry(self, job: Job, command: list[str]) -> None:
+    async def _carry(self, job: Job, lane: asyncio.Semaphore, command: list[str]) -> None:
         process = None
         try:
-            async with self._one:
+            async with lane, asyncio.timeout(LONGEST):
                 process = await asyncio.create_subprocess_exec(
                     *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.PIPE,
@@ -61,8 +77,8 @@ class Work:
             if process.returncode:
                 lines = said.decode("utf-8", "replace").strip().splitlines()
                 job.error = lines[-1] if lines else f"it ended with {process.returncode}"
-        except OSError as error:
-            job.error = str(error)
+        except Exception as error:
+            job.error = str(error) or type(error).__name__
         finally:
             if process is not None and process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -91,11 +91,13 @@ def rebuild_command(as_json: bool) -> None:
       forge db rebuild
     """
     from events.projection import rebuild
+    from evomerge.models import Models
     from evomerge.projections import Runs
 
     store = _home().open_store()
     try:
         count = rebuild(store, Runs())
+        rebuild(store, Models())
     finally:
         store.close()
     emit({"events": count}) if as_json else click.echo(f"made from {count} events")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ import click
 @click.option("--models", "roots", multiple=True, type=click.Path(),
               help="Where models and data may be; default: where it is started.")  # fmt: skip
 def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
-    """Serve the dashboard and the API. The first start prints an admin's token, once.
+    """Serve the dashboard and the API. The first start at a terminal prints an admin's token, once.
 
     \b
     Example:
@@ -36,7 +37,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     if token:
         click.echo("This address has your token; it is not shown again.", err=True)
     else:
-        click.echo("A token: forge users token NAME", err=True)
+        click.echo("A token: forge users token NAME, or for somebody new: users add NAME", err=True)
     _serve(create(home, options), listening)
 
 
@@ -60,10 +61,14 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _first(home: Any) -> str | None:
-    """A token of the first user, who is made here; None where there are users."""
+    """A token of the first user, who is made here; None where there are users, or where what is
+    printed is kept, as by Docker and systemd.
+    """
     from worker import accounts
     from worker.submission import actor
 
+    if not sys.stderr.isatty():
+        return None
     store = home.open_store()
     try:
         if accounts.read(store).roles:
@@ -82,6 +87,7 @@ def _serve(app: Any, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False,
         timeout_graceful_shutdown=3, timeout_keep_alive=30, ws_ping_interval=20.0,
+        ws_max_size=1 << 20,
     )  # fmt: skip
     server = uvicorn.Server(config)
     server.run(sockets=[listening])

@@ -9,6 +9,7 @@ that is a finding, and it is said.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -21,6 +22,9 @@ from events.errors import ProjectionError
 from events.store import EVENTS, PAGE, EventStore
 
 log = logging.getLogger(__name__)
+
+#: In a process one thread at a time: others would wait for it in the database, each with a connection.
+_ONE = threading.RLock()
 
 
 class ProjectionRow(SQLModel, table=True):
@@ -66,7 +70,7 @@ def catch_up(store: EventStore, projection: Projection) -> int:
 
     Raises ProjectionError where the log has lost events that it had seen.
     """
-    with store.database.explained():
+    with _ONE, store.database.explained():
         return _caught_up(store, projection)
 
 

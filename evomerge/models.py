@@ -17,7 +17,7 @@ from sqlmodel import Field, SQLModel
 from events import Envelope, Event, EventsError, EventStore, Registry
 from events.projection import catch_up
 from evomerge import facts
-from evomerge.errors import NotFoundError
+from evomerge.errors import ForgeError, NotFoundError
 from evomerge.parts import ModelReference, SourceRecord
 from evomerge.streams import PREFIX
 
@@ -108,7 +108,7 @@ class Models:
                     self._started(store, connection, row)
                 elif row.stream.startswith(PREFIX) and row.type == facts.Completed.type:
                     self._completed(store, connection, row)
-            except EventsError:
+            except (EventsError, ForgeError):
                 continue  # a newer version's, or damaged: `forge verify` says which
 
     def _registered(self, connection: Connection, row: Envelope) -> None:
@@ -117,8 +117,14 @@ class Models:
             own = MODELS.c.id == event.id
             connection.execute(MODELS.update().where(own).values(removed=True))
         elif isinstance(event, ModelRegistered):
+            own = MODELS.c.id == id_of(event.digest)
+            known = connection.execute(select(MODELS).where(own)).first()
+            if known is not None and known.run is not None and not known.removed:
+                where = {"path": event.path, "bytes": event.bytes}  # what runs say of it stays
+                connection.execute(MODELS.update().where(own).values(**where))
+                return
             values = event.model_dump(exclude={"metrics", "lineage"})
-            connection.execute(delete(MODELS).where(MODELS.c.id == id_of(event.digest)))
+            connection.execute(delete(MODELS).where(own))
             _put(connection, row, values, event.metrics, list(event.lineage), None)
 
     def _started(self, store: EventStore, connection: Connection, row: Envelope) -> None:
@@ -146,8 +152,8 @@ class Models:
     def _completed(self, store: EventStore, connection: Connection, row: Envelope) -> None:
         run = row.stream.removeprefix(PREFIX)
         event, started = facts.REGISTRY.load(row), _first(store, run, facts.Started)
-        assert isinstance(event, facts.Completed)
-        assert started
+        if not isinstance(event, facts.Completed) or started is None:
+            return
         values = {
             "name": f"champion of {run}", "kind": "champion", "digest": event.digest,
             "bytes": None, "parameters": started.base.parameters, "path": None,
@@ -211,14 +217,18 @@ def listed(
 def find(store: EventStore, id_: str) -> dict[str, Any]:
     """The model that an id, the beginning of one, or a name means. Raises NotFoundError."""
     catch_up(store, Models())
-    alike = (MODELS.c.id == id_[:DIGITS]) | (MODELS.c.name == id_)
-    if len(id_) < DIGITS:
-        alike |= MODELS.c.id.startswith(id_, autoescape=True)
-    rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))
-    if len(rows) != 1 or not id_:
-        what = "is the name of several" if rows else "is not known"
-        raise NotFoundError(f"model {id_!r} {what}. List them with `forge models list`.")
-    return _told(rows[0])
+    tries = (
+        MODELS.c.id == id_[:DIGITS],
+        MODELS.c.name == id_,
+        MODELS.c.id.startswith(id_, autoescape=True),
+    )
+    for alike in tries if id_ else ():
+        rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))
+        if len(rows) == 1:
+            return _told(rows[0])
+        if rows:
+            raise NotFoundError(f"model {id_!r} is the name of several: give an id.")
+    raise NotFoundError(f"model {id_!r} is not known. List them with `forge models list`.")
 
 
 def _told(row: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def register(
     name = folder.resolve().name if name is None else name.strip()
     if not name or len(name) > 200:
         raise ConfigError("a model's name has 1 to 200 characters.")
+    if re.fullmatch(rf"[0-9a-f]{{{models.DIGITS}}}", name):
+        raise ConfigError(f"{name} looks like a model's id: give another name.")
     parents = tuple(models.find(store, parent)["id"] for parent in lineage)
     checkpoint = open_checkpoint(folder)
     weights = checkpoint.tensors()

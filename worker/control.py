@@ -9,8 +9,8 @@ from events import ConcurrencyError, Context, Event, EventStore, New
 from evomerge.control import refusal
 from evomerge.errors import ConflictError
 from evomerge.facts import REGISTRY, PriorityChanged
-from evomerge.log import full_name, load, stream
-from evomerge.state import RunState
+from evomerge.log import full_name, load, news, stream
+from evomerge.state import RunState, absorb
 from worker.submission import actor, check_queued, project
 
 
@@ -27,8 +27,9 @@ def control(
     who = by or actor()
     last = uuid.uuid4().hex if key is None else hashlib.sha256(f"{who}/{key}".encode()).hexdigest()
     name = f"{run}/{event.type}/{last}"
+    state = load(store, run)
     while True:
-        state = load(store, run)
+        absorb(state, news(store, run, state))
         if key is not None and _asked(store, run, name, event):
             return state
         why = refusal(state, event)

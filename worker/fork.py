@@ -131,7 +131,7 @@ def fork(
 
     The same `key` from the same user means the same fork. Raises ConflictError where it is another.
     """
-    run = new_name() if key is None else keyed_name(f"fork/{key}", by)
+    run = new_name() if key is None else keyed_name(key, f"fork of {by or actor()}")
     event = facts.Forked(
         run=run,
         owner=by or actor(),

@@ -6,6 +6,7 @@ not hold models.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from events import canonical_json
 from evomerge import log
 from evomerge.errors import ForgeError
 from evomerge.home import Home
@@ -21,21 +23,29 @@ from evomerge.recipe import path
 from evomerge.state import RunState
 
 
-def kept(home: Home, recipe_id: str) -> dict[str, Any] | None:
-    """What was worked out before. A recipe's id stands for everything that it depends on."""
+def key(state: RunState, recipe_id: str) -> str:
+    """What the result depends on, as a name: the candidate, the base, the sources in their order."""
+    assert state.started
+    sources = [(s.recipe_id, s.name) for s in state.started.sources]
+    told = canonical_json([recipe_id, state.started.base.recipe_id, sources])
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, Any] | None:
+    """What was worked out before."""
     try:
-        return json.loads(_file(home, recipe_id).read_text("utf-8"))
+        return json.loads(_file(home, key(state, recipe_id)).read_text("utf-8"))
     except (OSError, ValueError):
         return None
 
 
-def _file(home: Home, recipe_id: str) -> Path:
-    return home.folder / "makeup" / f"{recipe_id}.json"
+def _file(home: Home, name: str) -> Path:
+    return home.folder / "makeup" / f"{name}.json"
 
 
 def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
     """The layers of a candidate: {candidate, sources, rows}. Builds it where it is not at hand."""
-    known = kept(home, recipe_id)
+    known = kept(home, state, recipe_id)
     if known is not None:
         return known
     from evomerge.makeup import makeup
@@ -53,7 +63,7 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
         "sources": [source.name for source in state.started.sources],
         "rows": [asdict(row) for row in rows],
     }
-    _keep(_file(home, recipe_id), found)
+    _keep(_file(home, key(state, recipe_id)), found)
     return found
 
 

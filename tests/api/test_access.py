@@ -246,6 +246,9 @@ def test_models_outside_of_the_roots_are_not_told_apart_from_missing_ones(tmp_pa
     assert options.place("code") == str(inside / "code")
     assert options.place(str(inside / "code")) == str(inside / "code")
     assert options.place("owner/name@main") == "owner/name@main"
+    with pytest.raises(ConfigError, match="FORGE_API_HUB"):
+        options.model("owner/name@main")
+    assert Options((inside,), hub=True).model("owner/name@main") == "owner/name@main"
     told = set()
     for bad in (str(outside), str(tmp_path / "no"), "../secret", "link", "./link", "~/x", "/"):
         if bad == "link":

@@ -209,6 +209,14 @@ def test_problems_are_problem_details(served: Served) -> None:
     assert (large.status_code, large.json()["title"]) == (413, "Too large")
 
 
+def test_numbers_that_are_none_are_refused_before_any_work(served: Served) -> None:
+    body = '{"path": "x", "metrics": {"test": NaN}}'
+    head = {"Content-Type": "application/json"}
+    answer = served.ask("POST", "/models", content=body, headers=head)
+    assert answer.status_code == 422
+    assert "metrics" in answer.text
+
+
 def test_the_source_documents_paths_are_aliases(served: Served) -> None:
     progress = served.get("/phases/evomerge/status", params={"run": RUN}).json()
     state, rows = state_of(served)

@@ -139,7 +139,7 @@ def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) ->
                 "after": 0,
             }
             found = []
-            while not found or found[-1]["type"] != "complete":
+            while not found or found[-1].get("event", {}).get("type") != "completed":
                 found.append(json.loads(await asyncio.wait_for(socket_.recv(), 20)))
             return found
 
@@ -152,7 +152,9 @@ def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) ->
     progress = [m for m in found if m["type"] == "progress"]
     generations = [m["generation"] for m in progress]
     assert generations == list(range(sum(r.type == "generation_completed" for r in rows)))
-    assert found[-1]["status"] == "completed"
+    assert [(m["type"], m.get("status")) for m in found[-2:]] == [
+        ("complete", "completed"), ("event", None),
+    ]  # fmt: skip
 
 
 def test_a_client_that_reads_nothing_holds_up_nobody(server: Server) -> None:
@@ -254,6 +256,65 @@ def test_a_stranger_is_told_so_and_let_go(server: Server) -> None:
             return json.loads(await socket_.recv())["user"]
 
     assert asyncio.run(enter()) == "ada"
+
+
+def test_a_client_is_let_go_once_its_token_is_void(server: Server) -> None:
+    """Within seconds, also where it asks for nothing; what it asks before is refused."""
+    accounts.add(server.store, "bob", "submitter")
+    id_, token = accounts.issue(server.store, "bob")
+
+    async def watch() -> tuple[dict[str, Any], int | None]:
+        place = f"ws://127.0.0.1:{server.port}/ws"
+        async with connect(place, additional_headers={"Authorization": f"Bearer {token}"}) as bob:
+            await bob.recv()
+            await asyncio.to_thread(accounts.revoke, server.store, "bob", id_)
+            await bob.send('{"type": "ping"}')
+            said = json.loads(await bob.recv())
+            with suppress(ConnectionClosed):
+                await asyncio.wait_for(bob.recv(), 20)
+            return said, bob.close_code
+
+    said, code = asyncio.run(watch())
+    assert (said["type"], said["status"], code) == ("error", 401, 1008)
+
+
+def test_bytes_are_answered_and_large_messages_are_not_read(server: Server) -> None:
+    async def talk() -> int | None:
+        async with server.watch() as socket_:
+            await socket_.recv()
+            await socket_.send(b"\x00\x01")
+            assert json.loads(await socket_.recv())["status"] == 422
+            await socket_.send("[" * 5000)
+            assert json.loads(await socket_.recv())["type"] == "error"
+            with suppress(ConnectionClosed):
+                await socket_.send("x" * (2 << 20))
+                await socket_.recv()
+            return socket_.close_code
+
+    assert asyncio.run(talk()) == 1009
+
+
+def test_an_event_that_cannot_be_told_holds_up_no_other(server: Server) -> None:
+    """A fork whose past was changed, say: its own page says so, the others go on."""
+    start = server.last
+    broken = New(facts.PriorityChanged(priority=1), "broken/x")
+    server.store.append(log.stream("broken"), 0, [broken])
+    fake_runs.whole(server.store, "fine", generations=0)
+    last = server.last
+
+    async def watch() -> list[int]:
+        async with server.watch() as socket_:
+            await socket_.recv()
+            await socket_.send(json.dumps({"type": "subscribe", "after": start}))
+            seen = [start]
+            while seen[-1] < last:
+                message = json.loads(await asyncio.wait_for(socket_.recv(), 20))
+                seen += [message["position"]] if message["type"] == "event" else []
+            return seen[1:]
+
+    found = asyncio.run(watch())
+    assert found[-1] == last
+    assert found == sorted(set(found))
 
 
 def test_pages_of_other_sites_may_not_watch(server: Server) -> None:

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from evomerge.home import Home
 from tests.conftest import Toys
 from tests.runs import REPOSITORY
+from worker import accounts
 
 
 class Up:
@@ -27,6 +29,10 @@ class Up:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self._log = folder / "up.log"
+        store = Home(folder / "home").open_store()
+        accounts.add(store, "ada", "admin")
+        self._token = accounts.issue(store, "ada")[1]
+        store.close()
         env = {**os.environ, "FORGE_HOME": str(folder / "home"), "FORGE_MODEL_ROOTS": roots}
         for name in ("FORGE_BROKER_URL", "FORGE_DATABASE_URL"):
             env.pop(name, None)
@@ -42,9 +48,10 @@ class Up:
     def _printed(self) -> str:
         until = time.monotonic() + 90
         while time.monotonic() < until:
-            found = re.search(r"http://\S+#token=\S+", self._log.read_text())
+            found = re.search(r"dashboard (http://\S+)", self._log.read_text())
             if found:
-                return found[0]
+                assert "token=" not in found[0], "what is printed is kept here"
+                return f"{found[1]}#token={self._token}"
             assert self.process.poll() is None, self._log.read_text()
             time.sleep(0.2)
         raise AssertionError(self._log.read_text())

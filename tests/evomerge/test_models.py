@@ -11,7 +11,7 @@ from events import EventStore
 from events.projection import rebuild
 from events.sqlite import open_store
 from evomerge import log, models
-from evomerge.errors import NotFoundError, SourceError
+from evomerge.errors import ConfigError, NotFoundError, SourceError
 from tests.conftest import Toys
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
@@ -85,6 +85,38 @@ def test_a_model_is_registered_by_its_weights(store: EventStore, toys: Toys) -> 
         catalogue.register(store, toys.data)
     with pytest.raises(NotFoundError):
         catalogue.register(store, toys.sources[0], lineage=["nobody"])
+
+
+def test_what_a_run_says_of_a_model_stays_when_it_is_registered(
+    store: EventStore, toys: Toys
+) -> None:
+    """The folder becomes known; kind, run, metrics and name are the run's."""
+    from events import New
+    from evomerge.checkpoints import digest, open_checkpoint
+
+    state = fake_runs.whole(store)
+    assert state.completed
+    own = digest(open_checkpoint(toys.base).tensors())
+    version = store.version(log.stream(RUN))
+    again = state.completed.model_copy(update={"digest": own})
+    store.append(log.stream("again"), 0, [New(state.submitted, "again/submitted")])
+    store.append(log.stream("again"), 1, [New(state.started, "again/start")])
+    store.append(log.stream("again"), 2, [New(again, "again/completed")])
+    assert store.version(log.stream(RUN)) == version
+    before = models.find(store, models.id_of(own))
+    catalogue.register(store, toys.base, "mine", "base", {"test": 9.0})
+    after = models.find(store, models.id_of(own))
+    assert after == {**before, "path": str(toys.base), "bytes": after["bytes"]}
+    assert (after["kind"], after["run"]) == ("champion", "again")
+
+
+def test_a_name_hides_no_other_model(store: EventStore, toys: Toys) -> None:
+    id_ = catalogue.register(store, toys.base)
+    with pytest.raises(ConfigError, match="looks like"):
+        catalogue.register(store, toys.sources[0], id_)
+    catalogue.register(store, toys.sources[0], id_[:6])
+    assert models.find(store, id_)["name"] == toys.base.name
+    assert models.find(store, id_[:6])["name"] == id_[:6]
 
 
 def test_a_damaged_event_does_not_hide_the_others(store: EventStore) -> None:
