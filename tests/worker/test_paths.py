@@ -11,6 +11,7 @@ from transformers import AutoConfig
 
 from evomerge import audit, report
 from evomerge.checkpoints import digest, open_checkpoint
+from evomerge.documents import places, recipe_document
 from evomerge.errors import ConfigError
 from evomerge.home import Home
 from evomerge.log import history, load
@@ -22,7 +23,7 @@ from tests import models, runs
 from tests.conftest import Toys
 from worker import merging
 from worker.artifacts import Artifacts
-from worker.export import export, places, recipe_document
+from worker.export import export
 from worker.rebuild import rebuild
 
 SETTINGS = {
