@@ -118,6 +118,8 @@ class Client:
 
     async def _greeted(self) -> User | None:
         """The user, once the client has said who it is; few may be silent at once."""
+        if self._secret is not None:
+            return await self._who()
         if self._hub.knocking >= KNOCKING:
             await _close(self._socket, 1013, "too many strangers")
             return None
