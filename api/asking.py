@@ -216,8 +216,9 @@ async def export(
 ) -> dict[str, Any]:
     """Write the champion as a model folder below the server's home; GET says how it stands."""
     name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, user)
-    command = [sys.executable, "-m", "worker.delivery", name, out, user.name, why.reason or ""]
-    await request.app.state.work.begin(f"export {name}", command, again=True)
+    command = [sys.executable, "-m", "worker.delivery", name, out, user.name]
+    work = request.app.state.work
+    await work.begin(f"export {name}", command, again=True, said=why.reason or "")
     return await asyncio.to_thread(_standing, request, name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ from api import shapes, views
 from api.access import ADMIN, SUBMITTER, VIEWER
 from api.problems import Problem
 from api.runs import desk_of, tagged, told
-from events import canonical_json
 from evomerge import listing, models
 from worker import waiting
 from worker.accounts import User
@@ -102,9 +100,7 @@ def workers(request: Request) -> dict[str, Any]:
 @router.get("/settings", dependencies=[Depends(VIEWER)])
 def settings(request: Request) -> Response:
     """What a run may be submitted with: JSON Schema, defaults, strategies."""
-    known: tuple[Any, str] | None = getattr(request.app.state, "settings", None)
+    known: dict[str, Any] | None = getattr(request.app.state, "settings", None)
     if known is None:
-        body = views.settings()
-        known = body, hashlib.sha256(canonical_json(body).encode()).hexdigest()[:16]
-        request.app.state.settings = known
-    return tagged(request, known[0], known[1])
+        known = request.app.state.settings = views.settings()
+    return tagged(request, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sys
 from contextlib import ExitStack
@@ -33,16 +34,18 @@ def desk_of(request: Request) -> Desk:
     return request.app.state.desk
 
 
-def tagged(request: Request, body: Any, tag: str) -> Response:
+def tagged(request: Request, body: Any) -> Response:
     """The answer with its entity tag, or 304 where the client has it (RFC 9110, 13.1.2)."""
-    quoted = f'"{tag}"'
+    answer = JSONResponse(body)
+    quoted = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
     headers = {"ETag": quoted, "Cache-Control": "private, no-cache"}
     known = [
         t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")
     ]
     if quoted in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
-    return JSONResponse(body, headers=headers)
+    answer.headers.update(headers)
+    return answer
 
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
@@ -64,12 +67,10 @@ def runs(
     before: int | None = Query(None, ge=0, lt=1 << 62, description="`next` of the page before."),
 ) -> Response:
     """The runs, the newest first."""
-    store = desk_of(request).store
-    position = listing.position(store)  # before the rows: a tag may be older than what it tags
-    rows, total = listing.page(store, limit, before, status, owner, label, q)
-    more = str(rows[-1]["first"]) if len(rows) == limit else None
-    body = {"runs": [told(row) for row in rows], "total": total, "next": more}
-    return tagged(request, body, f"{position}")
+    found = listing.page(desk_of(request).store, limit + 1, before, status, owner, label, q)
+    rows, total = found[0][:limit], found[1]
+    more = str(rows[-1]["first"]) if len(found[0]) > limit else None
+    return tagged(request, {"runs": [told(row) for row in rows], "total": total, "next": more})
 
 
 @router.get("/runs/{run}", response_model=shapes.Run)
@@ -92,7 +93,7 @@ def _run(
     more = {"places": total}
     if row is not None:
         more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
-    return tagged(request, {**body, **more}, f"{body['head'][:16]}-{body['place']}-{total}")
+    return tagged(request, {**body, **more})
 
 
 @router.get("/runs/{run}/events", response_model=shapes.Events)
@@ -129,7 +130,7 @@ def population(
     number = None if generation in (None, "all") else int(generation)
     with desk.state(name, at) as state:
         body = views.population(state, number, generation == "all")
-        return tagged(request, body, f"{state.head[:16]}-{state.place}")
+        return tagged(request, body)
 
 
 @router.get("/runs/{run}/candidates/{candidate}", response_model=shapes.Candidate)
@@ -141,7 +142,7 @@ def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -
         body = views.candidate(state, found)
         if found in state.built and state.started and not _given(state, found):
             body |= _said(state, found)
-        return tagged(request, body, f"{state.head[:16]}-{state.place}")
+        return tagged(request, body)
 
 
 def _given(state: RunState, recipe_id: str) -> bool:
@@ -168,7 +169,7 @@ def lineage(
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
         body = graph.lineage(state, log.find(state, candidate))
-        return tagged(request, body, f"{state.head[:16]}-{state.place}")
+        return tagged(request, body)
 
 
 @router.get(
@@ -193,7 +194,7 @@ async def layers(
 
     name, found, key, known = await asyncio.to_thread(look)
     if known is not None:
-        return tagged(request, {"status": "ready", **known}, key[:16])
+        return tagged(request, {"status": "ready", **known})
     work = request.app.state.work
     await work.begin(f"layers {key}", [sys.executable, "-m", "worker.makeup", name, found])
     failed = work.failed(f"layers {key}")

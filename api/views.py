@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from events import Envelope
-from evomerge import earnings, facts, groups, report
+from evomerge import earnings, facts, groups, log, report
 from evomerge import view as views
 from evomerge.config import EvoMergeConfig
 from evomerge.control import refusal
-from evomerge.log import describe, place
-from evomerge.recipe import Flow, Grouped, Merge, Recipe, Source, blocks, genome, label, parents
+from evomerge.recipe import Flow, Grouped, Merge, Recipe, Source, genome, label, parents
 from evomerge.state import RunState
 from evomerge.streams import PREFIX
 
@@ -27,6 +26,9 @@ ASKED = {
     "priority": facts.PriorityChanged(priority=0),
     "export": facts.Exported(recipe_id="", folder="", digest=""),
 }
+
+#: Instead of a run's ending, before there is one.
+UNENDED = {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
 
 
 def run(state: RunState) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def run(state: RunState) -> dict[str, Any]:
         "blocks": started.blocks if started else None,
         "warnings": list(started.warnings) if started else [],
         **_search(state, seen),
-        **_result(state),
+        **(report.ending(state) if state.completed else UNENDED),
     }
 
 
@@ -82,13 +84,8 @@ def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
         "genes": earnings.genes(state) if started else [],
         "front": earnings.front(state) if started else None,
         "stages": report.bit_effects(state) if started else {},
-        "cost": _cost(state),
-        "spent": {
-            "evaluations": state.spent.evaluations,
-            "items": state.spent.items,
-            "device_seconds": state.spent.device,
-            "wall_seconds": state.spent.wall,
-        },
+        "cost": report.cost(state) if started else None,
+        "spent": report.spending(state),
     }
 
 
@@ -139,36 +136,6 @@ def _champion(state: RunState) -> dict[str, Any] | None:
         "name": label(state.recipes[id_], state.recipes),
         "digest": state.built[id_][0],
         "components": dict(fitness.normalised) if fitness else {},
-    }
-
-
-def _cost(state: RunState) -> dict[str, Any] | None:
-    if state.started is None:
-        return None
-    shown = state.champion or state.started.base.recipe_id
-    return {
-        **state.cost(shown).model_dump(),
-        "blocks": blocks(state.recipes[shown], state.recipes, state.started.blocks),
-        "sources": {**state.started.cost.model_dump(), "blocks": state.started.blocks},
-        "measured": state.profiled.speed.model_dump() if state.profiled else None,
-    }
-
-
-def _result(state: RunState) -> dict[str, Any]:
-    """What `completed` says."""
-    done = state.completed
-    if done is None:
-        return {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
-    measured = state.components((done.champion, "test", None))
-    return {
-        "test": {
-            "score": done.test.scalar,
-            "quality": done.test.quality,
-            "components": measured.model_dump(mode="json") if measured else None,
-        },
-        "rivals": report.rivals(state),
-        "verdict": {**report.verdict(state), "sentence": report.sentence(state)},
-        "lineage_digest": done.lineage_digest,
     }
 
 
@@ -297,8 +264,8 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
         "recipe_id": recipe_id,
         "kind": recipe.kind,
         "name": label(recipe, state.recipes),
-        "what": describe(state, recipe_id, recipe),
-        "where": place(state, recipe_id),
+        "what": log.describe(state, recipe_id, recipe),
+        "where": log.place(state, recipe_id),
         "digest": state.built[recipe_id][0] if recipe_id in state.built else None,
         "recipe": recipe.model_dump(mode="json"),
         "genes": genes(recipe, state),
@@ -320,27 +287,11 @@ def event(row: Envelope, place_: int) -> dict[str, Any]:
         "schema": row.schema,
         "actor": row.actor,
         "recorded_at": row.recorded_at,
-        "gist": gist(row.type, data),
+        "gist": log.gist(row.type, data),
         "data": data,
         "key": row.key,
         "hash": row.hash,
     }
-
-
-def gist(type_: str, data: dict[str, Any]) -> str:
-    """The telling fields of an event on one line."""
-    told = []
-    for key in ("generation", "slot", "name", "slice", "reason", "task", "level", "priority"):
-        if data.get(key) is not None:
-            told.append(f"{key}={data[key]}")
-    for key in ("recipe_id", "champion"):
-        if data.get(key):
-            told.append(str(data[key])[:12])
-    if isinstance(data.get("fitness"), dict):
-        told.append(f"fitness={data['fitness']['scalar']:.4f}")
-    if type_ == "evaluated" and data.get("components") is None:
-        told.append(f"no fitness: {data.get('why_none')}")
-    return " ".join(told)
 
 
 def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:

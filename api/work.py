@@ -41,9 +41,12 @@ class Work:
         #: One at a time of each kind: who exports does not wait for who looks.
         self._lanes: dict[str, asyncio.Semaphore] = {}
 
-    async def begin(self, name: str, command: list[str], again: bool = False) -> bool:
+    async def begin(
+        self, name: str, command: list[str], again: bool = False, said: str = ""
+    ) -> bool:
         """Start it where it is not under way or, unless `again`, has just failed; whether it was.
 
+        `said` is what it reads: the arguments of a process can be seen by everybody on the machine.
         Raises Problem 503 where too many wait.
         """
         job = self._jobs.get(name)
@@ -54,28 +57,30 @@ class Work:
         kind = name.partition(" ")[0]
         waiting = [n for n, j in self._jobs.items() if j.ended is None and n.startswith(kind)]
         if len(waiting) >= WAITING:
-            said = f"{WAITING} are waiting already: ask again later."
-            raise Problem(503, "Too much to do", said, {"Retry-After": "30"})
+            detail = f"{WAITING} are waiting already: ask again later."
+            raise Problem(503, "Too much to do", detail, {"Retry-After": "30"})
         lane = self._lanes.setdefault(kind, asyncio.Semaphore(1))
         job = self._jobs[name] = Job()
         self._jobs.move_to_end(name)
-        job.task = asyncio.create_task(self._carry(job, lane, command))
+        job.task = asyncio.create_task(self._carry(job, lane, command, said))
         ended = [n for n, j in self._jobs.items() if j.ended is not None]
         for old in ended[: max(0, len(self._jobs) - KEPT)]:
             del self._jobs[old]
         return True
 
-    async def _carry(self, job: Job, lane: asyncio.Semaphore, command: list[str]) -> None:
+    async def _carry(
+        self, job: Job, lane: asyncio.Semaphore, command: list[str], said: str
+    ) -> None:
         process = None
         try:
             async with lane, asyncio.timeout(LONGEST):
                 process = await asyncio.create_subprocess_exec(
-                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+                    *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.PIPE,
                 )  # fmt: skip
-                _, said = await process.communicate()
+                _, told = await process.communicate(said.encode())
             if process.returncode:
-                lines = said.decode("utf-8", "replace").strip().splitlines()
+                lines = told.decode("utf-8", "replace").strip().splitlines()
                 job.error = lines[-1] if lines else f"it ended with {process.returncode}"
         except Exception as error:
             job.error = str(error) or type(error).__name__

@@ -183,24 +183,10 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
         click.echo(json.dumps(whole, ensure_ascii=False))
     else:
-        click.echo(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {gist(row)}")
+        from evomerge.log import gist
 
-
-def gist(row: Any) -> str:
-    """The telling fields of an event."""
-    data = json.loads(row.data)
-    told = []
-    for key in ("generation", "slot", "name", "slice", "reason", "task", "level"):
-        if data.get(key) is not None:
-            told.append(f"{key}={data[key]}")
-    for key in ("recipe_id", "champion"):
-        if data.get(key):
-            told.append(short(data[key]))
-    if isinstance(data.get("fitness"), dict):
-        told.append(f"fitness={data['fitness']['scalar']:.4f}")
-    if row.type == "evaluated" and data.get("components") is None:
-        told.append(f"no fitness: {data.get('why_none')}")
-    return " ".join(told)
+        told = gist(row.type, json.loads(row.data))
+        click.echo(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {told}")
 
 
 @click.command("lineage")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -75,10 +76,11 @@ class Progress:
 
     def _take(self, state: Any, rows: list[Any]) -> None:
         """Keep what is to be drawn; the drawing is another thread's."""
-        from cli.inspect import gist
+        from evomerge.log import gist
 
         for row in rows[-live.NEWS :]:
-            self._news.append(f"{row.recorded_at[11:19]} {row.type} {gist(row)}")
+            told = gist(row.type, json.loads(row.data))
+            self._news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
         known, self._known = self._known, self._at_work(state)
         if rows or known != self._known:
             self._shown = live.snapshot(
@@ -107,8 +109,6 @@ class Progress:
 
 def _generation(state: Any, row: Any) -> str:
     """One closed generation in a line."""
-    import json
-
     generation = json.loads(row.data)["generation"]
     done = state.generations[generation]
     scores = [s for s in done.scores if s is not None]

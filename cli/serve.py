@@ -27,7 +27,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     from evomerge.home import Home
 
     home, options = Home.default(), Options.of_environment(roots)
-    listening = _listen(host, port)
+    listening = listen(host, port)
     token = _first(home)
     shown = f"[{host}]" if ":" in host else host
     place = f"http://{shown}:{listening.getsockname()[1]}/"
@@ -41,8 +41,8 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     _serve(create(home, options), listening)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """The socket, before anything else is done. Raises UnavailableError."""
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, before anything else is done. Raises UnavailableError."""
     from evomerge.errors import UnavailableError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -54,8 +54,8 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise UnavailableError(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}. Use --port, or stop "
-            "what listens there."
+            f"{host}:{port} cannot be listened on: {error.strerror or error}. Name "
+            "another --port, or stop what listens there."
         ) from error
     return listening
 

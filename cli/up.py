@@ -43,11 +43,14 @@ def up_command(
       forge up --concurrency 2
       forge submit --base-models models/code,models/math --base-model models/base   # elsewhere
     """
+    from cli.serve import listen
     from evomerge.home import Home
     from worker.capability import placements
 
     home = Home.default()
     placements(device, concurrency)  # raises what is wrong before anything is started
+    if not no_serve:
+        listen("127.0.0.1", port).close()
     if postgres and home.url:
         raise click.UsageError("--postgres starts one, and FORGE_DATABASE_URL names another.")
     if not postgres:
@@ -91,6 +94,17 @@ class Served:
         command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
         command += ["--port", str(port)]
         self._process = subprocess.Popen(command, env=env, start_new_session=True)
+        self._said = False
+
+    def say_where_ended(self) -> None:
+        """Once, where it has ended by itself."""
+        if self._process.poll() is not None and not self._said:
+            self._said = True
+            click.echo(
+                f"the dashboard has ended with exit code {self._process.returncode}; the worker goes "
+                "on. `forge serve` starts one again",
+                err=True,
+            )
 
     def stop(self) -> None:
         """Ask it to end, and see to it."""
@@ -118,6 +132,8 @@ def _carry(
             for server in started:
                 if hasattr(server, "running") and not server.running() and not asked:
                     _again(server)
+                if isinstance(server, Served) and not asked:
+                    server.say_where_ended()
             time.sleep(0.1)
     finally:
         if worker.poll() is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from events import Envelope
 from evomerge import facts
@@ -13,7 +13,8 @@ from evomerge.state import RunState, fold
 from evomerge.streams import PREFIX, stream
 
 __all__ = [
-    "PREFIX", "Log", "describe", "find", "full_name", "history", "load", "news", "place", "stream",
+    "PREFIX", "Log", "describe", "find", "full_name", "gist", "history", "load", "news", "place",
+    "stream",
 ]  # fmt: skip
 
 
@@ -129,3 +130,19 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
     inputs = ", ".join(i[:12] for i in recipe.inputs)
     known_as = recipe.method if isinstance(recipe, Merge) else label(recipe, state.recipes)
     return f"{known_as} of {inputs}"
+
+
+def gist(type_: str, data: dict[str, Any]) -> str:
+    """The telling fields of an event on one line."""
+    told = []
+    for key in ("generation", "slot", "name", "slice", "reason", "task", "level", "priority"):
+        if data.get(key) is not None:
+            told.append(f"{key}={data[key]}")
+    for key in ("recipe_id", "champion"):
+        if data.get(key):
+            told.append(str(data[key])[:12])
+    if isinstance(data.get("fitness"), dict):
+        told.append(f"fitness={data['fitness']['scalar']:.4f}")
+    if type_ == "evaluated" and data.get("components") is None:
+        told.append(f"no fitness: {data.get('why_none')}")
+    return " ".join(told)

@@ -195,10 +195,47 @@ def origin(state: RunState) -> str | None:
     return f"{fork.parent}@{fork.version}" if fork else None
 
 
+def cost(state: RunState) -> dict[str, Any]:
+    """What the champion costs to run (before there is one, the base), and what the sources cost."""
+    assert state.started
+    shown = state.champion or state.started.base.recipe_id
+    return {
+        **state.cost(shown).model_dump(),
+        "blocks": blocks(state.recipes[shown], state.recipes, state.started.blocks),
+        "sources": {**state.started.cost.model_dump(), "blocks": state.started.blocks},
+        "measured": state.profiled.speed.model_dump() if state.profiled else None,
+    }
+
+
+def spending(state: RunState) -> dict[str, float]:
+    """What the search has spent, as budgets count it."""
+    return {
+        "evaluations": state.spent.evaluations,
+        "items": state.spent.items,
+        "device_seconds": state.spent.device,
+        "wall_seconds": state.spent.wall,
+    }
+
+
+def ending(state: RunState) -> dict[str, Any]:
+    """What `completed` says: the champion on the test slice, and against everybody."""
+    assert state.completed
+    measured = state.components((state.completed.champion, "test", None))
+    return {
+        "verdict": {**verdict(state), "sentence": sentence(state)},
+        "test": {
+            "score": state.completed.test.scalar,
+            "quality": state.completed.test.quality,
+            "components": measured.model_dump(mode="json") if measured else None,
+        },
+        "rivals": rivals(state),
+        "lineage_digest": state.completed.lineage_digest,
+    }
+
+
 def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
     """Everything, as plain data."""
     assert state.started
-    shown = state.champion or state.started.base.recipe_id
     result: dict[str, Any] = {
         "run": state.run,
         "status": state.status,
@@ -208,39 +245,17 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
         "generations": generations(state),
         "stages": bit_effects(state),
         "seconds": {**spent(state, rows), "wall": wall_seconds(rows)},
-        "cost": {
-            **state.cost(shown).model_dump(),
-            "blocks": blocks(state.recipes[shown], state.recipes, state.started.blocks),
-            "sources": {**state.started.cost.model_dump(), "blocks": state.started.blocks},
-            "measured": state.profiled.speed.model_dump() if state.profiled else None,
-        },
+        "cost": cost(state),
         "strategy": state.version_of(max(0, state.generation - 1)),
         "techniques": earnings.techniques(state),
         "genes": earnings.genes(state),
         "front": earnings.front(state),
-        "spent": {
-            "evaluations": state.spent.evaluations,
-            "items": state.spent.items,
-            "device_seconds": state.spent.device,
-            "wall_seconds": state.spent.wall,
-        },
+        "spent": spending(state),
         "warnings": list(state.started.warnings),
         "profile": state.started.profile.model_dump(),
         "chain_head": rows[-1].hash,
     }
-    if state.completed:
-        measured = state.components((state.completed.champion, "test", None))
-        result |= {
-            "verdict": {**verdict(state), "sentence": sentence(state)},
-            "test": {
-                "score": state.completed.test.scalar,
-                "quality": state.completed.test.quality,
-                "components": measured.model_dump() if measured else None,
-            },
-            "rivals": rivals(state),
-            "lineage_digest": state.completed.lineage_digest,
-        }
-    return result
+    return result | ending(state) if state.completed else result
 
 
 def _cell(value: float | None, form: str = ".4f") -> str:

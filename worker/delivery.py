@@ -1,6 +1,6 @@
 """A champion's folder with the report beside its files, and the event that says so.
 
-`python -m worker.delivery RUN FOLDER BY REASON` does it in a process of its own.
+`python -m worker.delivery RUN FOLDER BY` does it in a process of its own; why is read from stdin.
 """
 
 from __future__ import annotations
@@ -76,4 +76,4 @@ def main(run: str, out: str, by: str, reason: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:], reason=sys.stdin.read()))

@@ -24,6 +24,7 @@ def test_the_list_has_every_run_once_page_by_page(served: Served) -> None:
     whole = served.get("/runs").json()
     names = [row["run"] for row in whole["runs"]]
     assert (len(names), whole["total"], whole["next"]) == (5, 5, None)
+    assert served.get("/runs", params={"limit": 5}).json() == whole
     pages, cursor = [], None
     while True:
         page = served.get(

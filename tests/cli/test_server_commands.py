@@ -87,6 +87,11 @@ def test_a_port_that_is_taken_is_said_before_anything_is_made(tmp_path: Path) ->
         port = str(taken.getsockname()[1])
         message = fails(tmp_path / "home", 3, "serve", "--port", port, "--models", str(tmp_path))
         assert "cannot be listened on" in message
+        assert not (tmp_path / "home").exists()
+        message = fails(tmp_path / "up", 3, "up", "--port", port)
+        assert "Name another --port" in message
+        assert "up. Ctrl-C" not in message
+        assert not (tmp_path / "up").exists()
     assert not (tmp_path / "home").exists()
     message = fails(tmp_path / "home", 2, "serve", "--models", str(tmp_path / "none"))
     assert "no folder" in message
