@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
-from evomerge import flow, groups, pipeline, randomness, techniques
+from evomerge import flow, groups, pipeline, randomness, room, techniques
 from evomerge.errors import ConfigError
 from evomerge.methods import frankenmerge
 from evomerge.programs import Program
@@ -28,13 +28,11 @@ from evomerge.recipe import (
     genome,
     path,
 )
+from evomerge.room import ALIGNED
 from evomerge.stretches import SHARE, Pool, Stretches, as_rows, finite
 from evomerge.stretches import Merge as Merging
 
 Weights = Mapping[str, torch.Tensor]
-
-#: Tensors begin at a multiple of so many bytes.
-ALIGNED = 64
 
 
 class Builder:
@@ -186,7 +184,8 @@ def _all_of(
 def _run(work: Stretches, merges: Sequence[Merging], outs: Sequence[torch.Tensor]) -> None:
     """Every stretch of a tensor, by each of the merges, into its rows."""
     work.pool.run([
-        lambda cut=cut: work.run(merges, cut, [out[cut] for out in outs]) for cut in work.cuts
+        lambda cut=cut: work.run(merges, cut, [out[cut] for out in outs])
+        for cut in work.joined(merges)
     ])  # fmt: skip
 
 
@@ -235,14 +234,9 @@ def _side_by_side(base: Weights, build: Callable[[str, Pool], None]) -> None:
 
 
 def _room(base: Weights) -> dict[str, torch.Tensor]:
-    """Memory for tensors like the base's; those of integers are copies.
-
-    It is one piece, as the system gives large pages only to large pieces: fresh small ones cost more
-    than merging into them.
-    """
+    """Memory for tensors like the base's, in one piece; those of integers are copies."""
     sizes = {n: -(-t.numel() * t.element_size() // ALIGNED) * ALIGNED for n, t in base.items()}
-    memory = np.empty(sum(sizes.values()) + ALIGNED, np.uint8)
-    start = -memory.ctypes.data % ALIGNED
+    memory, start = room.take(sum(sizes.values())), 0
     result: dict[str, torch.Tensor] = {}
     for name, origin in base.items():
         part = memory[start : start + origin.numel() * origin.element_size()]

@@ -19,7 +19,7 @@ Floats = NDArray[np.float32]
 _LEAST = 1e-8
 
 
-def floats(values: Sequence[float]) -> Floats:
+def floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
     """float32 [values]; what leaves its range is infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float32)

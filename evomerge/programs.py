@@ -9,16 +9,17 @@ for tests.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from evomerge import kernels, keys, randomness
-from evomerge.kernels import Floats, floats
+from evomerge.kernels import floats
 
 _WORD = (1 << 64) - 1
 
@@ -48,14 +49,6 @@ class Vote:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
     normalise: bool = True
-
-    @property
-    def arrays(self) -> tuple[Floats, Floats, Floats]:
-        """Bounds from below and above, and weights."""
-        count = len(self.weights)
-        low = [0.0] * count if self.low is None else self.low
-        high = [np.inf] * count if self.high is None else self.high
-        return floats(low), floats(high), floats(self.weights)
 
 
 def consensus(x: torch.Tensor, factors: Sequence[float]) -> torch.Tensor:
@@ -122,30 +115,49 @@ class Program:
             return torch.mul(result, self.scale)
         return x[0].copy_(result) if self.made and self.epsilon is None else result
 
-    @cached_property
-    def arguments(self) -> tuple[Any, ...]:
-        """As `compiled.passes.merged` takes it of each program, from `consensus` to `made`."""
-        layers = 1 + self.count
-        lost = np.zeros(layers, np.int64)
-        rescale, words = np.ones(layers, np.float32), np.zeros((layers, 2), np.uint64)
-        for layer, drop in self.drops.items():
-            key = keys.key(*drop.key)
-            lost[layer], rescale[layer] = drop.lost, drop.factor
-            words[layer] = key & _WORD, key >> 64
+    def _numbers(self) -> list[float]:
+        """Of every layer that may vote its bounds and weight; of every input its factor."""
         vote = self.vote or Vote(())
-        voters = len(vote.weights)
-        bounds = np.zeros((3, layers), np.float32)
-        bounds[:, :voters] = vote.arrays
-        factors = np.zeros(self.count, np.float32)
-        if self.factors is not None:
-            factors[:] = floats(self.factors)
-        return (
-            int(self.factors is not None), factors, lost, rescale, words, voters, *bounds,
-            vote.normalise, -1.0 if self.epsilon is None else self.epsilon,
-            np.float32(self.scale), self.made,
-        )  # fmt: skip
+        count, rest = len(vote.weights), [0.0] * (1 + self.count - len(vote.weights))
+        low = [0.0] * count if vote.low is None else vote.low
+        high = [math.inf] * count if vote.high is None else vote.high
+        factors = [0.0] * self.count if self.factors is None else self.factors
+        return [*low, *rest, *high, *rest, *vote.weights, *rest, *factors]
 
 
 def stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
-    """The arguments of several, for one pass."""
-    return tuple(np.array(values) for values in zip(*(p.arguments for p in programs), strict=True))
+    """Several of one tensor as `compiled.passes.Programs` has them, in its order."""
+    first = programs[0]
+    if len(programs) == 1 and not first.drops and first.vote is None:
+        factors = None if first.factors is None else tuple(first.factors)
+        return _alone(first.count, factors, first.epsilon, first.scale, first.taken)
+    return _stacked(programs)
+
+
+@lru_cache(maxsize=64)
+def _alone(
+    count: int, factors: tuple[float, ...] | None, epsilon: float | None, scale: float, taken: int
+) -> tuple[Any, ...]:
+    """Of one that is the same for many tensors."""
+    return _stacked([Program(count, 0, factors, epsilon=epsilon, scale=scale, taken=taken)])
+
+
+def _stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
+    shape = len(programs), 1 + programs[0].count
+    lost, rescale = np.zeros(shape, np.int64), np.ones(shape, np.float32)
+    words = np.zeros((*shape, 2), np.uint64)
+    for p, program in enumerate(programs):
+        for layer, drop in program.drops.items():
+            key = keys.key(*drop.key)
+            lost[p, layer], rescale[p, layer] = drop.lost, drop.factor
+            words[p, layer] = key & _WORD, key >> 64
+    numbers = floats([program._numbers() for program in programs])
+    ends = [shape[1], 2 * shape[1], 3 * shape[1]]
+    low, high, weights, factors = (part.copy() for part in np.split(numbers, ends, axis=1))
+    return (
+        np.array([int(p.factors is not None) for p in programs]), factors, lost, rescale, words,
+        np.array([0 if p.vote is None else len(p.vote.weights) for p in programs]),
+        low, high, weights, np.array([p.vote is None or p.vote.normalise for p in programs]),
+        np.array([-1.0 if p.epsilon is None else p.epsilon for p in programs]),
+        np.array([p.scale for p in programs], np.float32), np.array([p.made for p in programs]),
+    )  # fmt: skip

@@ -37,6 +37,8 @@ T = TypeVar("T")
 CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 24
 #: A tensor is one thread's work where each thread has so many of its size to do.
 SHARE = 4
+#: Pieces of a tensor that each of several threads does.
+PIECES = 8
 #: Stretches that are worked on or wait to be taken, for each thread.
 AHEAD = 4
 
@@ -268,6 +270,15 @@ class Stretches:
                 out.copy_(made if self.base is None else made.add_(self.floats(self.base, cut)))
                 told.append(0 if finite(out) else 2)
         return 1 if 1 in told else max(told)
+
+    def joined(self, merges: Sequence[Merge]) -> list[slice]:
+        """What is merged in memory at a time: by a compiled loop, several stretches."""
+        if not self.in_memory or not all(isinstance(merge, Program) for merge in merges):
+            return self.cuts
+        pieces = 1 if self.pool.threads == 1 else self.pool.threads * PIECES
+        several = max(1, len(self.cuts) // pieces)
+        firsts = range(0, len(self.cuts), several)
+        return [slice(self.cuts[i].start, self.cuts[i : i + several][-1].stop) for i in firsts]
 
     def _compiled(self, merges: Sequence[Merge], outs: Sequence[torch.Tensor]) -> bool:
         """Whether all of it is one call of a compiled loop."""

@@ -5,17 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from evomerge.compiled.compiler import compiled
-from evomerge.compiled.stored import load
+from evomerge.compiled.stored import FLOAT32, load
 
 #: Elements of a block: its workspace stays in the first caches.
 BLOCK = 1024
-
-
-@compiled
-def workspace(layers, size):
-    """[layers, size and a little], and one more: rows a multiple of 4096 bytes apart are slow."""
-    x = np.empty((layers + 1, size + 48), np.float32)
-    return x[:layers], x[layers]
+_ZERO = np.float32(0)
 
 
 @compiled
@@ -23,6 +17,24 @@ def fill(v, value):
     """Every element the value. (Assigning to a slice compiles a second longer.)"""
     for i in range(v.size):
         v[i] = value
+
+
+@compiled
+def workspace(layers, size):
+    """[layers, size and a little], and two of zeros: rows a multiple of 4096 bytes apart are slow."""
+    x = np.empty((layers + 2, size + 48), np.float32)
+    for row in x[layers:]:
+        fill(row, _ZERO)
+    return x[:layers], x[layers:]
+
+
+@compiled
+def step_of(codes):
+    """Elements of a block that is merged: 2 KB of each tensor, and room for what is read next."""
+    for code in codes:
+        if code == FLOAT32:
+            return BLOCK // 2
+    return BLOCK
 
 
 @compiled
@@ -40,14 +52,15 @@ def subtract(v, z):
 
 
 @compiled
-def load_all(addresses, codes, first, n, zero, x, start, end):
-    """`n` elements of the base into `zero`; into x[1:] task vectors or, without a base, the inputs."""
+def load_all(addresses, codes, first, n, zero, x, start, end, strange):
+    """`n` elements of the base into `zero[1]`; into x[1:] task vectors or, without a base, the inputs.
+
+    Where those are not finite, strange[j] is 1. Without a base zero[1] is to be 0; zero[0] always is.
+    """
     if addresses[0]:
-        load(addresses[0], codes[0], first, zero[:n])
+        load(addresses[0], codes[0], first, zero[0, :n], zero[1, :n])
     for j in range(start, end):
-        load(addresses[j], codes[j], first, x[j, :n])
-        if addresses[0]:
-            subtract(x[j, :n], zero[:n])
+        strange[j] = not load(addresses[j], codes[j], first, zero[1, :n], x[j, :n])
 
 
 @compiled
@@ -65,6 +78,12 @@ def scale_by(v, factor):
 
 
 @compiled
+def _sum_of_three(a, b, c, f, g, h, out):
+    for i in range(out.size):
+        out[i] = a[i] * f + b[i] * g + c[i] * h
+
+
+@compiled
 def _times(v, factor, out):
     for i in range(v.size):
         out[i] = v[i] * factor
@@ -79,6 +98,10 @@ def _add_times(v, factor, out):
 @compiled
 def combine(x, n, factors):
     """x[0] = Σ factor · x[1 + i], in order."""
+    if factors.size == 3:
+        f, g, h = factors[0], factors[1], factors[2]
+        _sum_of_three(x[1, :n], x[2, :n], x[3, :n], f, g, h, x[0, :n])
+        return
     _times(x[1, :n], factors[0], x[0, :n])
     for j in range(1, factors.size):
         _add_times(x[1 + j, :n], factors[j], x[0, :n])

@@ -16,15 +16,17 @@ _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 
 
 @intrinsic
-def _upper(typing, a, b):
-    """The upper 64 bits of a product."""
+def _product(typing, a, b):
+    """The upper and the lower 64 bits of a product."""
 
     def made(context, builder, signature, args):
-        wide = ir.IntType(128)
+        word, wide = ir.IntType(64), ir.IntType(128)
         product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        upper = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
+        halves = [upper, builder.trunc(product, word)]
+        return context.make_tuple(builder, signature.return_type, halves)
 
-    return types.uint64(types.uint64, types.uint64), made
+    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), made
 
 
 @compiled
@@ -36,8 +38,8 @@ def lanes(low, high, start, out, words):
         a, b, c, d = np.uint64(first + block + 1), np.uint64(0), np.uint64(0), np.uint64(0)
         k, m = low, high
         for _ in range(10):
-            a, b, c, d = (_upper(_MULTIPLIERS[1], c) ^ b ^ k, _MULTIPLIERS[1] * c,
-                          _upper(_MULTIPLIERS[0], a) ^ d ^ m, _MULTIPLIERS[0] * a)  # fmt: skip
+            p, q = _product(_MULTIPLIERS[1], c), _product(_MULTIPLIERS[0], a)
+            a, b, c, d = p[0] ^ b ^ k, p[1], q[0] ^ d ^ m, q[1]
             k += _WEYL[0]
             m += _WEYL[1]
         words[4 * block], words[4 * block + 1] = a, b

@@ -9,44 +9,47 @@ from numpy.typing import NDArray
 
 from evomerge.compiled.blocks import (
     BLOCK,
-    add_to,
     combine,
-    copy_to,
+    fill,
     load_all,
-    scale_by,
+    step_of,
     subtract,
     workspace,
 )
 from evomerge.compiled.compiler import compiled
-from evomerge.compiled.dots import gram_block
+from evomerge.compiled.dots import gram_block, lanes_of_sums
 from evomerge.compiled.drops import drop_block
 from evomerge.compiled.rows import FOURS, select_row
 from evomerge.compiled.selection import split_block
-from evomerge.compiled.stored import finite, pick, store
+from evomerge.compiled.stored import pick, store
+from evomerge.compiled.threes import are_alike, sum_of_three
 from evomerge.compiled.votes import few_voters, vote_block
 
-_ONE = np.float32(1)
+_ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @compiled
 def grams(addresses, codes, size, out):
     """[n, n] dot products of the task vectors."""
     x, zero = workspace(len(addresses), BLOCK)
+    strange = np.empty(len(addresses), np.uint8)
     out[:] = 0.0
+    lanes = lanes_of_sums()
     for start in range(0, size, BLOCK):
         n = min(BLOCK, size - start)
-        load_all(addresses, codes, start, n, zero, x, 1, len(x))
-        gram_block(x, 1, 0, n, out)
+        load_all(addresses, codes, start, n, zero, x, 1, len(x), strange)
+        gram_block(x, 1, 0, n, lanes, out)
 
 
 @compiled
 def splits(addresses, codes, size, factors, layers, lows, highs, counts, between, found):
     """`split` of several layers: 0 is the consensus Σ factor · x, the others are the inputs."""
     x, zero = workspace(len(addresses), BLOCK)
+    strange = np.empty(len(addresses), np.uint8)
     flags = np.empty(BLOCK, np.uint8)
     for start in range(0, size, BLOCK):
         n = min(BLOCK, size - start)
-        load_all(addresses, codes, start, n, zero, x, 1, len(x))
+        load_all(addresses, codes, start, n, zero, x, 1, len(x), strange)
         if factors.size:
             combine(x, n, factors)
         for k in range(len(layers)):
@@ -60,11 +63,11 @@ def sampled(addresses, codes, size, factors, layers, stride, out):
     x, zero = workspace(len(addresses), BLOCK)
     for start in range(0, out.shape[1], BLOCK):
         n = min(BLOCK, out.shape[1] - start)
-        pick(addresses[0], codes[0], start * stride, stride, zero[: n if addresses[0] else 0])
+        pick(addresses[0], codes[0], start * stride, stride, zero[1, : n if addresses[0] else 0])
         for j in range(1, len(x)):
             pick(addresses[j], codes[j], start * stride, stride, x[j, :n])
             if addresses[0]:
-                subtract(x[j, :n], zero[:n])
+                subtract(x[j, :n], zero[1, :n])
         if factors.size:
             combine(x, n, factors)
         for k in range(len(layers)):
@@ -119,8 +122,19 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
     (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
      made) = programs  # fmt: skip
     layers, size = len(addresses), rows * columns
-    step = BLOCK if epsilon.max() < 0 else max(1, BLOCK // columns) * columns
+    if (len(outs) == 1 and consensus[0] and not voters[0] and epsilon[0] < 0
+            and lost[0].max() == 0 and (rescale[0] == _ONE).all()
+            and out_codes[0] == codes[1] and are_alike(addresses, codes)):
+        told[0] = sum_of_three(addresses, codes, size, factors[0], scale[0], outs[0])
+        return
+    block = step_of(codes)
+    step = block if epsilon.max() < 0 else max(1, block // columns) * columns
     x, zero = workspace(layers, step)
+    base = zero[1]
+    if not addresses[0]:  # what changes nothing: 0 makes another zero of -0
+        base = np.empty(step, np.float32)
+        fill(base, -_ZERO)
+    strange = np.zeros(layers, np.uint8)
     votes, distance = np.empty((3 + layers, BLOCK), np.float32), np.empty(layers, np.float64)
     row, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
     sums = np.empty((4, FOURS), np.float64)
@@ -133,10 +147,10 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
             alone = made[p] > 0 and epsilon[p] < 0  # only that input is read
             low_j, high_j = (made[p], made[p] + 1) if alone else (1, layers)
             if spoilt:
-                load_all(addresses, codes, begin, n, zero, x, low_j, high_j)
+                load_all(addresses, codes, begin, n, zero, x, low_j, high_j, strange)
             spoilt = spoilt if alone else made[p] > 0
             for j in range(low_j, high_j):
-                if not finite(x[j, :n]):
+                if strange[j]:
                     told[p] = 1
                 if lost[p, j] or rescale[p, j] != _ONE:
                     drop_block(x[j, :n], lost[p, j], rescale[p, j], keys[p, j], place, words, lanes)
@@ -150,12 +164,6 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
                        normalise[p], votes)  # fmt: skip
             if epsilon[p] >= 0:
                 _selected(x, made[p], n, columns, epsilon[p], row, first, sums, distance)
-            result = x[0, :n]
-            if made[p]:
-                copy_to(result, x[made[p], :n])
-            if scale[p] != _ONE:
-                scale_by(result, scale[p])
-            if addresses[0]:
-                add_to(result, zero[:n])
-            if not store(result, outs[p], out_codes[p], begin) and not told[p]:
+            result = x[made[p], :n]
+            if not store(result, scale[p], base[:n], outs[p], out_codes[p], begin) and not told[p]:
                 told[p] = 2

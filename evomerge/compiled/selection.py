@@ -3,56 +3,62 @@
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 from evomerge.compiled.blocks import BLOCK
-from evomerge.compiled.compiler import compiled
+from evomerge.compiled.compiler import compiled, intrinsic
+from evomerge.compiled.stored import size_of
+
+
+@intrinsic
+def _lowest(typing, word):
+    """Which byte the lowest bit that is set is in."""
+
+    def made(context, builder, signature, args):
+        zeros = builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+        return builder.lshr(zeros, ir.Constant(ir.IntType(64), 3))
+
+    return types.int64(types.uint64), made
 
 
 @compiled
-def _grades(v, low, high, grades):
-    """How many of four comparisons hold: above or at least either bound. All of them for NaN."""
+def _compared(v, low, high, counts, between):
+    """Which are between the bounds, as 0 and 1; how many those are.
+
+    `counts`: how many more are above `high`, at least `high`, above `low`, at least `low`. Magnitudes
+    are compared by their bits, which have their order; NaN is above all.
+    """
+    least, most = size_of(low), size_of(high)
+    above = from_high = above_low = from_low = np.int32(0)
     for i in range(v.size):
-        a = abs(v[i])
-        grades[i] = (
-            np.uint8(not (a <= high)) + np.uint8(not (a < high))
-            + np.uint8(not (a <= low)) + np.uint8(not (a < low))
-        )  # fmt: skip
+        a = size_of(v[i])
+        above += np.int32(a > most)
+        from_high += np.int32(a >= most)
+        above_low += np.int32(a > least)
+        from_low += np.int32(a >= least)
+        between[i] = np.uint8((a > least) & (a < most))
+    counts[0] += above
+    counts[1] += from_high
+    counts[2] += above_low
+    counts[3] += from_low
+    return above_low - from_high
 
 
 @compiled
-def _at_least(grades, least):
-    count = np.int32(0)
-    for i in range(grades.size):
-        count += np.int32(grades[i] >= least)
-    return count
-
-
-@compiled
-def _inside(grades):
-    for i in range(grades.size):
-        grades[i] = np.uint8(grades[i] == 2)
-
-
-@compiled
-def split_block(part, low, high, counts, between, count, grades):
-    """Of up to BLOCK elements; how many are in `between` then."""
-    eight = grades.view(np.uint64)
-    _grades(part, low, high, grades)
-    grades[part.size :] = 0
-    counts[0] += _at_least(grades, np.uint8(4))
-    counts[3] += _at_least(grades, np.uint8(1))
-    if low == high:  # two and two comparisons are the same, and nothing is between
-        counts[2] += _at_least(grades, np.uint8(4))
-        counts[1] += _at_least(grades, np.uint8(1))
+def split_block(part, low, high, counts, between, count, flags):
+    """Of up to BLOCK elements; how many are in `between` then. `flags` [BLOCK] is worked in."""
+    if _compared(part, low, high, counts, flags) <= 0:
         return count
-    counts[1] += _at_least(grades, np.uint8(3))
-    counts[2] += _at_least(grades, np.uint8(2))
-    _inside(grades)
+    for i in range(part.size, BLOCK):
+        flags[i] = 0
+    words = flags.view(np.uint64)
     for group in range(BLOCK // 8):
-        if eight[group]:
-            for i in range(group * 8, min(group * 8 + 8, part.size)):
-                between[count] = abs(part[i])  # no branch: nobody could foresee it
-                count += grades[i]
+        word = words[group]
+        while word:
+            between[count] = abs(part[8 * group + _lowest(word)])
+            count += 1
+            word &= word - np.uint64(1)
     return count
 
 

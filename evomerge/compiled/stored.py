@@ -31,12 +31,12 @@ def _at(element: Any, width: ir.Type) -> Any:
     return intrinsic(pointer)
 
 
-_floats_at = _at(types.float32, ir.FloatType())
-_halves_at = _at(types.uint16, ir.IntType(16))
+floats_at = _at(types.float32, ir.FloatType())
+halves_at = _at(types.uint16, ir.IntType(16))
 
 
 @intrinsic
-def _widened(typing, half):
+def _half_widened(typing, half):
     """IEEE half precision, as 16 bits → float32."""
 
     def made(context, builder, signature, args):
@@ -46,7 +46,7 @@ def _widened(typing, half):
 
 
 @intrinsic
-def _narrowed(typing, value):
+def _half_narrowed(typing, value):
     """float32 → IEEE half precision, to the nearest, ties to even, as 16 bits."""
 
     def made(context, builder, signature, args):
@@ -55,76 +55,142 @@ def _narrowed(typing, value):
     return types.uint16(types.float32), made
 
 
+@intrinsic
+def _bits(typing, value):
+    """The bits of a float32."""
+
+    def made(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.uint32(types.float32), made
+
+
+@intrinsic
+def _float(typing, bits):
+    """The float32 of some bits."""
+
+    def made(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.uint32), made
+
+
+@intrinsic
+def _prefetch(typing, address):
+    """Ask for the line at an address, if there is one, into the second cache: the first is full."""
+
+    def made(context, builder, signature, args):
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        told = [ir.Constant(word, value) for value in (0, 2, 1)]  # to read, the second, data
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        name = "llvm.prefetch.p0"
+        known = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        builder.call(known, [builder.inttoptr(args[0], byte), *told])
+        return context.get_dummy_value()
+
+    return types.void(types.uint64), made
+
+
+#: Bits of a magnitude: all but the sign. From these on they are Inf and NaN.
+_SIZE, _INFINITE = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
+_HALF = np.uint32(16)
+
+
 @compiled
-def load(address, code, first, out):
-    """Elements from `first` on as float32."""
+def size_of(value):
+    """The bits of a magnitude, as a signed number: in their order, Inf above all and NaN above that."""
+    return np.int32(_bits(value) & _SIZE)
+
+
+@compiled
+def widened(upper):
+    """The float32 that has these upper 16 bits, and no others."""
+    return _float(np.uint32(upper) << _HALF)
+
+
+@compiled
+def load(address, code, first, zero, out):
+    """Elements from `first` on as float32, less `zero`; whether all are finite then.
+
+    Asks for those that come next: they are there when the block is done with.
+    """
+    width = 4 if code == FLOAT32 else 2
+    ahead = address + np.uint64(width * (first + out.size))
+    for i in range(0, width * out.size, 64):
+        _prefetch(ahead + np.uint64(i))
+    top = np.uint32(0)
     if code == FLOAT32:
-        v = carray(_floats_at(address + np.uint64(4 * first)), out.size)
+        v = carray(floats_at(address + np.uint64(4 * first)), out.size)
         for i in range(out.size):
-            out[i] = v[i]
-        return
-    w = carray(_halves_at(address + np.uint64(2 * first)), out.size)
+            d = v[i] - zero[i]
+            out[i] = d
+            top = max(top, _bits(d) & _SIZE)
+        return top < _INFINITE
+    w = carray(halves_at(address + np.uint64(2 * first)), out.size)
     if code == BFLOAT16:
-        bits = out.view(np.uint32)
         for i in range(out.size):
-            bits[i] = np.uint32(w[i]) << np.uint32(16)
+            d = widened(w[i]) - zero[i]
+            out[i] = d
+            top = max(top, _bits(d) & _SIZE)
     else:
         for i in range(out.size):
-            out[i] = _widened(w[i])
+            d = _half_widened(w[i]) - zero[i]
+            out[i] = d
+            top = max(top, _bits(d) & _SIZE)
+    return top < _INFINITE
 
 
 @compiled
 def pick(address, code, first, stride, out):
     """Every stride-th element from `first` on as float32."""
     if code == FLOAT32:
-        v = carray(_floats_at(address + np.uint64(4 * first)), out.size * stride)
+        v = carray(floats_at(address + np.uint64(4 * first)), out.size * stride)
         for i in range(out.size):
             out[i] = v[i * stride]
         return
-    w = carray(_halves_at(address + np.uint64(2 * first)), out.size * stride)
+    w = carray(halves_at(address + np.uint64(2 * first)), out.size * stride)
     if code == BFLOAT16:
         bits = out.view(np.uint32)
         for i in range(out.size):
             bits[i] = np.uint32(w[i * stride]) << np.uint32(16)
     else:
         for i in range(out.size):
-            out[i] = _widened(w[i * stride])
+            out[i] = _half_widened(w[i * stride])
 
 
 @compiled
-def store(v, address, code, first):
-    """Float32 into elements from `first` on, to the nearest, ties to even; whether all are finite."""
+def narrowed(value):
+    """The upper 16 bits of a float32, to the nearest, ties to even: as bfloat16. NaN is one NaN."""
+    u = _bits(value)
+    even = (u >> _HALF) & np.uint32(1)
+    upper = (u + np.uint32(0x7FFF) + even) >> _HALF
+    return np.uint16(0x7FC0) if (u & _SIZE) > _INFINITE else np.uint16(upper)
+
+
+@compiled
+def store(v, factor, base, address, code, first):
+    """V · factor + base into elements from `first` on, rounded; whether all are finite.
+
+    To the nearest, ties to even.
+    """
+    top = np.uint32(0)
     if code == FLOAT32:
-        out = carray(_floats_at(address + np.uint64(4 * first)), v.size)
+        out = carray(floats_at(address + np.uint64(4 * first)), v.size)
         for i in range(v.size):
-            out[i] = v[i]
-        return finite(v)
-    halves = carray(_halves_at(address + np.uint64(2 * first)), v.size)
+            sum_ = v[i] * factor + base[i]
+            out[i] = sum_
+            top = max(top, _bits(sum_) & _SIZE)
+        return top < _INFINITE
+    halves = carray(halves_at(address + np.uint64(2 * first)), v.size)
+    largest = np.uint16(0)
     if code == BFLOAT16:
-        bits = v.view(np.uint32)
         for i in range(v.size):
-            u = bits[i]
-            rounded = (u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) >> np.uint32(
-                16
-            )
-            nan = (u & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-            halves[i] = np.uint16(0x7FC0) if nan else np.uint16(rounded)
-        top = np.uint16(0x7F80)
-    else:
-        for i in range(v.size):
-            halves[i] = _narrowed(v[i])
-        top = np.uint16(0x7C00)
-    wrong = np.uint16(0)
+            h = narrowed(v[i] * factor + base[i])
+            halves[i] = h
+            largest = max(largest, h & np.uint16(0x7FFF))
+        return largest < np.uint16(0x7F80)
     for i in range(v.size):
-        wrong |= np.uint16((halves[i] & top) == top)
-    return wrong == 0
-
-
-@compiled
-def finite(v):
-    """Whether nothing in it is NaN or Inf."""
-    bits, top = v.view(np.uint32), np.uint32(0x7F800000)
-    wrong = np.uint32(0)
-    for i in range(v.size):
-        wrong |= np.uint32((bits[i] & top) == top)
-    return wrong == 0
+        h = _half_narrowed(v[i] * factor + base[i])
+        halves[i] = h
+        largest = max(largest, h & np.uint16(0x7FFF))
+    return largest < np.uint16(0x7C00)
