@@ -34,7 +34,7 @@ def take(size: int) -> Bytes:
     if memory is None:
         memory = np.empty(size + ALIGNED, np.uint8)
     # Through a buffer: views of an array would hold that, not what is handed out here.
-    handed = np.frombuffer(memoryview(memory), np.uint8)
+    handed = np.frombuffer(memory.data, np.uint8)
     weakref.finalize(handed, _give, memory).atexit = False
     start = -handed.ctypes.data % ALIGNED
     return handed[start : start + size]

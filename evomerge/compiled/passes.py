@@ -113,20 +113,23 @@ def _selected(x, top, n, columns, epsilon, mean, first, sums, distance):
 
 
 @compiled
-def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
-    """A stretch by several programs, from where it is stored to where it is stored.
+def _only_adds(programs):
+    """Whether all that the first does is a consensus."""
+    return (
+        programs.consensus[0]
+        and not programs.voters[0]
+        and programs.epsilon[0] < 0
+        and programs.lost[0].max() == 0
+        and (programs.rescale[0] == _ONE).all()
+    )
 
-    `told`: 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
-    """
+
+@compiled
+def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
     # Taken out once: numba counts references at every access, which costs as much as a block.
     (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
      made) = programs  # fmt: skip
     layers, size = len(addresses), rows * columns
-    if (len(outs) == 1 and consensus[0] and not voters[0] and epsilon[0] < 0
-            and lost[0].max() == 0 and (rescale[0] == _ONE).all()
-            and out_codes[0] == codes[1] and are_alike(addresses, codes)):
-        told[0] = sum_of_three(addresses, codes, size, factors[0], scale[0], outs[0])
-        return
     block = step_of(codes)
     step = block if epsilon.max() < 0 else max(1, block // columns) * columns
     x, zero = workspace(layers, step)
@@ -167,3 +170,17 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
             result = x[made[p], :n]
             if not store(result, scale[p], base[:n], outs[p], out_codes[p], begin) and not told[p]:
                 told[p] = 2
+
+
+@compiled
+def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
+    """A stretch by several programs, from where it is stored to where it is stored.
+
+    `told`: 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+    """
+    alike = are_alike(addresses, codes) and len(outs) == 1 and out_codes[0] == codes[1]
+    if alike and _only_adds(programs):
+        factors, scale = programs.factors[0], programs.scale[0]
+        told[0] = sum_of_three(addresses, codes, rows * columns, factors, scale, outs[0])
+    else:
+        _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told)

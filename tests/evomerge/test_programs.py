@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evomerge import kernels, keys, randomness, techniques
 from evomerge.compiled import drops, stored
-from evomerge.programs import Drop, Program, Vote
+from evomerge.programs import Drop, Program, Vote, stacked
 from evomerge.stretches import Merge, Pool, Stretches, as_rows, whole
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -164,8 +164,8 @@ def test_after_an_error_no_other_job_is_begun() -> None:
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 def test_every_number_of_16_bits_is_read_as_torch_reads_it(dtype: torch.dtype) -> None:
     bits = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16)
-    out = np.empty(1 << 16, np.float32)
-    stored.load(np.uint64(bits.data_ptr()), CODES[dtype], 0, out)
+    out, zero = np.empty(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    assert not stored.load(np.uint64(bits.data_ptr()), CODES[dtype], 0, zero, out)
     theirs = bits.view(dtype).float().numpy()
     assert np.array_equal(out, theirs, equal_nan=True)
     assert np.array_equal(np.signbit(out), np.signbit(theirs))
@@ -181,11 +181,16 @@ def test_rounding_is_torch_s(dtype: torch.dtype) -> None:
     values = torch.from_numpy(bits.view(np.float32))
     values = values[~values.isnan()]
     out = torch.empty(len(values), dtype=dtype)
-    finite = stored.store(values.clone().numpy(), np.uint64(out.data_ptr()), CODES[dtype], 0)
+    nothing = np.full(len(values), -0.0, np.float32)
+    finite = stored.store(
+        values.clone().numpy(), np.float32(1), nothing, np.uint64(out.data_ptr()), CODES[dtype], 0
+    )
     assert torch.equal(out.view(torch.int16), values.to(dtype).view(torch.int16))
     assert not finite
     nan = torch.full((3,), math.nan)
-    stored.store(nan.numpy(), np.uint64(out.data_ptr()), CODES[dtype], 0)
+    stored.store(
+        nan.numpy(), np.float32(1), nothing[:3], np.uint64(out.data_ptr()), CODES[dtype], 0
+    )
     assert out[:3].isnan().all()
 
 
@@ -365,3 +370,58 @@ def test_a_gpu_gives_the_same_masks_and_values_within_a_unit(name: str, dtype: t
         assert torch.equal(*kept)
     unit = torch.finfo(dtype).eps
     assert torch.allclose(made["cpu"].double(), made["cuda"].double(), rtol=unit, atol=unit / 64)
+
+
+# ---- sums of three -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("based", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_three_have_a_loop_of_their_own_with_the_same_bits(
+    dtype: torch.dtype, based: bool
+) -> None:
+    """Of tensors that are stored alike; of others, block by block. Zeros keep their sign."""
+    for rows, scale in ((1, 1.0), (37, 0.7)):
+        work = stretches(rows, 3, (rows, 61), dtype, based)
+        for rows_ in work.inputs:
+            rows_[:, 0] = -0.0
+        program = Program(3, 61, factors=(0.5, 0.3, 0.2), scale=scale)
+        for to in (dtype, torch.float32):
+            (ours,), (theirs,) = (
+                run(work, program, dtype=to),
+                run(work, in_torch(program), dtype=to),
+            )
+            assert ours.view(torch.uint8).equal(theirs.view(torch.uint8))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_three_tell_what_is_not_finite(dtype: torch.dtype, bad: float) -> None:
+    """Wherever it stands; and where only the result leaves the range."""
+    program = Program(3, 61, factors=(0.5, 0.3, 0.2))
+    for place in (0, 60, 33 * 61 + 7, 37 * 61 - 1):
+        for which in range(3):
+            work = stretches(0, 3, (37, 61), dtype)
+            work.inputs[which].view(-1)[place] = bad  # pyright: ignore
+            assert [
+                work.run([program], c, [torch.empty(37, 61, dtype=dtype)]) for c in work.cuts
+            ] == [1]
+    work = stretches(0, 3, (37, 61), dtype, based=False)
+    for rows in work.inputs:
+        rows[5, 5] = torch.finfo(dtype).max
+    large = Program(3, 61, factors=(1.0, 1.0, 1.0))
+    assert [work.run([large], c, [torch.empty(37, 61, dtype=dtype)]) for c in work.cuts] == [2]
+
+
+def test_a_program_is_not_told_of_inputs_that_it_does_not_read() -> None:
+    """One that takes the second input whole, after one that read all of them."""
+    work = stretches(0, 3, (9, 40), torch.float32)
+    work.inputs[0].view(-1)[100] = math.nan  # pyright: ignore
+    several = [
+        Program(3, 40, factors=(0.5, 0.3, 0.2), vote=Vote((1.0,) * 4)),
+        Program(3, 40, taken=2),
+    ]
+    outs = [torch.empty(9, 40) for _ in several]
+    told = kernels.merged(work.stored(work.cuts[0]), 0, stacked(several), outs)
+    assert told == [1, 0]
+    assert outs[1].isfinite().all()
