@@ -5,7 +5,8 @@
 Whole processes, the output synced to disk in both; the yardstick reads the three with safetensors and
 writes one. `hot`: the sources are in the page cache, `cold`: they are not. Memory is private (not
 mapped file pages), beyond what a process has that has only imported what a merge imports. --mergekit
-names a Python that has mergekit installed; its merges of the same configs run in turn with ours.
+names a Python that has mergekit installed; its merges of the same configs run in turn with ours. Then
+`benchmarks.build --large`, which is the same in memory.
 """
 
 from __future__ import annotations
@@ -212,6 +213,9 @@ def main() -> None:
         where = Path(given.folder or temporary) / given.size
         folders = sorted(where.glob("*")) if where.exists() else generate(where, given.size)
         _table(Path(temporary), folders, {n: configs[n] for n in names}, given, layers)
+    if not given.only:
+        print("\nin memory:", flush=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.build", "--large"], cwd=ROOT, check=True)
 
 
 def _table(

@@ -110,7 +110,9 @@ def main() -> None:
 
 def _leave(code: int) -> None:
     """End as the interpreter does, but for taking it apart: with torch in it that takes 0.7 s."""
-    waits = getattr(threading, "_shutdown", None)  # for threads; what is registered there comes first
+    waits = getattr(
+        threading, "_shutdown", None
+    )  # for threads; what is registered there comes first
     ends = getattr(atexit, "_run_exitfuncs", None)
     if waits is not None and ends is not None:
         waits()

@@ -180,6 +180,8 @@ class Stored:
 
     def __init__(self, parts: Sequence[torch.Tensor | None]) -> None:
         self._parts = [None if part is None else _plain(part) for part in parts]
+        #: Whether something had to be copied.
+        self.copies = any(a is not b for a, b in zip(parts, self._parts, strict=True))
         kinds = {(p.shape, p.device.type) for p in self._parts if p is not None}
         # Addresses have no ends, and those of other devices mean nothing here.
         if len(kinds) > 1 or any(device != "cpu" for _, device in kinds):

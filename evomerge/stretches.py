@@ -235,8 +235,16 @@ class Stretches:
 
     def stored(self, cut: slice) -> Stored:
         """A stretch where it is in memory, for compiled loops."""
+        key = ("stored", cut.start, cut.stop)
+        if key in self._kept:
+            return self._kept[key]  # pyright: ignore[reportReturnType]
         base = None if self.base is None else self.base[cut]
-        return Stored([base, *(rows[cut] for rows in self.inputs)])
+        made = Stored([base, *(rows[cut] for rows in self.inputs)])
+        if not made.copies and all(
+            isinstance(r, torch.Tensor) for r in (self.base, *self.inputs) if r is not None
+        ):
+            self._kept[key] = made  # addresses; of others it would be their contents
+        return made
 
     def gram(self) -> NDArray[np.float64]:
         """[inputs, inputs] dot products of the task vectors, float64."""

@@ -125,6 +125,35 @@ def _only_adds(programs):
 
 
 @compiled
+def _alike(a, b):
+    return (a == b).all()
+
+
+@compiled
+def _going_on(programs):
+    """Which do what the one before did, but for dfs and scale, and find its result where it was."""
+    count = len(programs.made)
+    found = np.zeros(count, np.bool_)
+    for p in range(1, count):
+        q = p - 1
+        found[p] = (
+            programs.epsilon[q] < 0
+            and programs.made[p] == programs.made[q] == 0
+            and programs.consensus[p] == programs.consensus[q]
+            and programs.voters[p] == programs.voters[q]
+            and programs.normalise[p] == programs.normalise[q]
+            and _alike(programs.factors[p], programs.factors[q])
+            and _alike(programs.lost[p], programs.lost[q])
+            and _alike(programs.rescale[p], programs.rescale[q])
+            and _alike(programs.keys[p], programs.keys[q])
+            and _alike(programs.low[p], programs.low[q])
+            and _alike(programs.high[p], programs.high[q])
+            and _alike(programs.weights[p], programs.weights[q])
+        )
+    return found
+
+
+@compiled
 def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
     # Taken out once: numba counts references at every access, which costs as much as a block.
     (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
@@ -142,6 +171,7 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
     row, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
     sums = np.empty((4, FOURS), np.float64)
     words, lanes = np.empty(step // 4 + 8, np.uint64), np.empty(step, np.uint16)
+    going_on = _going_on(programs)
     few = [few_voters(low[p], high[p], weights[p, : voters[p]]) for p in range(len(outs))]
     for begin in range(0, size, step):
         n, place = min(step, size - begin), start + begin
@@ -149,20 +179,21 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
         for p in range(len(outs)):
             alone = made[p] > 0 and epsilon[p] < 0  # only that input is read
             low_j, high_j = (made[p], made[p] + 1) if alone else (1, layers)
-            if spoilt:
+            if spoilt and not going_on[p]:
                 load_all(addresses, codes, begin, n, zero, x, low_j, high_j, strange)
-            spoilt = spoilt if alone else made[p] > 0
+            if not alone and not going_on[p]:
+                spoilt = made[p] > 0
             for j in range(low_j, high_j):
                 if strange[j]:
                     told[p] = 1
-                if lost[p, j] or rescale[p, j] != _ONE:
+                if (lost[p, j] or rescale[p, j] != _ONE) and not going_on[p]:
                     drop_block(x[j, :n], lost[p, j], rescale[p, j], keys[p, j], place, words, lanes)
                     spoilt = True
-            if consensus[p]:
+            if consensus[p] and not going_on[p]:
                 combine(x, n, factors[p])
                 if lost[p, 0] or rescale[p, 0] != _ONE:
                     drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
-            if voters[p]:
+            if voters[p] and not going_on[p]:
                 _voted(x, 1 - consensus[p], n, low[p], high[p], weights[p, : voters[p]], few[p],
                        normalise[p], votes)  # fmt: skip
             if epsilon[p] >= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,32 @@ def test_programs_of_one_pass_are_those_of_passes_of_their_own(
 ) -> None:
     several = [data.draw(programs(count, columns)) for _ in range(data.draw(st.integers(2, 4)))]
     work = stretches(1, count, (rows, columns), torch.bfloat16)
+    together = run(work, *several, dtype=torch.bfloat16)
+    for program, ours in zip(several, together, strict=True):
+        assert torch.equal(ours, run(work, program, dtype=torch.bfloat16)[0])
+
+
+@pytest.mark.parametrize("drops", [(), (0,), (1,), (0, 2)])
+@pytest.mark.parametrize("voting", [False, True])
+def test_programs_that_begin_alike_go_on_from_the_first(
+    voting: bool, drops: tuple[int, ...]
+) -> None:
+    """With dfs, with another scale, and again; and what comes after them reads its inputs anew."""
+    work = stretches(3, 3, (40, 61), torch.bfloat16)
+    alike = Program(
+        3, 61, factors=(0.5, 0.3, 0.2), drops={n: Drop(20_000, 1.5, ("m", n)) for n in drops},
+        vote=Vote((1.0,) * 4, (0.05,) * 4) if voting else None,
+    )  # fmt: skip
+    selected, other = replace(alike, epsilon=0.1), Program(3, 61, factors=(0.2, 0.3, 0.5))
+    several = [
+        alike,
+        replace(alike, scale=0.5),
+        selected,
+        selected,
+        alike,
+        other,
+        Program(3, 61, taken=2),
+    ]
     together = run(work, *several, dtype=torch.bfloat16)
     for program, ours in zip(several, together, strict=True):
         assert torch.equal(ours, run(work, program, dtype=torch.bfloat16)[0])
