@@ -110,13 +110,11 @@ def main() -> None:
 
 def _leave(code: int) -> None:
     """End as the interpreter does, but for taking it apart: with torch in it that takes 0.7 s."""
-    waits = getattr(
-        threading, "_shutdown", None
-    )  # for threads; what is registered there comes first
-    ends = getattr(atexit, "_run_exitfuncs", None)
-    if waits is not None and ends is not None:
-        waits()
-        ends()
+    wait_for_threads = getattr(threading, "_shutdown", None)
+    run_what_is_registered = getattr(atexit, "_run_exitfuncs", None)
+    if wait_for_threads is not None and run_what_is_registered is not None:
+        wait_for_threads()
+        run_what_is_registered()
         try:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,18 @@ class Program:
             return torch.mul(result, self.scale)
         return x[0].copy_(result) if self.made and self.epsilon is None else result
 
+    @property
+    def adds(self) -> bool:
+        """Whether it is a consensus and nothing else."""
+        nothing_else = not self.drops and self.vote is None and self.epsilon is None
+        return self.factors is not None and nothing_else
+
+    def goes_on(self, before: Program) -> bool:
+        """Whether another has made what this one makes but for dfs and scale, and left it there."""
+        if before.epsilon is not None or self.made or before.made:
+            return False
+        return replace(self, epsilon=None, scale=before.scale) == before
+
     def _numbers(self) -> list[float]:
         """Of every layer that may vote its bounds and weight; of every input its factor."""
         vote = self.vote or Vote(())
@@ -160,4 +173,6 @@ def _stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
         low, high, weights, np.array([p.vote is None or p.vote.normalise for p in programs]),
         np.array([-1.0 if p.epsilon is None else p.epsilon for p in programs]),
         np.array([p.scale for p in programs], np.float32), np.array([p.made for p in programs]),
+        np.array([p.adds for p in programs]),
+        np.array([False, *(p.goes_on(q) for q, p in pairwise(programs))]),
     )  # fmt: skip

@@ -43,7 +43,7 @@ def take(size: int) -> Bytes:
 def _waited_for(size: int) -> Bytes | None:
     fitting = [
         (memory.size, key) for key, memory in list(_waiting.items())
-        if size * _LEAST <= memory.size * _LEAST <= size
+        if size <= memory.size <= size / _LEAST
     ]  # fmt: skip
     for _, key in sorted(fitting):
         memory = _waiting.pop(key, None)

@@ -76,4 +76,4 @@ def main(run: str, out: str, by: str, reason: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:], reason=sys.stdin.read()))
+    sys.exit(main(*sys.argv[1:], reason=sys.stdin.buffer.read().decode()))

@@ -96,6 +96,9 @@ class Programs(NamedTuple):
     scale: NDArray[np.float32]
     #: The layer that the result is in before it is scaled.
     made: NDArray[np.int64]
+    #: Whether it is a consensus and nothing else; whether its beginning is that of the one before it.
+    adds: NDArray[np.bool_]
+    goes_on: NDArray[np.bool_]
 
 
 @compiled
@@ -113,51 +116,10 @@ def _selected(x, top, n, columns, epsilon, mean, first, sums, distance):
 
 
 @compiled
-def _only_adds(programs):
-    """Whether all that the first does is a consensus."""
-    return (
-        programs.consensus[0]
-        and not programs.voters[0]
-        and programs.epsilon[0] < 0
-        and programs.lost[0].max() == 0
-        and (programs.rescale[0] == _ONE).all()
-    )
-
-
-@compiled
-def _alike(a, b):
-    return (a == b).all()
-
-
-@compiled
-def _going_on(programs):
-    """Which do what the one before did, but for dfs and scale, and find its result where it was."""
-    count = len(programs.made)
-    found = np.zeros(count, np.bool_)
-    for p in range(1, count):
-        q = p - 1
-        found[p] = (
-            programs.epsilon[q] < 0
-            and programs.made[p] == programs.made[q] == 0
-            and programs.consensus[p] == programs.consensus[q]
-            and programs.voters[p] == programs.voters[q]
-            and programs.normalise[p] == programs.normalise[q]
-            and _alike(programs.factors[p], programs.factors[q])
-            and _alike(programs.lost[p], programs.lost[q])
-            and _alike(programs.rescale[p], programs.rescale[q])
-            and _alike(programs.keys[p], programs.keys[q])
-            and _alike(programs.low[p], programs.low[q])
-            and _alike(programs.high[p], programs.high[q])
-            and _alike(programs.weights[p], programs.weights[q])
-        )
-    return found
-
-
-@compiled
 def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
     # Taken out once: numba counts references at every access, which costs as much as a block.
     (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
-     made) = programs  # fmt: skip
+     made, _, goes_on) = programs  # fmt: skip
     layers, size = len(addresses), rows * columns
     block = step_of(codes)
     step = block if epsilon.max() < 0 else max(1, block // columns) * columns
@@ -171,7 +133,6 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
     row, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
     sums = np.empty((4, FOURS), np.float64)
     words, lanes = np.empty(step // 4 + 8, np.uint64), np.empty(step, np.uint16)
-    going_on = _going_on(programs)
     few = [few_voters(low[p], high[p], weights[p, : voters[p]]) for p in range(len(outs))]
     for begin in range(0, size, step):
         n, place = min(step, size - begin), start + begin
@@ -179,21 +140,21 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
         for p in range(len(outs)):
             alone = made[p] > 0 and epsilon[p] < 0  # only that input is read
             low_j, high_j = (made[p], made[p] + 1) if alone else (1, layers)
-            if spoilt and not going_on[p]:
+            if spoilt and not goes_on[p]:
                 load_all(addresses, codes, begin, n, zero, x, low_j, high_j, strange)
-            if not alone and not going_on[p]:
+            if not alone and not goes_on[p]:
                 spoilt = made[p] > 0
             for j in range(low_j, high_j):
                 if strange[j]:
                     told[p] = 1
-                if (lost[p, j] or rescale[p, j] != _ONE) and not going_on[p]:
+                if (lost[p, j] or rescale[p, j] != _ONE) and not goes_on[p]:
                     drop_block(x[j, :n], lost[p, j], rescale[p, j], keys[p, j], place, words, lanes)
                     spoilt = True
-            if consensus[p] and not going_on[p]:
+            if consensus[p] and not goes_on[p]:
                 combine(x, n, factors[p])
                 if lost[p, 0] or rescale[p, 0] != _ONE:
                     drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
-            if voters[p] and not going_on[p]:
+            if voters[p] and not goes_on[p]:
                 _voted(x, 1 - consensus[p], n, low[p], high[p], weights[p, : voters[p]], few[p],
                        normalise[p], votes)  # fmt: skip
             if epsilon[p] >= 0:
@@ -210,7 +171,7 @@ def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, to
     `told`: 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
     """
     alike = are_alike(addresses, codes) and len(outs) == 1 and out_codes[0] == codes[1]
-    if alike and _only_adds(programs):
+    if alike and programs.adds[0]:
         factors, scale = programs.factors[0], programs.scale[0]
         told[0] = sum_of_three(addresses, codes, rows * columns, factors, scale, outs[0])
     else:

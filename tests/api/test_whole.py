@@ -18,6 +18,9 @@ from tests.runs import SETTINGS
 from worker import accounts, advance
 from worker.artifacts import Artifacts
 
+#: A reason as people write them.
+WHY = "für Zoë:\r\n“best of three” ✓"
+
 
 def settled(client: TestClient, path: str, head: dict[str, str], done: Any) -> dict[str, Any]:
     """What a GET says once it is done."""
@@ -71,7 +74,7 @@ def test_a_run_from_the_form_to_the_folder(toys: Toys, tmp_path: Path, monkeypat
         )
 
         assert (
-            client.post(f"/runs/{run}/export", json={"reason": "x"}, headers=head).status_code
+            client.post(f"/runs/{run}/export", json={"reason": WHY}, headers=head).status_code
             == 202
         )
         done = settled(client, f"/runs/{run}/export", head, lambda b: b["status"] != "running")
@@ -81,7 +84,7 @@ def test_a_run_from_the_form_to_the_folder(toys: Toys, tmp_path: Path, monkeypat
         last = client.get(f"/runs/{run}/events?before=9999&limit=1", headers=head).json()["events"][
             0
         ]
-        assert (last["type"], last["actor"], last["data"]["reason"]) == ("exported", "ada", "x")
+        assert (last["type"], last["actor"], last["data"]["reason"]) == ("exported", "ada", WHY)
 
         champions = client.get("/models", params={"kind": "champion"}, headers=head).json()[
             "models"

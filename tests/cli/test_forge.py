@@ -367,6 +367,30 @@ def test_errors_become_messages_and_exit_codes(capsys, monkeypatch) -> None:
         _explain(ValueError("odd"))
 
 
+LEAVING = """
+import atexit, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from cli.main import _leave
+atexit.register(print, "registered")
+pool = ThreadPoolExecutor(1)
+pool.submit(lambda: (time.sleep(0.3), print("pooled")))
+threading.Thread(target=lambda: (time.sleep(0.6), print("waited for"))).start()
+sys.stdout.write("without an end, ")
+_leave(7)
+"""
+
+
+def test_what_is_under_way_and_what_is_registered_is_done_before_the_end() -> None:
+    """Though the interpreter is not taken apart."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LEAVING], capture_output=True, text=True, cwd=runs.REPOSITORY,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == 7
+    assert ended.stdout == "without an end, pooled\nwaited for\nregistered\n"
+    assert not ended.stderr
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     """Exit code 130 and the command; then the command works."""
