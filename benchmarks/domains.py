@@ -1,11 +1,12 @@
 """Specialists on the four built-in domains, and damage that was planted in one of them.
 
-    python -m benchmarks.domains --models FOLDER      # as `forge cognate --out FOLDER` writes it
+    python -m benchmarks.domains --models FOLDER      # trained there where there are none: minutes
 
-The first table is every model's score on the test slice. Then the base is damaged where only one
-domain reads: the embedding rows of the tokens that occur in that domain's text alone are exchanged
-among each other. Each damaged model is compared with the base domain by domain, by the paired
-bootstrap that runs use; the damage must show in its own domain and nowhere else.
+The first table is every model's score on the test slice. Then each specialist (the base, where a
+domain has none) is damaged where only its own domain reads: the embedding rows of the tokens that
+occur in that domain's text alone are exchanged among each other. Each is compared with what it was,
+domain by domain, by the paired bootstrap that runs use; the damage must show in its own domain and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 import torch
 
 from benchmarks.common import machine
+from cognate.create import create
+from cognate.presets import TINY
 from evomerge import checkpoints, keys
 from evomerge.corpus import domains
 from evomerge.fitness import composite, data, outcomes
@@ -29,6 +32,13 @@ from evomerge.fitness.resident import ResidentModel
 from worker.bench import load_tokenizer, set_threads
 
 EMBEDDING = "model.embed_tokens.weight"
+
+#: The tiny preset, with the languages among what the base learns, and trained for longer.
+PRESET = TINY.model_copy(update={
+    "base_tokens": 2_400_000,
+    "specialist_tokens": 900_000,
+    "base_mix": {"prose": 0.35, "code": 0.35, "math": 0.05, "data": 0.05, "multilingual": 0.2},
+})  # fmt: skip
 
 
 class Table:
@@ -75,6 +85,8 @@ def main() -> None:
     parser.add_argument("--models", type=Path, required=True)
     folder = parser.parse_args().models
     set_threads()
+    if not (folder / "base").exists():
+        create(folder, PRESET, 0, print, lambda progress: None, domains.DOMAINS)
     table = Table(folder / "base")
     print(machine())
     names = [
@@ -86,12 +98,13 @@ def main() -> None:
     print("\nbits a byte / next token / questions / problems")
     for name, (seen, _) in found.items():
         print(f"{name:10s}", *(f"{d} {_cell(seen, d)}" for d in own), sep="  ")
-    seen, measured = found["base"]
-    best = composite.reference([measured], own)
+    best = composite.reference([found["base"][1]], own)
     print("\ndamage in → difference of the domain's score, [95 % interval]")
     for domain in own:
+        name = domain if domain in found else "base"
+        whole, (seen, _) = checkpoints.open_checkpoint(folder / name).tensors(), found[name]
         tokens = own_tokens(table.data, domain)
-        worse, _ = table.score(damaged(dict(table.origin.tensors()), tokens))
+        worse, _ = table.score(damaged(dict(whole), tokens))
         leads: dict[str, Comparison] = {}
         for d in own:
             weighting = Weighting(perplexity=0, accuracy=0, speed=0, memory=0, domains={d: 1.0})

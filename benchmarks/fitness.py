@@ -8,6 +8,7 @@ second      a second evaluation in one process against its forward passes alone
 harness     lm-evaluation-harness on the same local task: the numbers and the time
 eight       eight candidates against eight times one, and all in one batched pass (`torch.func`)
 half        bfloat16 against float32: time, and perplexity
+compiled    full batches compiled against not: time, perplexity, what compiling takes
 memory      bytes that 300 evaluations in one process leave behind, each
 """
 
@@ -129,9 +130,19 @@ def second(model: ResidentModel, name: str, windows: int) -> None:
     _said(f"{name}: second evaluation over its forward passes", ratio, "under 1.1", ratio < 1.1)
 
 
-def harness(where: Path) -> None:
+def _folder(config: Qwen2Config, where: Path, name: str) -> Path:
+    """A model folder with random weights, and the tokenizer of `common.folders`."""
+    base = folders(where / "25M", 1)[0]
+    if name == "25M":
+        return base
+    _model(config).module.save_pretrained(where / name)
+    AutoTokenizer.from_pretrained(base).save_pretrained(where / name)
+    return where / name
+
+
+def harness(config: Qwen2Config, name: str, where: Path) -> None:
     """Accuracy of a task of 100 documents, both ways; a warm process each."""
-    base = folders(where, 1)[0]
+    base = _folder(config, where, name)
     docs = tasks.sums(100)
     task = tasks.write(where, "sums", tasks.CHOICE, docs)
     theirs = harness_reference.reference(base, task)["sums"]
@@ -150,8 +161,8 @@ def harness(where: Path) -> None:
     seconds = best(ours, 3)
     assert seen
     difference = abs(statistics.mean(seen) - theirs["metrics"]["acc,none"])
-    _said("harness: difference of accuracies", difference, "under 1e-4", difference < 1e-4)
-    print(f"harness: our time over its: {seconds / theirs['seconds']:.3f} "
+    _said(f"{name}: harness: difference of accuracies", difference, "under 1e-4", difference < 1e-4)
+    print(f"{name}: harness: our time over its: {seconds / theirs['seconds']:.3f} "
           f"({seconds:.2f} s against {theirs['seconds']:.2f} s)", flush=True)  # fmt: skip
 
 
@@ -221,20 +232,30 @@ def half(model: ResidentModel, name: str) -> None:
           f"{found[0].change:.3%} (tolerance {probing.TOLERANCE:.1%})", flush=True)  # fmt: skip
 
 
+def compiled(model: ResidentModel, name: str) -> None:
+    """The same for compiled passes of a full batch."""
+    own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
+    packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
+    found = [probing.compiled(model, [own], packed, LENGTH) for _ in range(3)]
+    ratio = statistics.median(each.ratio for each in found)
+    print(f"{name}: compiled, {model.rows(LENGTH)} windows a pass are {ratio:.2f} times as fast, "
+          f"perplexity changes by {found[0].change:.5%}, compiling takes {found[0].seconds:.0f} s",
+          flush=True)  # fmt: skip
+
+
 def _bytes() -> int:
     pages = Path("/proc/self/statm").read_text("ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def memory(count: int = 300) -> None:
+def memory(config: Qwen2Config, name: str, windows: int, count: int = 300) -> None:
     """The slope of resident memory over evaluations, the first fifty left out."""
-    config = configuration(TINY)
     model = _model(config)
     candidates = [
         {n: p.detach().clone() for n, p in _model(config, seed).module.named_parameters()}
         for seed in range(2)
     ]
-    packed = {"d": Packed(windows=_windows(16, model.vocabulary))}
+    packed = {"d": Packed(windows=_windows(windows, model.vocabulary))}
     draws = outcomes.whole({"d": packed["d"].pool()})
     judge, seen = Judge(SimpleNamespace(eos_token_id=None)), []
     for number in range(count):
@@ -246,8 +267,8 @@ def memory(count: int = 300) -> None:
     places = np.arange(50, count)
     slope, _ = np.polyfit(places, seen[50:], 1)
     spread = (max(seen[50:]) - min(seen[50:])) / 2**20
-    print(f"memory: {slope:+,.0f} bytes an evaluation over {count}, {spread:.1f} MiB between the least "
-          f"and the most; {seen[-1] / 2**20:,.0f} MiB in all", flush=True)  # fmt: skip
+    print(f"{name}: memory: {slope:+,.0f} bytes an evaluation over {count}, {spread:.1f} MiB between "
+          f"the least and the most; {seen[-1] / 2**20:,.0f} MiB in all", flush=True)  # fmt: skip
 
 
 def main() -> None:
@@ -274,14 +295,19 @@ def main() -> None:
             second(model, name, windows)
         if wanted("half"):
             half(model, name)
+        if wanted("compiled"):
+            compiled(model, name)
+        del model
+        if wanted("harness"):
+            with tempfile.TemporaryDirectory() as folder:
+                harness(config, name, Path(folder))
+        if wanted("memory"):
+            memory(config, name, 1)
     if wanted("eight"):
         eight(configuration(M25), "25M", 8)
         eight(configuration(TINY), "1M", 8)
-    if wanted("harness"):
-        with tempfile.TemporaryDirectory() as folder:
-            harness(Path(folder))
     if wanted("memory"):
-        memory()
+        memory(configuration(TINY), "1M", 16)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class Preset(BaseModel):
 
     def specialist_mix(self, domain: str) -> dict[str, float]:
         """Domain → share of a specialist's phase."""
-        replay = {d: share * (1 - self.own_share) for d, share in self.base_mix.items()}
-        return {d: share + (self.own_share if d == domain else 0) for d, share in replay.items()}
+        mix = {d: share * (1 - self.own_share) for d, share in self.base_mix.items()}
+        return {**mix, domain: mix.get(domain, 0.0) + self.own_share}
 
 
 TINY = Preset(

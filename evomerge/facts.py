@@ -57,7 +57,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 8
+    schema_version = 9
 
     run: str
     owner: str
@@ -84,7 +84,7 @@ class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
-    schema_version = 6
+    schema_version = 7
 
     run: str
     owner: str
@@ -106,7 +106,7 @@ class Started(Event):
     """Sources, data and profile were read and pinned."""
 
     type = "started"
-    schema_version = 5
+    schema_version = 6
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord

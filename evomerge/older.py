@@ -45,6 +45,11 @@ def _paths(config: Data) -> Data:
     return {**config, "niching": niching, "path_repeats": 0, "path_blocks": None}
 
 
+def _eager(data: Data) -> Data:
+    """Settings from before evaluation could be compiled."""
+    return {**data, "config": {**data["config"], "evaluation_compile": "off"}}
+
+
 def _same(data: Data) -> Data:
     """The later schema allows more, and what it has besides is said by its defaults."""
     return data
@@ -150,12 +155,15 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("started", 2): _started_2,
     ("started", 3): _started_3,
     ("started", 4): _same,
+    ("started", 5): _same,
     ("profiled", 1): _profiled_1,
     ("evaluated", 1): _evaluated_1,
     ("sampled", 1): _same,
     ("crossed", 1): _same,
     ("submitted", 7): _same,
+    ("submitted", 8): _eager,
     ("forked", 5): _same,
+    ("forked", 6): _eager,
     ("resumed", 1): _same,
     ("retried", 1): _same,
     ("priority_changed", 1): _same,

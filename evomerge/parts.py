@@ -49,6 +49,8 @@ class Profile(Part):
     numpy: str
     #: What evaluation computes in; empty: in `dtype`, that of the weights.
     evaluation: str = ""
+    #: What compiles full batches of windows, with its version; empty: they are not compiled.
+    compiled: str = ""
 
     @property
     def of_machine(self) -> str:

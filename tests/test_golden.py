@@ -145,6 +145,7 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
         "forked@4",
         "forked@5",
         "forked@6",
+        "forked@7",
         "divergence_detected@1",
     }
 

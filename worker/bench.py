@@ -28,6 +28,7 @@ from evomerge.errors import (
     UnavailableError,
 )
 from evomerge.fitness import cost, data
+from evomerge.fitness.compiled import compiler
 from evomerge.fitness.data import Item
 from evomerge.fitness.evaluate import Judge
 from evomerge.fitness.evaluator import BATCH_TOKENS
@@ -215,6 +216,7 @@ class Bench:
             update={
                 "batch_tokens": self.resident.batch_tokens or BATCH_TOKENS,
                 "evaluation": str(evaluation).removeprefix("torch.") if evaluation else "",
+                "compiled": compiler(self.resident.device) if self.resident.compiled else "",
             }
         )
 
@@ -304,7 +306,10 @@ class Bench:
         """What of the profile is different here; empty where numbers come out bit for bit."""
         assert self.state.started
         mine, theirs = self.profile().model_dump(), self.state.started.profile.model_dump()
-        return [f"{k} is {mine[k]}, not {v}" for k, v in theirs.items() if mine[k] != v]
+        return [
+            f"{k} is {mine[k] or 'not set'}, not {v or 'unset'}"
+            for k, v in theirs.items() if mine[k] != v
+        ]  # fmt: skip
 
     # ---- weights -------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ FIXED = {
     "context": "the recorded items were cut by it",
     "batch_tokens": "it belongs to the profile that the run is pinned to",
     "evaluation_dtype": "it belongs to the profile that the run is pinned to",
+    "evaluation_compile": "it belongs to the profile that the run is pinned to",
     "allow_benchmarks": "the recorded items are what they are",
     "device": "it belongs to the profile that the run is pinned to",
     "path_repeats": "candidates with paths and without cannot be bred together",

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evomerge.corpus import arithmetic, choices, code, prose, structured
+from evomerge.corpus import arithmetic, choices, code, languages, prose, structured
 from evomerge.corpus.documents import TRAINING_SHARES, Document, Slice
 
 #: Domain names in their fixed order.
 DOMAINS = ("code", "math", "data")
 #: Every domain that text can be made of.
-KNOWN = (*DOMAINS, "prose")
+KNOWN = (*DOMAINS, "prose", "multilingual")
 
 #: Characters of held-out text per domain and slice, so that domains weigh alike.
 HELD_OUT: Mapping[Slice, int] = {
@@ -36,6 +36,7 @@ def corpus(
         "math": arithmetic.documents(characters, seed),
         "data": structured.documents(characters, seed),
         "prose": prose.documents(characters),
+        "multilingual": languages.documents(characters, seed),
     }
     result: dict[str, dict[Slice, list[Document]]] = {}
     for domain in domains:

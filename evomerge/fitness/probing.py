@@ -2,7 +2,8 @@
 
 The batch: forward passes of 1, 2, 4, … windows, until twice as many are no faster (by 5 %) two times in
 a row, or do not fit into memory. The dtype: bfloat16 where it is at least a tenth faster and the
-perplexity of every source on the calibration windows stays within `TOLERANCE` of itself.
+perplexity of every source on the calibration windows stays within `TOLERANCE` of itself. Compiled
+passes: where the same holds, and a run's search would win back the seconds that compiling takes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
+from evomerge.errors import DataError
 from evomerge.fitness.layers import calibration_loss
 from evomerge.fitness.packing import Packed
 from evomerge.fitness.resident import ResidentModel
@@ -23,8 +26,8 @@ MOST = 256
 #: Logits of one forward pass on a CPU, bytes at the most.
 LOGIT_BYTES = 1 << 30
 GAIN, REPETITIONS = 1.05, 3
-#: By how much a perplexity may differ, relatively, for bfloat16 to count as equal; how much faster
-#: it must be.
+#: By how much a perplexity may differ, relatively, for another way to count as equal; how much
+#: faster it must be.
 TOLERANCE, FASTER = 0.005, 1.1
 
 
@@ -40,7 +43,7 @@ def batch(model: ResidentModel, context: int) -> dict[int, float]:
         if bounded and rows > 1 and rows * context * model.vocabulary * 4 > LOGIT_BYTES:
             break
         try:
-            speed = _speed(model, rows, context)
+            speed = tokens_per_second(model, rows, context)
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
             break
@@ -57,7 +60,8 @@ def chosen(speeds: Mapping[int, float]) -> int:
     return min(tokens for tokens, speed in speeds.items() if speed * GAIN >= fastest)
 
 
-def _speed(model: ResidentModel, rows: int, context: int) -> float:
+def tokens_per_second(model: ResidentModel, rows: int, context: int) -> float:
+    """The best of a few forward passes of [rows, context] tokens and what makes losses of them."""
     ids = torch.zeros((rows, context), dtype=torch.int64)
     times = []
     for _ in range(REPETITIONS + 1):  # the first one prepares
@@ -68,18 +72,24 @@ def _speed(model: ResidentModel, rows: int, context: int) -> float:
 
 
 @dataclass(frozen=True)
-class Halved:
-    """bfloat16 beside the models' own dtype."""
+class Trial:
+    """Another way to compute beside the models' own."""
 
     #: How many times as fast.
     ratio: float
     #: The largest relative change of a source's perplexity.
     change: float
+    #: What has to be done before the first pass.
+    seconds: float = 0.0
 
     @property
-    def used(self) -> bool:
-        """Whether it pays and gives the same."""
+    def equal(self) -> bool:
+        """Whether it is faster by enough, and gives the same."""
         return self.ratio >= FASTER and self.change <= TOLERANCE
+
+    def pays(self, tokens: float, speed: float) -> bool:
+        """Whether so many tokens, at so many a second without it, win back its seconds too."""
+        return self.equal and tokens / speed * (1 - 1 / self.ratio) > self.seconds
 
 
 def halved(
@@ -87,18 +97,66 @@ def halved(
     sources: Sequence[Mapping[str, torch.Tensor]],
     data: Mapping[str, Packed],
     context: int,
-) -> Halved:
-    """Measure it; the model is left as it was, the last source's weights loaded."""
+) -> Trial:
+    """Measure bfloat16; the model is left as it was, the last source's weights loaded."""
     own, rows = model.dtype, model.rows(context)
     speeds, losses = [], []
     try:
         for dtype in (own, torch.bfloat16):
             model.dtype = dtype
             losses.append([calibration_loss(model, weights, data) for weights in sources])
-            speeds.append(_speed(model, rows, context))
+            speeds.append(tokens_per_second(model, rows, context))
     finally:
         model.dtype = own
         model.load(sources[-1])
-    moves = [abs(after - before) for before, after in zip(*losses, strict=True)]
+    return Trial(speeds[1] / speeds[0], _change(*losses))
+
+
+def compiled(
+    model: ResidentModel,
+    sources: Sequence[Mapping[str, torch.Tensor]],
+    data: Mapping[str, Packed],
+    context: int,
+) -> Trial:
+    """Measure compiled passes, on a full batch of calibration windows; the model is left as it was.
+
+    Raises DataError where no calibration window is as long as the context.
+    """
+    rows = model.rows(context)
+    batch = full_batch(data, rows, context)
+    speeds, losses, seconds = [], [], 0.0
+    try:
+        for shape in (None, (rows, context)):
+            model.load(sources[0])
+            model.compiled = shape
+            began = time.perf_counter()
+            model.token_losses(batch)
+            seconds = time.perf_counter() - began
+            found = []
+            for weights in sources:
+                model.load(weights)
+                found.append(float(model.token_losses(batch)[0].mean(dtype=np.float64)))
+            losses.append(found)
+            speeds.append(tokens_per_second(model, rows, context))
+    finally:
+        model.compiled = None
+        model.load(sources[-1])
+    return Trial(speeds[1] / speeds[0], _change(*losses), seconds)
+
+
+def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Tensor:
+    """[rows, context] int64: windows of all domains, again and again where they are too few."""
+    windows = [w for d in sorted(data) for w in data[d].windows if len(w) == context]
+    if not windows:
+        raise DataError(
+            f"no calibration text is as long as a window of {context} tokens, so compiled passes "
+            "cannot be tried: give more text, a smaller `context`, or evaluation_compile: off."
+        )
+    return torch.from_numpy(np.stack([windows[i % len(windows)] for i in range(rows)]))
+
+
+def _change(before: Sequence[float], after: Sequence[float]) -> float:
+    """By how much a perplexity changes at most, relatively, from losses in nats a token."""
+    moves = [abs(b - a) for a, b in zip(before, after, strict=True)]
     known = all(move < 1 for move in moves)  # NaN is not
-    return Halved(speeds[1] / speeds[0], math.expm1(max(moves)) if known else math.inf)
+    return math.expm1(max(moves)) if known else math.inf

@@ -6,16 +6,17 @@ No re-instantiation and no copy: parameters are pointed at the candidate's tenso
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from evomerge import flow
 from evomerge.errors import SourceError
+from evomerge.fitness import compiled
 from evomerge.fitness.choices import continuations
 from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
 from evomerge.fitness.generation import replies
@@ -30,6 +31,9 @@ class ResidentModel:
     batch_tokens: int | None = None
     #: What floating-point weights are computed in; None: their own.
     dtype: torch.dtype | None = None
+    #: The shape [rows, length] of the passes that are compiled, in the model's own number of blocks;
+    #: None: none are.
+    compiled: tuple[int, int] | None = None
 
     def __init__(self, folder: Path, device: str, tied: bool) -> None:
         """Build the architecture of the model folder `folder` (its weights are not read)."""
@@ -41,6 +45,8 @@ class ResidentModel:
         self.device = torch.device(device)
         self.config = config
         self.module: Any = self._empty(config)
+        #: The module with as many blocks as the folder's model.
+        self._whole = self.module
         self.vocabulary = int(config.get_text_config().vocab_size)
         #: Blocks → the module with so many: paths through layers have their own.
         self._modules: dict[int, Any] = {
@@ -51,7 +57,8 @@ class ResidentModel:
     def from_module(cls, module: Any) -> ResidentModel:
         """Around a module that is there already, on its own device."""
         model = cls.__new__(cls)
-        model.module, model.config = module.eval(), module.config
+        model.module = model._whole = module.eval()
+        model.config = module.config
         model.device = next(module.parameters()).device
         model.vocabulary = int(module.config.get_text_config().vocab_size)
         return model
@@ -169,11 +176,19 @@ class ResidentModel:
         """[batch, length] ids → −log p (float32) and whether it was the most likely token, both
         [batch, length − 1].
         """
-        logits = self.logits(ids)[:, :-1].float()
-        targets = ids[:, 1:].to(self.device)
-        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-        best = logits.argmax(dim=-1) == targets
-        return losses.view_as(targets).cpu().numpy(), best.cpu().numpy()
+        ids = ids.to(self.device)
+        if self._is_compiled(ids):
+            losses, best = self._scorer(ids)
+        else:
+            losses, best = compiled.scored(self.logits(ids), ids)
+        return losses.cpu().numpy(), best.cpu().numpy()
+
+    def _is_compiled(self, ids: torch.Tensor) -> bool:
+        return self.compiled == tuple(ids.shape) and self.module is self._whole
+
+    @cached_property
+    def _scorer(self) -> compiled.Scorer:
+        return compiled.scorer(self._whole)
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
         """See `Evaluator`; every prompt is read once."""

@@ -54,6 +54,13 @@ def test_a_specialist_mix_adds_up_and_leans_to_its_domain() -> None:
     assert mix["math"] == pytest.approx(0.7 + 0.3 * TINY.base_mix["math"])
 
 
+def test_a_specialist_learns_its_own_domain_also_where_the_base_does_not() -> None:
+    """By hand: three tenths of the base's mix, seven of its own."""
+    mix = TINY.specialist_mix("multilingual")
+    assert mix.pop("multilingual") == pytest.approx(0.7)
+    assert mix == pytest.approx({d: 0.3 * share for d, share in TINY.base_mix.items()})
+
+
 def test_a_model_of_another_size_is_refused() -> None:
     """A preset is a promise."""
     wrong = MINIATURE.model_copy(update={"parameters": 1})

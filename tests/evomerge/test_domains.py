@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import subprocess
 import sys
@@ -14,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from evomerge.corpus import domains
-from evomerge.corpus.domains import code, math, multilingual, structured
+from evomerge.corpus import builtin, domains, languages
+from evomerge.corpus.domains import code, math, structured
 from evomerge.fitness import data
 from evomerge.fitness.data import Item, Problem, Question, Text
 from evomerge.sandbox.runner import Sandbox
@@ -166,8 +167,8 @@ def test_written_data_is_read_as_it_is_meant():
 
 def test_every_phrase_is_there_in_every_language():
     """And no two phrases of a part are the same in one: a wrong sentence must be another one."""
-    for part, phrases in multilingual.PHRASES.items():
-        for language in multilingual.LANGUAGES:
+    for part, phrases in languages.PHRASES.items():
+        for language in languages.LANGUAGES:
             said = [phrase[language] for phrase in phrases]
             assert all(said)
             assert len(set(said)) == len(said)
@@ -177,7 +178,7 @@ def test_every_phrase_is_there_in_every_language():
 def test_sentences_keep_each_language_s_order():
     """By hand: German and Dutch put time and place before the object."""
     sentence = (1, 7, 3, 1)
-    assert [multilingual.say(sentence, language) for language in multilingual.LANGUAGES] == [
+    assert [languages.say(sentence, language) for language in languages.LANGUAGES] == [
         "The man sings a song in the kitchen every morning.",
         "Der Mann singt jeden Morgen in der Küche ein Lied.",
         "L'homme chante une chanson dans la cuisine chaque matin.",
@@ -186,6 +187,36 @@ def test_sentences_keep_each_language_s_order():
         "De man zingt elke ochtend in de keuken een lied.",
         "O homem canta uma canção na cozinha todas as manhãs.",
     ]
+
+
+def test_lessons_are_pairs_of_taught_sentences():
+    """Both lines of a pair say the same; about half of all sentences are never taught."""
+    sentences = list(itertools.product(*(range(len(p)) for p in languages.PHRASES.values())))
+    meaning = {(n, languages.say(s, n)): s for s in sentences for n in languages.LANGUAGES}
+    assert 0.4 < sum(map(languages.taught, sentences)) / len(sentences) < 0.6
+    lessons = list(languages.documents(30_000, 0))
+    assert 30_000 <= sum(len(d.text) for d in lessons) < 32_000
+    seen = set()
+    for lesson in lessons:
+        lines = [tuple(line.split(": ", 1)) for line in lesson.text.splitlines()]
+        assert len(lines) == 2 * languages.PAIRS
+        for first, second in zip(lines[::2], lines[1::2], strict=True):
+            assert first[0] != second[0]
+            assert meaning[first] == meaning[second]
+            assert languages.taught(meaning[first])
+            seen.add(first[0])
+    assert seen == set(languages.LANGUAGES)
+    assert [d.text for d in languages.documents(30_000, 0)] == [d.text for d in lessons]
+    assert next(languages.documents(1, 1)).text != lessons[0].text
+
+
+def test_lessons_are_a_domain_with_questions_of_its_own():
+    (split,) = builtin.corpus(0, 60_000, ["multilingual"]).values()
+    rows = list(builtin.items({"multilingual": split}, 0))
+    assert any("text" in row for row in rows)
+    asked = [row for row in rows if "choices" in row]
+    assert asked
+    data.from_rows(rows)
 
 
 def test_choices_differ_and_one_of_them_is_right(items: list[Item]):

@@ -176,6 +176,7 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "batch_tokens": {"batch_tokens": 64},
         "allow_benchmarks": {"allow_benchmarks": True},
         "evaluation_dtype": {"evaluation_dtype": "bfloat16"},
+        "evaluation_compile": {"evaluation_compile": "probe"},
         "strict": {"strict": True},
         "species": {"species": ["ties"]},
         "layer_groups": {"layer_groups": 2},

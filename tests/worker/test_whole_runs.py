@@ -143,7 +143,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
     """Whoever goes on follows what `started` recorded, and measures as it did."""
     home = Home(tmp_path)
     monkeypatch.setattr(probing, "batch", lambda model, context: {64: 1.0, 192: 9.0})
-    monkeypatch.setattr(probing, "halved", lambda *given: probing.Halved(2.0, 0.001))
+    monkeypatch.setattr(probing, "halved", lambda *given: probing.Trial(2.0, 0.001))
     runs.submit(home, toys, batch_tokens="probe", evaluation_dtype="probe", generations=0)
     state = runs.finish(home)
     assert state.completed
@@ -163,6 +163,40 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
         again = carry_out(task, bench)
         assert isinstance(again, facts.Evaluated)
         assert again.outcomes == event.outcomes
+
+
+def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
+    toys: Toys, tmp_path, monkeypatch
+) -> None:
+    """Really compiled; only that it pays is claimed. Where nothing compiles, others measure."""
+    home, settings = Home(tmp_path), {"evaluation_compile": "probe", "batch_tokens": 128}
+    monkeypatch.setattr(probing, "compiled", lambda *given: probing.Trial(1.05, 0.0, 9.0))
+    runs.submit(home, toys, run="slow", generations=0, **settings)
+    state = runs.finish(home, "slow")
+    assert state.started
+    assert state.started.profile.compiled == ""
+    assert state.started.warnings[-1].endswith(": not used")
+
+    monkeypatch.setattr(probing, "compiled", lambda *given: probing.Trial(2.0, 0.0, 0.0))
+    monkeypatch.setattr(probing.Trial, "pays", lambda *given: True)
+    runs.submit(home, toys, generations=0, **settings)
+    state = runs.finish(home)
+    assert state.completed
+    assert state.started
+    assert "++" in state.started.profile.compiled
+    assert "2.00 times as fast" in state.started.warnings[-1]
+    bench = Bench(state, Artifacts(home.artifacts))
+    bench.check_unchanged()
+    rows = 128 // state.started.context
+    assert bench.resident.compiled == (rows, state.started.context)
+    champion = state.completed.champion
+    again = carry_out(Evaluate(champion, "test", None), bench)
+    assert isinstance(again, facts.Evaluated)
+    assert again.outcomes == state.evaluations[champion, "test", None].outcomes
+
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(UnavailableError, match=r"compiled is not set, not .*\+\+"):
+        bench.check_unchanged()
 
 
 def test_a_chosen_batch_is_used_and_bfloat16_changes_scores(toys: Toys, tmp_path) -> None:

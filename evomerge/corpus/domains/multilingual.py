@@ -1,63 +1,23 @@
 """Several languages: which sentence is the right translation, and which is in the right language.
 
-Sentences are put together from phrases (who, does what, where, when; phrases.csv) that were written
-in all seven languages for this purpose, by hand, under the project's own licence (Apache-2.0); the
-order of the parts is each language's own. A translation is told from other sentences of the same
+Sentences are those of `corpus.languages`. A translation is told from other sentences of the same
 language, by likelihood; the harder the grade, the fewer parts they differ in. Whether a model keeps
 to a language is told from the same sentence in others.
 """
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any
 
 from evomerge.corpus.documents import SLICES, Slice, slice_of
 from evomerge.corpus.domains.making import choose, make
-
-LANGUAGES = ("English", "German", "French", "Spanish", "Italian", "Dutch", "Portuguese")
-
-
-def _read() -> dict[str, list[dict[str, str]]]:
-    """Part → its phrases, each by language."""
-    found: dict[str, list[dict[str, str]]] = {}
-    file = files("evomerge.corpus.domains") / "phrases.csv"
-    for row in csv.DictReader(file.read_text("utf-8").splitlines()):
-        found.setdefault(row.pop("part"), []).append(row)
-    return found
-
-
-#: A verb and its object belong together, with a bar between them.
-PHRASES = _read()
-PARTS = tuple(PHRASES)
-
-#: A sentence: which phrase each part has.
-Sentence = tuple[int, ...]
-
-#: Languages that put time and place before the object.
-_VERB_SECOND = ("German", "Dutch")
+from evomerge.corpus.languages import LANGUAGES, PARTS, PHRASES, Sentence, any_sentence, say
 
 #: Sentences of one document, and characters of running text in each slice.
 SENTENCES = 12
 HELD_OUT = {"train": 20_000, "search": 60_000, "selection": 40_000, "test": 60_000}
-
-
-def say(sentence: Sentence, language: str) -> str:
-    """The sentence in a language."""
-    who, does, where, when = (
-        PHRASES[part][i][language] for part, i in zip(PARTS, sentence, strict=True)
-    )
-    verb, thing = does.split("|")
-    if language in _VERB_SECOND:
-        return f"{who} {verb} {when} {where} {thing}."
-    return f"{who} {verb} {thing} {where} {when}."
-
-
-def _sentence(r: random.Random) -> Sentence:
-    return tuple(r.randrange(len(PHRASES[part])) for part in PARTS)
 
 
 def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
@@ -71,7 +31,7 @@ def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
 
 def _translation(r: random.Random, grade: int) -> dict[str, Any] | None:
     """Grades 0 to 3: wrong sentences differ in all parts, in two, in one; without English in 3."""
-    sentence = _sentence(r)
+    sentence = any_sentence(r)
     foreign = LANGUAGES[1:]
     first, second = (
         r.sample(foreign, 2) if grade == 3 else r.sample(("English", r.choice(foreign)), 2)
@@ -91,7 +51,7 @@ def _translation(r: random.Random, grade: int) -> dict[str, Any] | None:
 
 def _identity(r: random.Random, grade: int) -> dict[str, Any]:
     """The same sentence in four languages; the harder, the closer the wrong ones are."""
-    sentence = _sentence(r)
+    sentence = any_sentence(r)
     romance, germanic = (
         ("French", "Spanish", "Italian", "Portuguese"),
         ("English", "German", "Dutch"),
@@ -117,7 +77,7 @@ def texts(seed: int) -> Iterator[dict[str, Any]]:
         slice_: Slice = slice_of(name, dict.fromkeys(SLICES, 0.25))
         if left[slice_] <= 0:
             continue
-        text = " ".join(say(_sentence(r), language) for _ in range(SENTENCES)) + "\n"
+        text = " ".join(say(any_sentence(r), language) for _ in range(SENTENCES)) + "\n"
         left[slice_] -= len(text)
         yield {"id": name, "domain": "multilingual", "slice": slice_, "text": text}
 

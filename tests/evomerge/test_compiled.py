@@ -1,0 +1,106 @@
+"""Compiled passes: the same numbers, weights still swapped, and only the shape that was asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from evomerge.errors import DataError
+from evomerge.fitness import compiled, perplexity, probing
+from evomerge.fitness.packing import Packed
+from evomerge.fitness.resident import ResidentModel
+
+CONTEXT, ROWS = 16, 4
+
+
+def windows(count: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(1, 320, CONTEXT) for _ in range(count)]
+
+
+def test_the_same_losses_from_whatever_weights_are_loaded(resident, weights, monkeypatch) -> None:
+    """Compiled once; a swap needs no second time. Hits are the same, losses to the sixth digit."""
+    other = {n: t * 1.5 for n, t in weights.items()}
+    ids = torch.from_numpy(np.stack(windows(ROWS)))
+    plain = {}
+    for name, own in (("a", weights), ("b", other)):
+        resident.load(own)
+        plain[name] = resident.token_losses(ids)
+    resident.compiled = (ROWS, CONTEXT)
+    for name, own in (("b", other), ("a", weights), ("b", other)):
+        resident.load(own)
+        losses, best = resident.token_losses(ids)
+        assert losses.dtype == np.float32
+        np.testing.assert_allclose(losses, plain[name][0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(best, plain[name][1])
+        monkeypatch.setattr(resident, "logits", lambda ids: pytest.fail("not compiled"))
+    assert not np.allclose(plain["a"][0], plain["b"][0], rtol=1e-3)
+    data = {"d": Packed(windows=windows(6))}
+    monkeypatch.undo()
+    resident.batch_tokens = ROWS * CONTEXT
+    tried = probing.compiled(resident, [weights, other], data, CONTEXT)
+    assert tried.ratio > 0
+    assert tried.seconds > 0
+    assert tried.change < 1e-5
+    assert resident.compiled is None
+
+
+def test_only_full_batches_are_compiled(resident, monkeypatch) -> None:
+    """Nine windows, four a pass: two passes are, the last is not, nor is any other shape."""
+    seen: list[tuple[int, ...]] = []
+
+    def scorer(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(tuple(ids.shape))
+        return compiled.scored(resident.logits(ids), ids)
+
+    monkeypatch.setattr(compiled, "scorer", lambda module: scorer)
+    resident.batch_tokens, resident.compiled = ROWS * CONTEXT, (ROWS, CONTEXT)
+    asked = [w[:7] for w in windows(ROWS)]
+    found = perplexity.score_windows(resident, [*windows(9), *asked])
+    assert seen == [(ROWS, CONTEXT)] * 2
+    resident.compiled = None
+    assert perplexity.score_windows(resident, [*windows(9), *asked]) == found
+
+
+def test_other_depths_are_not_compiled(resident, weights, monkeypatch) -> None:
+    monkeypatch.setattr(compiled, "scorer", lambda module: pytest.fail("compiled"))
+    resident.compiled = (ROWS, CONTEXT)
+    blocks = resident.config.num_hidden_layers
+    last = f"model.layers.{blocks - 1}."
+    longer = weights | {
+        n.replace(last, f"model.layers.{blocks}."): t for n, t in weights.items() if last in n
+    }
+    resident.load(longer, blocks + 1)
+    resident.token_losses(torch.from_numpy(np.stack(windows(ROWS))))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "change", "tokens", "pays"),
+    [(1.5, 0.0, 3_100, True), (1.5, 0.0, 2_900, False), (1.05, 0.0, 1e9, False),
+     (1.5, 0.006, 1e9, False)],
+)  # fmt: skip
+def test_it_must_win_back_what_compiling_takes(ratio, change, tokens, pays) -> None:
+    """By hand: 3,000 tokens at 100 a second are 30 s, a third of it is saved, compiling takes 10."""
+    assert probing.Trial(ratio, change, 10.0).pays(tokens, 100.0) is pays
+
+
+def test_it_is_tried_on_whole_windows_of_every_domain(resident: ResidentModel, weights) -> None:
+    short = {"a": Packed(windows=[w[:9] for w in windows(3)])}
+    with pytest.raises(DataError, match="no calibration text is as long as a window of 16 tokens"):
+        probing.compiled(resident, [weights], short, CONTEXT)
+    one, two = windows(2)
+    full = probing.full_batch(
+        short | {"b": Packed(windows=[two]), "a": Packed(windows=[one])}, 3, 16
+    )
+    np.testing.assert_array_equal(full, [one, two, one])
+
+
+def test_what_compiles_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert compiled.compiler(cpu) == ""
+    monkeypatch.setenv("CXX", "false")
+    assert compiled.compiler(cpu) == ""
+    monkeypatch.delenv("CXX")
+    assert "++" in compiled.compiler(cpu)
