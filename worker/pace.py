@@ -16,29 +16,24 @@ from evomerge.fitness.resident import ResidentModel
 
 def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:
     """Set the model as the profile says; before there is one, as the settings do."""
+    probed = _probes_batch(config, model)
+    given = None if config.batch_tokens == "probe" else config.batch_tokens
     if started is not None:
         profile = started.profile
-        _set(model, config, profile.batch_tokens, profile.evaluation)
+        model.batch_tokens = profile.batch_tokens if probed else given
+        model.dtype = getattr(torch, profile.evaluation) if profile.evaluation else None
         shape = (model.rows(started.context), started.context)
         model.compiled = shape if profile.compiled else None
-    elif not (_probes_batch(config, model) or config.evaluation_dtype == "probe"):
-        dtype = "" if config.evaluation_dtype == "model" else config.evaluation_dtype
-        _set(model, config, config.batch_tokens, dtype)
-    return model  # else by `probe`
-
-
-def _set(
-    model: ResidentModel, config: EvoMergeConfig, tokens: int | str | None, dtype: str
-) -> None:
-    as_said = config.batch_tokens is not None or _probes_batch(config, model)
-    model.batch_tokens = int(tokens or 0) if as_said else None
-    model.dtype = getattr(torch, dtype) if dtype else None
+    elif not probed and config.evaluation_dtype != "probe":
+        model.batch_tokens = given
+        model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
+    return model  # what is to be probed is set by `probe`
 
 
 def _probes_batch(config: EvoMergeConfig, model: ResidentModel) -> bool:
-    """Where nothing is said, on a GPU: there the size of a batch matters."""
-    unsaid = config.batch_tokens is None and model.device.type == "cuda"
-    return unsaid or config.batch_tokens == "probe"
+    """Also where nothing is said, on a GPU: there the size of a batch matters."""
+    on_gpu = config.batch_tokens is None and model.device.type == "cuda"
+    return on_gpu or config.batch_tokens == "probe"
 
 
 def probe(

@@ -6,11 +6,14 @@ import os
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from evomerge import audit, facts, report, watching
+from evomerge.config import parse
 from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
 from evomerge.fitness import probing
 from evomerge.home import Home
@@ -19,7 +22,7 @@ from evomerge.recipe import genome
 from evomerge.tasks import Evaluate
 from tests import runs
 from tests.conftest import Toys
-from worker import advance, artifacts
+from worker import advance, artifacts, pace
 from worker.artifacts import Artifacts
 from worker.bench import Bench
 from worker.tasks import carry_out
@@ -163,6 +166,30 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
         again = carry_out(task, bench)
         assert isinstance(again, facts.Evaluated)
         assert again.outcomes == event.outcomes
+
+
+@pytest.mark.parametrize(("device", "given", "tokens"), [
+    ("cuda", None, 192), ("cpu", None, None), ("cuda", 64, 64), ("cpu", "probe", 192),
+])  # fmt: skip
+def test_a_gpu_is_probed_where_nothing_is_said(monkeypatch, device, given, tokens) -> None:
+    """And followed as it was; a CPU's own rule says nothing in tokens."""
+    monkeypatch.setattr(probing, "batch", lambda model, context: {64: 1.0, 192: 9.0})
+    config = parse({} if given is None else {"batch_tokens": given})
+
+    def bare() -> Any:
+        return SimpleNamespace(
+            device=torch.device(device), batch_tokens=None, dtype=None, compiled=None,
+            load=lambda weights: None, rows=lambda length: 1,
+        )  # fmt: skip
+
+    model = bare()
+    assert len(pace.probe(model, config, [{}], {}, 64)) == (tokens == 192)
+    assert model.batch_tokens == tokens
+    assert pace.follow(model, config, None).batch_tokens == tokens
+    profile = SimpleNamespace(batch_tokens=tokens or 4096, evaluation="", compiled="")
+    started: Any = SimpleNamespace(profile=profile, context=64)
+    assert pace.follow(bare(), config, started).batch_tokens == tokens
+    assert pace.follow(bare(), config, None).batch_tokens == (given if given == 64 else None)
 
 
 def test_compiled_evaluation_is_pinned_and_measures_the_same_again(

@@ -1,0 +1,68 @@
+"""Evaluation on a GPU; skipped where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from evomerge import checkpoints, facts
+from evomerge.fitness import perplexity, probing
+from evomerge.fitness.packing import Packed
+from evomerge.fitness.resident import ResidentModel
+from evomerge.home import Home
+from evomerge.tasks import Evaluate
+from tests import runs
+from tests.conftest import Toys
+from worker.artifacts import Artifacts
+from worker.bench import Bench
+from worker.tasks import carry_out
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+
+CONTEXT = 32
+
+
+def test_losses_are_those_of_the_cpu_also_compiled(toys: Toys) -> None:
+    """To what float32 sums in another order allow; a swap of weights needs no second compiling."""
+    folder = toys.base
+    origin = checkpoints.open_checkpoint(folder).tensors()
+    rng = np.random.default_rng(0)
+    windows = [rng.integers(1, 320, CONTEXT) for _ in range(9)]
+    found = []
+    for device, compiled in (("cpu", None), ("cuda", None), ("cuda", (4, CONTEXT))):
+        model = ResidentModel(folder, device, tied=True)
+        model.batch_tokens, model.compiled = 4 * CONTEXT, compiled
+        for factor in (1.0, 1.5):
+            model.load({n: t * factor for n, t in origin.items()})
+            found.append(perplexity.score_windows(model, windows)[0])
+    for place in (2, 3, 4, 5):
+        np.testing.assert_allclose(found[place], found[place % 2], rtol=1e-4)
+
+
+def test_everything_can_be_probed(toys: Toys) -> None:
+    model = ResidentModel(toys.base, "cuda", tied=True)
+    origin = checkpoints.open_checkpoint(toys.base).tensors()
+    model.load(origin)
+    speeds = probing.batch(model, CONTEXT)
+    assert all(speed > 0 for speed in speeds.values())
+    model.batch_tokens = probing.chosen(speeds)
+    rng = np.random.default_rng(0)
+    data = {"d": Packed(windows=[rng.integers(1, 320, CONTEXT) for _ in range(8)])}
+    for tried in (probing.halved, probing.compiled):
+        assert tried(model, [origin], data, CONTEXT).change < 0.01
+
+
+def test_a_run_s_batch_is_probed_and_its_figures_come_again(toys: Toys, tmp_path) -> None:
+    home = Home(tmp_path)
+    runs.submit(home, toys, device="cuda:0", generations=0, evaluation_compile="probe")
+    state = runs.finish(home)
+    assert state.completed
+    assert state.started
+    assert any("tokens a forward pass" in line for line in state.started.warnings)
+    bench = Bench(state, Artifacts(home.artifacts))
+    bench.check_unchanged()
+    champion = state.completed.champion
+    again = carry_out(Evaluate(champion, "test", None), bench)
+    assert isinstance(again, facts.Evaluated)
+    assert again.outcomes == state.evaluations[champion, "test", None].outcomes
