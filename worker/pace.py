@@ -59,8 +59,8 @@ def probe(
         model.dtype = torch.bfloat16
     elif config.evaluation_dtype == "probe":
         found = probing.halved(model, sources, data, context)
-        model.dtype = torch.bfloat16 if found.equal else None
-        told.append(_told("bfloat16 is", found, found.equal))
+        model.dtype = torch.bfloat16 if found.better else None
+        told.append(_told("bfloat16 is", found, found.better))
     if config.evaluation_compile == "probe":
         told.append(_compiled(model, config, sources, data, context))
     return tuple(told)
@@ -76,7 +76,10 @@ def _compiled(
     """Try compiled passes, and set the model so where they pay within the run's search."""
     if not compiled.compiler(model.device):
         return "not probed: this machine has no compiler for evaluation_compile: not used"
-    found = probing.compiled(model, sources, data, context)
+    try:
+        found = probing.compiled(model, sources, data, context)
+    except probing.UntriedError as error:
+        return f"not probed: evaluation cannot be compiled ({error}): not used"
     speed = probing.tokens_per_second(model, model.rows(context), context)
     draws = config.generations * config.population_size * config.search_windows
     used = found.pays(draws * len(data) * context, speed)

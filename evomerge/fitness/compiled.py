@@ -50,7 +50,9 @@ def _of_system(name: str) -> str:
 
 
 def scorer(module: Any) -> Scorer:
-    """Compiled for the first shape that it is given; a module of its own for each other."""
+    """Compiled when it is first called. Raises torch._dynamo.exc.TorchDynamoException then, where the
+    module's code cannot be.
+    """
     import torch._dynamo.config
     import torch._functorch.config
 
@@ -63,5 +65,7 @@ def scorer(module: Any) -> Scorer:
     compile_: Any = torch.compile  # its types lack `isolate_recompiles`
     return compile_(
         whole, fullgraph=True, dynamic=False, isolate_recompiles=True,
-        options={"fx_graph_cache": False, "compile_threads": 1},
+        # For the vector instructions that torch names as the machine's capability, which profiles pin,
+        # not for this very processor.
+        options={"fx_graph_cache": False, "compile_threads": 1, "cpp.march": ""},
     )  # fmt: skip

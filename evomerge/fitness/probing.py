@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from evomerge.errors import DataError
 from evomerge.fitness.layers import calibration_loss
 from evomerge.fitness.packing import Packed
 from evomerge.fitness.resident import ResidentModel
@@ -29,6 +28,10 @@ GAIN, REPETITIONS = 1.05, 3
 #: By how much a perplexity may differ, relatively, for another way to count as equal; how much
 #: faster it must be.
 TOLERANCE, FASTER = 0.005, 1.1
+
+
+class UntriedError(Exception):
+    """Something could not be tried here."""
 
 
 def batch(model: ResidentModel, context: int) -> dict[int, float]:
@@ -83,13 +86,13 @@ class Trial:
     seconds: float = 0.0
 
     @property
-    def equal(self) -> bool:
+    def better(self) -> bool:
         """Whether it is faster by enough, and gives the same."""
         return self.ratio >= FASTER and self.change <= TOLERANCE
 
     def pays(self, tokens: float, speed: float) -> bool:
         """Whether so many tokens, at so many a second without it, win back its seconds too."""
-        return self.equal and tokens / speed * (1 - 1 / self.ratio) > self.seconds
+        return self.better and tokens / speed * (1 - 1 / self.ratio) > self.seconds
 
 
 def halved(
@@ -118,10 +121,13 @@ def compiled(
     data: Mapping[str, Packed],
     context: int,
 ) -> Trial:
-    """Measure compiled passes, on a full batch of calibration windows; the model is left as it was.
+    """Measure compiled passes, on a full batch of calibration windows; leaves the model like `halved`.
 
-    Raises DataError where no calibration window is as long as the context.
+    Raises UntriedError where no calibration window is as long as the context, or where the model's code
+    cannot be compiled here.
     """
+    from torch._dynamo.exc import TorchDynamoException  # takes a second
+
     rows = model.rows(context)
     batch = full_batch(data, rows, context)
     speeds, losses, seconds = [], [], 0.0
@@ -130,7 +136,7 @@ def compiled(
             model.load(sources[0])
             model.compiled = shape
             began = time.perf_counter()
-            model.token_losses(batch)
+            model.token_losses(batch)  # compiles
             seconds = time.perf_counter() - began
             found = []
             for weights in sources:
@@ -138,6 +144,9 @@ def compiled(
                 found.append(float(model.token_losses(batch)[0].mean(dtype=np.float64)))
             losses.append(found)
             speeds.append(tokens_per_second(model, rows, context))
+    except TorchDynamoException as error:
+        lines = str(error).strip().splitlines()
+        raise UntriedError(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
     finally:
         model.compiled = None
         model.load(sources[-1])
@@ -148,10 +157,7 @@ def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Ten
     """[rows, context] int64: windows of all domains, again and again where they are too few."""
     windows = [w for d in sorted(data) for w in data[d].windows if len(w) == context]
     if not windows:
-        raise DataError(
-            f"no calibration text is as long as a window of {context} tokens, so compiled passes "
-            "cannot be tried: give more text, a smaller `context`, or evaluation_compile: off."
-        )
+        raise UntriedError(f"no calibration text is as long as a window of {context} tokens")
     return torch.from_numpy(np.stack([windows[i % len(windows)] for i in range(rows)]))
 
 

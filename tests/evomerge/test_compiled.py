@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from evomerge.errors import DataError
 from evomerge.fitness import compiled, perplexity, probing
 from evomerge.fitness.packing import Packed
 from evomerge.fitness.resident import ResidentModel
@@ -87,13 +88,30 @@ def test_it_must_win_back_what_compiling_takes(ratio, change, tokens, pays) -> N
 
 def test_it_is_tried_on_whole_windows_of_every_domain(resident: ResidentModel, weights) -> None:
     short = {"a": Packed(windows=[w[:9] for w in windows(3)])}
-    with pytest.raises(DataError, match="no calibration text is as long as a window of 16 tokens"):
+    with pytest.raises(
+        probing.UntriedError, match="no calibration text is as long as a window of 16 tokens"
+    ):
         probing.compiled(resident, [weights], short, CONTEXT)
     one, two = windows(2)
     full = probing.full_batch(
         short | {"b": Packed(windows=[two]), "a": Packed(windows=[one])}, 3, 16
     )
     np.testing.assert_array_equal(full, [one, two, one])
+
+
+def test_code_that_cannot_be_compiled_is_said(resident, weights, monkeypatch) -> None:
+    """What looks at a value on its way; the model is left as it was."""
+    forward = resident.module.forward
+
+    def looking(input_ids: torch.Tensor, **options: Any) -> Any:
+        return forward(input_ids=input_ids, **options) if int(input_ids.sum()) >= 0 else None
+
+    monkeypatch.setattr(resident.module, "forward", looking)
+    resident.batch_tokens = ROWS * CONTEXT
+    with pytest.raises(probing.UntriedError, match="data-dependent"):
+        probing.compiled(resident, [weights], {"d": Packed(windows=windows(4))}, CONTEXT)
+    assert resident.compiled is None
+    assert perplexity.score_windows(resident, windows(4))[0]
 
 
 def test_what_compiles_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_bfloat16_is_computed_in_bfloat16(resident, weights, data) -> None:
                                   (3.0, float("inf"), False)],
 )  # fmt: skip
 def test_it_must_pay_and_give_the_same(ratio: float, change: float, used: bool) -> None:
-    assert probing.Trial(ratio, change).equal is used
+    assert probing.Trial(ratio, change).better is used
 
 
 def test_nan_in_bfloat16_is_not_equal(resident, weights, data) -> None:
