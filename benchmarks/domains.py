@@ -12,6 +12,7 @@ nowhere else.
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from benchmarks.common import machine
 from cognate.create import create
 from cognate.presets import TINY
 from evomerge import checkpoints, keys
-from evomerge.corpus import domains
+from evomerge.corpus import domains, languages
 from evomerge.fitness import composite, data, outcomes
 from evomerge.fitness.compare import Comparison, compare
 from evomerge.fitness.composite import Components, Weighting
@@ -98,6 +99,9 @@ def main() -> None:
     print("\nbits a byte / next token / questions / problems")
     for name, (seen, _) in found.items():
         print(f"{name:10s}", *(f"{d} {_cell(seen, d)}" for d in own), sep="  ")
+    print("\nquestions on languages")
+    for name, (seen, _) in found.items():
+        print(f"{name:13s}", _by_kind(table, seen))
     best = composite.reference([found["base"][1]], own)
     print("\ndamage in → difference of the domain's score, [95 % interval]")
     for domain in own:
@@ -113,6 +117,24 @@ def main() -> None:
         cells = (f"{d} {x.difference:+.4f} [{x.low:+.4f}, {x.high:+.4f}]" for d, x in leads.items())
         verdict = "ok" if caught == [domain] else f"CAUGHT IN {caught}"
         print(f"{domain:13s} {len(tokens):4d} tokens", *cells, verdict, sep="  ")
+
+
+def _by_kind(table: Table, seen: Outcomes) -> str:
+    """Questions on languages that are right, by what they ask and whether their sentence was taught."""
+    said = {
+        f"{language}: {languages.say(sentence, language)}": languages.taught(sentence)
+        for sentence in itertools.product(*map(range, map(len, languages.PHRASES.values())))
+        for language in languages.LANGUAGES
+    }
+    rows = {row["id"]: row for row in domains.items() if row["domain"] == "multilingual"}
+    right: dict[str, list[bool]] = {}
+    for question, hit in zip(
+        table.data["multilingual"].questions, seen["multilingual"].right, strict=True
+    ):
+        kind = question.id.split("/")[1]
+        taught = said[rows[question.id]["prompt"].splitlines()[0]]
+        right.setdefault(f"{kind}, {'taught' if taught else 'never taught'}", []).append(bool(hit))
+    return "; ".join(f"{kind} {sum(hits)}/{len(hits)}" for kind, hits in sorted(right.items()))
 
 
 def _cell(seen: Outcomes, domain: str) -> str:

@@ -18,7 +18,7 @@ from cli.options import emit, json_option, split
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--domains", default="code,math,data", show_default=True,
-    help="A specialist each: code, math, data, prose.",
+    help="A specialist each: code, math, data, prose, multilingual.",
 )  # fmt: skip
 @json_option
 def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: bool) -> None:

@@ -146,8 +146,7 @@ class EvoMergeConfig(BaseModel):
     stop_error: float = Field(default=0.0, ge=0, lt=0.5)
     #: Tokens of a window; the model's own limit where that is smaller.
     context: int = Field(default=512, ge=8)
-    #: Tokens of a forward pass; None: 4096, fewer for a large vocabulary, and on a GPU as "probe",
-    #: which measures first.
+    #: Tokens of a forward pass; None: 4096, fewer for a large vocabulary; "probe": measured first.
     batch_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | Literal["probe"] | None = None
     #: What evaluation computes in; "probe": bfloat16 where it is measured to be faster and equal.
     evaluation_dtype: Literal["model", "bfloat16", "probe"] = "model"

@@ -287,7 +287,7 @@ class Bench:
             raise UnavailableError(
                 "this process does not match the profile that the run is pinned to: "
                 f"{'; '.join(other)}. Resume it where it was started (FORGE_THREADS sets the "
-                "number of threads)."
+                "number of threads, CXX the compiler)."
             )
 
     def check_sources(self) -> None:

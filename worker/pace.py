@@ -16,24 +16,16 @@ from evomerge.fitness.resident import ResidentModel
 
 def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:
     """Set the model as the profile says; before there is one, as the settings do."""
-    probed = _probes_batch(config, model)
-    given = None if config.batch_tokens == "probe" else config.batch_tokens
     if started is not None:
         profile = started.profile
-        model.batch_tokens = profile.batch_tokens if probed else given
+        model.batch_tokens = None if config.batch_tokens is None else profile.batch_tokens
         model.dtype = getattr(torch, profile.evaluation) if profile.evaluation else None
         shape = (model.rows(started.context), started.context)
         model.compiled = shape if profile.compiled else None
-    elif not probed and config.evaluation_dtype != "probe":
-        model.batch_tokens = given
+    elif config.batch_tokens != "probe" and config.evaluation_dtype != "probe":
+        model.batch_tokens = config.batch_tokens
         model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
     return model  # what is to be probed is set by `probe`
-
-
-def _probes_batch(config: EvoMergeConfig, model: ResidentModel) -> bool:
-    """Also where nothing is said, on a GPU: there the size of a batch matters."""
-    on_gpu = config.batch_tokens is None and model.device.type == "cuda"
-    return on_gpu or config.batch_tokens == "probe"
 
 
 def probe(
@@ -45,19 +37,18 @@ def probe(
 ) -> tuple[str, ...]:
     """Measure what the settings want measured and set the model so; a line on each."""
     told = []
+    model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
     model.load(sources[0])
-    if _probes_batch(config, model):
-        speeds = probing.batch(model, context)
+    if config.batch_tokens == "probe":
+        speeds = probing.batch(model, context, config.search_windows)
         model.batch_tokens = probing.chosen(speeds)
         told.append(
             f"probed: {model.batch_tokens} tokens a forward pass, "
             f"{speeds[model.batch_tokens]:,.0f} tokens/s (one window: {speeds[context]:,.0f})"
         )
     elif config.batch_tokens is not None:
-        model.batch_tokens = int(config.batch_tokens)
-    if config.evaluation_dtype == "bfloat16":
-        model.dtype = torch.bfloat16
-    elif config.evaluation_dtype == "probe":
+        model.batch_tokens = config.batch_tokens
+    if config.evaluation_dtype == "probe":
         found = probing.halved(model, sources, data, context)
         model.dtype = torch.bfloat16 if found.better else None
         told.append(_told("bfloat16 is", found, found.better))
@@ -78,12 +69,13 @@ def _compiled(
         return "not probed: this machine has no compiler for evaluation_compile: not used"
     try:
         found = probing.compiled(model, sources, data, context)
-    except probing.UntriedError as error:
-        return f"not probed: evaluation cannot be compiled ({error}): not used"
-    speed = probing.tokens_per_second(model, model.rows(context), context)
-    draws = config.generations * config.population_size * config.search_windows
-    used = found.pays(draws * len(data) * context, speed)
-    model.compiled = (model.rows(context), context) if used else None
+    except compiled.NotCompiledError as error:
+        return f"not probed: {error}: not used"
+    rows = model.rows(context)
+    long = sum(any(len(w) == context for w in packed.windows) for packed in data.values())
+    full = config.search_windows // rows * rows * context
+    used = found.pays(config.generations * config.population_size * long * full)
+    model.compiled = (rows, context) if used else None
     return _told(f"compiling takes {found.seconds:.0f} s, and evaluation is", found, used)
 
 

@@ -24,7 +24,7 @@ Sentence = tuple[int, ...]
 
 #: Sentences of a lesson.
 PAIRS = 12
-#: Half of all sentences are taught, the others never.
+#: Half of all sentences are taught: training lessons have no others, held-out ones none of them.
 TAUGHT: Mapping[Slice, float] = {"train": 0.5, "search": 0.0, "selection": 0.0, "test": 0.5}
 
 
@@ -59,7 +59,7 @@ def any_sentence(r: random.Random) -> Sentence:
 
 
 def taught(sentence: Sentence) -> bool:
-    """Whether lessons may have it, by its hash."""
+    """Whether training lessons may have it, by its hash."""
     name = "/".join(map(str, sentence))
     return slice_of(f"multilingual/lesson/{name}", TAUGHT) == "train"
 
@@ -70,16 +70,17 @@ def documents(limit: int, seed: int) -> Iterator[Document]:
     while used < limit:
         name = f"lesson-{number:06d}"
         r = random.Random(f"{seed}/{name}")
-        text = "".join(_pair(r) for _ in range(PAIRS))
+        learned = Document(name, "multilingual", "").slice() == "train"
+        text = "".join(_pair(r, learned) for _ in range(PAIRS))
         yield Document(name, "multilingual", text)
         used += len(text)
         number += 1
 
 
-def _pair(r: random.Random) -> str:
+def _pair(r: random.Random, learned: bool) -> str:
     """Two lines: a sentence, and what it is in another language."""
     sentence = any_sentence(r)
-    while not taught(sentence):
+    while taught(sentence) is not learned:
         sentence = any_sentence(r)
     return "".join(
         f"{language}: {say(sentence, language)}\n" for language in r.sample(LANGUAGES, 2)

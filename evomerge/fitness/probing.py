@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from evomerge.fitness.compiled import NotCompiledError
 from evomerge.fitness.layers import calibration_loss
 from evomerge.fitness.packing import Packed
 from evomerge.fitness.resident import ResidentModel
@@ -30,25 +31,27 @@ GAIN, REPETITIONS = 1.05, 3
 TOLERANCE, FASTER = 0.005, 1.1
 
 
-class UntriedError(Exception):
-    """Something could not be tried here."""
-
-
-def batch(model: ResidentModel, context: int) -> dict[int, float]:
+def batch(model: ResidentModel, context: int, most: int = MOST) -> dict[int, float]:
     """Tokens of a forward pass → tokens a second, for every batch tried, with the loaded weights.
 
-    Wall-clock: another call gives other numbers.
+    `most`: windows of a forward pass at the most. Where memory is full the largest that fitted is left
+    out too, as other passes need more. Wall-clock: another call gives other numbers. Raises
+    torch.OutOfMemoryError where a single window does not fit.
     """
     found: dict[int, float] = {}
     fastest, flat, rows = 0.0, 0, 1
-    while rows <= MOST and flat < 2:
+    while rows <= min(most, MOST) and flat < 2:
         bounded = model.device.type == "cpu"  # a GPU says when it is full
         if bounded and rows > 1 and rows * context * model.vocabulary * 4 > LOGIT_BYTES:
             break
         try:
             speed = tokens_per_second(model, rows, context)
         except torch.OutOfMemoryError:
+            if rows == 1:
+                raise
             torch.cuda.empty_cache()
+            if rows > 2:
+                del found[rows // 2 * context]
             break
         found[rows * context] = speed
         flat = flat + 1 if speed < GAIN * fastest else 0
@@ -84,15 +87,17 @@ class Trial:
     change: float
     #: What has to be done before the first pass.
     seconds: float = 0.0
+    #: Tokens a second of the models' own.
+    speed: float = 0.0
 
     @property
     def better(self) -> bool:
         """Whether it is faster by enough, and gives the same."""
         return self.ratio >= FASTER and self.change <= TOLERANCE
 
-    def pays(self, tokens: float, speed: float) -> bool:
-        """Whether so many tokens, at so many a second without it, win back its seconds too."""
-        return self.better and tokens / speed * (1 - 1 / self.ratio) > self.seconds
+    def pays(self, tokens: float) -> bool:
+        """Whether so many tokens win back its seconds too."""
+        return self.better and tokens / self.speed * (1 - 1 / self.ratio) > self.seconds
 
 
 def halved(
@@ -123,11 +128,8 @@ def compiled(
 ) -> Trial:
     """Measure compiled passes, on a full batch of calibration windows; leaves the model like `halved`.
 
-    Raises UntriedError where no calibration window is as long as the context, or where the model's code
-    cannot be compiled here.
+    Raises NotCompiledError, also where no calibration window is as long as the context.
     """
-    from torch._dynamo.exc import TorchDynamoException  # takes a second
-
     rows = model.rows(context)
     batch = full_batch(data, rows, context)
     speeds, losses, seconds = [], [], 0.0
@@ -144,20 +146,17 @@ def compiled(
                 found.append(float(model.token_losses(batch)[0].mean(dtype=np.float64)))
             losses.append(found)
             speeds.append(tokens_per_second(model, rows, context))
-    except TorchDynamoException as error:
-        lines = str(error).strip().splitlines()
-        raise UntriedError(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
     finally:
         model.compiled = None
         model.load(sources[-1])
-    return Trial(speeds[1] / speeds[0], _change(*losses), seconds)
+    return Trial(speeds[1] / speeds[0], _change(*losses), seconds, speeds[0])
 
 
 def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Tensor:
     """[rows, context] int64: windows of all domains, again and again where they are too few."""
     windows = [w for d in sorted(data) for w in data[d].windows if len(w) == context]
     if not windows:
-        raise UntriedError(f"no calibration text is as long as a window of {context} tokens")
+        raise NotCompiledError(f"no calibration text is as long as a window of {context} tokens")
     return torch.from_numpy(np.stack([windows[i % len(windows)] for i in range(rows)]))
 
 

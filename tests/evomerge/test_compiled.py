@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,13 +86,13 @@ def test_other_depths_are_not_compiled(resident, weights, monkeypatch) -> None:
 )  # fmt: skip
 def test_it_must_win_back_what_compiling_takes(ratio, change, tokens, pays) -> None:
     """By hand: 3,000 tokens at 100 a second are 30 s, a third of it is saved, compiling takes 10."""
-    assert probing.Trial(ratio, change, 10.0).pays(tokens, 100.0) is pays
+    assert probing.Trial(ratio, change, 10.0, 100.0).pays(tokens) is pays
 
 
 def test_it_is_tried_on_whole_windows_of_every_domain(resident: ResidentModel, weights) -> None:
     short = {"a": Packed(windows=[w[:9] for w in windows(3)])}
     with pytest.raises(
-        probing.UntriedError, match="no calibration text is as long as a window of 16 tokens"
+        compiled.NotCompiledError, match="no calibration text is as long as a window of 16 tokens"
     ):
         probing.compiled(resident, [weights], short, CONTEXT)
     one, two = windows(2)
@@ -108,7 +111,7 @@ def test_code_that_cannot_be_compiled_is_said(resident, weights, monkeypatch) ->
 
     monkeypatch.setattr(resident.module, "forward", looking)
     resident.batch_tokens = ROWS * CONTEXT
-    with pytest.raises(probing.UntriedError, match="data-dependent"):
+    with pytest.raises(compiled.NotCompiledError, match="data-dependent"):
         probing.compiled(resident, [weights], {"d": Packed(windows=windows(4))}, CONTEXT)
     assert resident.compiled is None
     assert perplexity.score_windows(resident, windows(4))[0]
@@ -121,4 +124,17 @@ def test_what_compiles_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CXX", "false")
     assert compiled.compiler(cpu) == ""
     monkeypatch.delenv("CXX")
-    assert "++" in compiled.compiler(cpu)
+    assert re.search(r"[+][+].*, avx|neon|sve|asimd", compiled.compiler(cpu))
+
+
+def test_compiled_code_lies_in_a_folder_of_its_compiler_and_ours(tmp_path, monkeypatch) -> None:
+    """Not where another user, or anybody, may have written."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first, second = map(compiled._folder, ("g++ 12 of this test", "g++ 13 of this test"))
+    assert first != second
+    assert Path(first).stat().st_mode & 0o777 == 0o700
+    compiled._folder.cache_clear()
+    assert compiled._folder("g++ 12 of this test") == first
+    Path(first).chmod(0o777)
+    compiled._folder.cache_clear()
+    assert compiled._folder("g++ 12 of this test") not in (first, second)

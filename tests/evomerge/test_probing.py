@@ -41,10 +41,18 @@ def test_the_smallest_of_the_fastest_batches(resident, monkeypatch) -> None:
 
 
 def test_what_does_not_fit_ends_the_search(resident, monkeypatch) -> None:
+    """With half of what fitted, as other passes need more; where nothing fits, that is said."""
     timed(monkeypatch, {1: 10, 2: 20, 4: 40})
     found = probing.batch(resident, CONTEXT)
-    assert found == {CONTEXT: 10, 2 * CONTEXT: 20, 4 * CONTEXT: 40}
-    assert probing.chosen(found) == 4 * CONTEXT
+    assert found == {CONTEXT: 10, 2 * CONTEXT: 20}
+    assert probing.chosen(found) == 2 * CONTEXT
+    timed(monkeypatch, {1: 10})
+    assert probing.batch(resident, CONTEXT) == {CONTEXT: 10}
+    timed(monkeypatch, {})
+    with pytest.raises(torch.OutOfMemoryError):
+        probing.batch(resident, CONTEXT)
+    monkeypatch.undo()
+    assert list(probing.batch(resident, CONTEXT, 2)) == [CONTEXT, 2 * CONTEXT]
     monkeypatch.setattr(probing, "LOGIT_BYTES", 2 * CONTEXT * 320 * 4)
     assert list(probing.batch(resident, CONTEXT)) == [CONTEXT, 2 * CONTEXT]
 

@@ -12,6 +12,7 @@ from evomerge import facts
 from evomerge.checkpoints import digest
 from evomerge.corpus.documents import SLICES
 from evomerge.errors import DataError, NotFoundError, RunFailedError, UnavailableError
+from evomerge.fitness import probing
 from evomerge.fitness.data import Text
 from evomerge.home import Home
 from evomerge.log import load, stream
@@ -106,6 +107,20 @@ def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
     absorb(early, rows[1:3])
     with pytest.raises(DataError, match="the data has changed since the run started"):
         worker._hands.bench(early, Measure())
+
+
+@pytest.mark.parametrize("given", ["probe", 64])
+def test_what_two_probed_differently_is_no_divergence(late, monkeypatch, given) -> None:
+    """Timing is luck, and the first one stands. With a number the two must agree."""
+    worker, *_ = late
+    early = fold(worker.store.read(stream("r"))[:1])
+    assert early.submitted
+    config = early.submitted.config.model_copy(update={"batch_tokens": given})
+    early.submitted = early.submitted.model_copy(update={"config": config})
+    monkeypatch.setattr(probing, "batch", lambda *given: {64: 1.0})
+    worker._hands.do(early, Start())
+    found = [d.task for d in load(worker.store, "r").divergences]
+    assert found == ([] if given == "probe" else ["start"])
 
 
 def test_a_late_result_that_is_the_same_is_nothing(late) -> None:

@@ -55,7 +55,7 @@ def test_everything_can_be_probed(toys: Toys) -> None:
 
 def test_a_run_s_batch_is_probed_and_its_figures_come_again(toys: Toys, tmp_path) -> None:
     home = Home(tmp_path)
-    runs.submit(home, toys, device="cuda:0", generations=0, evaluation_compile="probe")
+    runs.submit(home, toys, device="cuda:0", generations=0, batch_tokens="probe")
     state = runs.finish(home)
     assert state.completed
     assert state.started

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from evomerge import audit, facts, report, watching
 from evomerge.config import parse
 from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
 from evomerge.fitness import probing
+from evomerge.fitness.packing import Packed
 from evomerge.home import Home
 from evomerge.log import history
 from evomerge.recipe import genome
@@ -145,7 +147,7 @@ def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
 def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkeypatch) -> None:
     """Whoever goes on follows what `started` recorded, and measures as it did."""
     home = Home(tmp_path)
-    monkeypatch.setattr(probing, "batch", lambda model, context: {64: 1.0, 192: 9.0})
+    monkeypatch.setattr(probing, "batch", lambda *given: {64: 1.0, 192: 9.0})
     monkeypatch.setattr(probing, "halved", lambda *given: probing.Trial(2.0, 0.001))
     runs.submit(home, toys, batch_tokens="probe", evaluation_dtype="probe", generations=0)
     state = runs.finish(home)
@@ -155,7 +157,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
     assert (profile.batch_tokens, profile.evaluation, profile.dtype) == (192, "bfloat16", "float32")
     told = [line for line in state.started.warnings if line.startswith("probed")]
     assert len(told) == 2
-    monkeypatch.setattr(probing, "batch", lambda model, context: pytest.fail("probed again"))
+    monkeypatch.setattr(probing, "batch", lambda *given: pytest.fail("probed again"))
     bench = Bench(state, Artifacts(home.artifacts))
     bench.check_unchanged()
     assert (bench.resident.batch_tokens, bench.resident.dtype) == (192, torch.bfloat16)
@@ -168,28 +170,26 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
         assert again.outcomes == event.outcomes
 
 
-@pytest.mark.parametrize(("device", "given", "tokens"), [
-    ("cuda", None, 192), ("cpu", None, None), ("cuda", 64, 64), ("cpu", "probe", 192),
-])  # fmt: skip
-def test_a_gpu_is_probed_where_nothing_is_said(monkeypatch, device, given, tokens) -> None:
-    """And followed as it was; a CPU's own rule says nothing in tokens."""
-    monkeypatch.setattr(probing, "batch", lambda model, context: {64: 1.0, 192: 9.0})
-    config = parse({} if given is None else {"batch_tokens": given})
-
-    def bare() -> Any:
-        return SimpleNamespace(
-            device=torch.device(device), batch_tokens=None, dtype=None, compiled=None,
-            load=lambda weights: None, rows=lambda length: 1,
+def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
+    """By hand: 2 generations of 3 candidates, of 48 windows in passes of 20 two are full, in one of
+    two domains; 2 · 3 · 2 · 20 · 64 tokens at 960 a second are 16 s, half of which is saved.
+    """
+    config = parse({"evaluation_compile": "probe", "generations": 2, "population_size": 3,
+                    "strategy": "cma-es", "batch_tokens": 20 * 64})  # fmt: skip
+    data = {
+        "long": Packed(windows=[np.zeros(64, np.int64)]),
+        "short": Packed(windows=[np.zeros(9, np.int64)]),
+    }
+    for seconds, used in ((7.9, (20, 64)), (8.1, None)):
+        trial = probing.Trial(2.0, 0.0, seconds, 960.0)
+        monkeypatch.setattr(probing, "compiled", lambda *given, trial=trial: trial)
+        model: Any = SimpleNamespace(
+            device=torch.device("cpu"), load=lambda weights: None, rows=lambda length: 20,
+            compiled=None,
         )  # fmt: skip
-
-    model = bare()
-    assert len(pace.probe(model, config, [{}], {}, 64)) == (tokens == 192)
-    assert model.batch_tokens == tokens
-    assert pace.follow(model, config, None).batch_tokens == tokens
-    profile = SimpleNamespace(batch_tokens=tokens or 4096, evaluation="", compiled="")
-    started: Any = SimpleNamespace(profile=profile, context=64)
-    assert pace.follow(bare(), config, started).batch_tokens == tokens
-    assert pace.follow(bare(), config, None).batch_tokens == (given if given == 64 else None)
+        (told,) = pace.probe(model, config, [{}], data, 64)
+        assert model.compiled == used
+        assert told.endswith("not used" if used is None else ": used")
 
 
 def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
