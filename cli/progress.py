@@ -21,6 +21,9 @@ _SAID = {
     "retried": "",
 }
 
+#: How the lines begin that say what was probed: the others were said before the run was recorded.
+_MEASURED = ("probed: ", "not probed: ")
+
 #: How often a terminal is drawn, a second; seconds between two looks at who is at work.
 REFRESH, LOOK = 2, 1.0
 
@@ -68,6 +71,10 @@ class Progress:
                 self._newest = row.recorded_at
             if row.type == "generation_completed" and self._live is None:
                 print(_generation(state, row), file=sys.stderr, flush=True)
+            if row.type == "started":
+                for told in json.loads(row.data)["warnings"]:
+                    if told.startswith(_MEASURED):
+                        print(told, file=sys.stderr, flush=True)
             if row.type in _SAID:
                 print(f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}",
                       file=sys.stderr, flush=True)  # fmt: skip

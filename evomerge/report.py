@@ -334,6 +334,8 @@ def markdown(data: dict[str, Any]) -> str:
     if data["stages"]:
         lines += _stages(data)
     lines += earnings.lines(data)
+    if data["warnings"]:
+        lines += ["", "## Said at the start", "", *(f"- {told}" for told in data["warnings"])]
     lines += ["", "## Cost", "", _cost(data["cost"]), "", "## Time", ""]
     seconds = dict(data["seconds"])
     wall = seconds.pop("wall")

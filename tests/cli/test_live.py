@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import re
@@ -16,6 +17,8 @@ from contextlib import closing
 from datetime import datetime
 from fcntl import ioctl
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -293,6 +296,17 @@ def test_what_is_drawn_is_taken_before_the_state_goes_on(monkeypatch: pytest.Mon
     assert progress._shown is not None
     assert progress._shown.status == "completed"
     assert progress._shown.hands == ()
+
+
+def test_what_was_probed_is_said_when_the_run_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Other warnings were said before."""
+    made = world()
+    row = next(row for row in made.rows if row.type == "started")
+    said = ["probed: 64 tokens", "not probed: no compiler", "the tokenizers differ"]
+    data = json.dumps({**json.loads(row.data), "warnings": said})
+    own: Any = SimpleNamespace(type=row.type, recorded_at=row.recorded_at, data=data)
+    Progress().watch(made.state, [own])
+    assert capsys.readouterr().err.splitlines() == said[:2]
 
 
 def test_a_run_that_is_only_submitted_is_shown() -> None:

@@ -157,6 +157,8 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
     assert (profile.batch_tokens, profile.evaluation, profile.dtype) == (192, "bfloat16", "float32")
     told = [line for line in state.started.warnings if line.startswith("probed")]
     assert len(told) == 2
+    written = report.markdown(report.report(state, rows(home)))
+    assert f"## Said at the start\n\n- {told[0]}\n- {told[1]}\n\n## Cost" in written
     monkeypatch.setattr(probing, "batch", lambda *given: pytest.fail("probed again"))
     bench = Bench(state, Artifacts(home.artifacts))
     bench.check_unchanged()
