@@ -6,7 +6,8 @@ The first table is every model's score on the test slice. Then each specialist (
 domain has none) is damaged where only its own domain reads: the embedding rows of the tokens that
 occur in that domain's text alone are exchanged among each other. Each is compared with what it was,
 domain by domain, by the paired bootstrap that runs use; the damage must show in its own domain and
-nowhere else.
+nowhere else. What rounding alone does is measured beside it: every model with the inner neurons of its
+blocks in another order, which is the same model with other sums.
 """
 
 from __future__ import annotations
@@ -65,6 +66,33 @@ class Table:
         return seen, measured
 
 
+def reordered(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same function, its sums in another order: every block's inner neurons are permuted."""
+    result = dict(weights)
+    for name, tensor in weights.items():
+        block, _, leaf = name.partition(".mlp.")
+        if leaf:
+            width = weights[f"{block}.mlp.up_proj.weight"].shape[0]
+            order = torch.from_numpy(keys.generator("order", block).permutation(width))
+            result[name] = tensor[:, order] if leaf == "down_proj.weight" else tensor[order]
+    return result
+
+
+def rounding(table: Table, models: dict[str, tuple[Outcomes, dict[str, torch.Tensor]]]) -> str:
+    """The most that another order of sums moves a window, in nats a token, and fitness."""
+    apart, moved = [], []
+    for seen, weights in models.values():
+        again, measured = table.score(reordered(weights))
+        whole = composite.components(seen, 1.0, 1.0)
+        assert whole
+        best = composite.reference([whole])
+        moved.append(abs(composite.fitness(measured, best, Weighting()).scalar - 1))
+        for d, one in seen.items():
+            pairs = zip(one.nll, again[d].nll, one.tokens, strict=True)
+            apart += [abs(a - b) / n for a, b, n in pairs]
+    return f"a window by at most {max(apart):.1e} nats a token, fitness by {max(moved):.1e}"
+
+
 def own_tokens(packed: dict[str, Packed], domain: str) -> np.ndarray:
     """Tokens that occur in the windows of one domain only."""
     used = {d: set(np.concatenate(p.windows).tolist()) for d, p in packed.items()}
@@ -94,7 +122,8 @@ def main() -> None:
         "base",
         *sorted(p.parent.name for p in folder.glob("*/config.json") if p.parent.name != "base"),
     ]
-    found = {n: table.score(checkpoints.open_checkpoint(folder / n).tensors()) for n in names}
+    weights = {n: dict(checkpoints.open_checkpoint(folder / n).tensors()) for n in names}
+    found = {n: table.score(weights[n]) for n in names}
     own = sorted(table.data)
     print("\nbits a byte / next token / questions / problems")
     for name, (seen, _) in found.items():
@@ -102,13 +131,14 @@ def main() -> None:
     print("\nquestions on languages")
     for name, (seen, _) in found.items():
         print(f"{name:13s}", _by_kind(table, seen))
+    both = {n: (found[n][0], weights[n]) for n in names}
+    print(f"\nanother order of the same sums moves {rounding(table, both)}")
     best = composite.reference([found["base"][1]], own)
     print("\ndamage in → difference of the domain's score, [95 % interval]")
     for domain in own:
         name = domain if domain in found else "base"
-        whole, (seen, _) = checkpoints.open_checkpoint(folder / name).tensors(), found[name]
-        tokens = own_tokens(table.data, domain)
-        worse, _ = table.score(damaged(dict(whole), tokens))
+        seen, tokens = found[name][0], own_tokens(table.data, domain)
+        worse, _ = table.score(damaged(weights[name], tokens))
         leads: dict[str, Comparison] = {}
         for d in own:
             weighting = Weighting(perplexity=0, accuracy=0, speed=0, memory=0, domains={d: 1.0})

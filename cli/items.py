@@ -103,7 +103,7 @@ def _ends(contests: list[Any], limit: int) -> list[Any]:
     result: list[Any] = []
     for group in dict.fromkeys((c.domain, c.kind) for c in contests):
         own = sorted((c for c in contests if (c.domain, c.kind) == group), key=lambda c: -c.lead)
-        own = [c for c in own if c.lead]
+        own = [c for c in own if not c.alike]
         shown = own if len(own) <= 2 * limit else own[:limit] + own[len(own) - limit :]
         result += shown
     return result

@@ -3,6 +3,9 @@
 Windows, questions and problems are resampled with replacement within each domain, the same resample
 for both models, RESAMPLES times; the interval is the middle 95 % of the differences of fitness. The
 best sources' values that normalise fitness are held fixed.
+
+A difference is a win or a loss only where its whole interval lies beyond what rounding makes: one
+sum taken in another order, the same on every item, has an interval of its own that leaves zero out.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from evomerge.fitness.composite import Reference, Weighting
 from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
 
 RESAMPLES = 2000
+#: Up to here a difference, of fitness or in nats a token, is rounding: ten times what another order of
+#: the same float32 sums was seen to move a window (docs/benchmarks.md), and less than a table shows.
+ROUNDING = 1e-5
 
 Counts = NDArray[np.float64]
 #: Of windows, questions and problems, [resamples, items] each.
@@ -34,13 +40,13 @@ class Comparison(BaseModel):
 
     @property
     def beats(self) -> bool:
-        """The lower bound is above zero."""
-        return self.low > 0
+        """The lower bound is above zero, by more than rounding."""
+        return self.low > ROUNDING
 
     @property
     def loses(self) -> bool:
-        """The upper bound is below zero."""
-        return self.high < 0
+        """The upper bound is below zero, by more than rounding."""
+        return self.high < -ROUNDING
 
     def moved(self, by: float) -> Comparison:
         """The same with a difference that is known for certain added."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from evomerge.fitness.compare import ROUNDING
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Draws, Outcomes
 
 Kind = Literal["window", "question", "problem"]
@@ -40,6 +41,11 @@ class Contest:
     def lead(self) -> float:
         """How much better the first is."""
         return self.mine - self.theirs
+
+    @property
+    def alike(self) -> bool:
+        """What difference there is may be rounding."""
+        return abs(self.lead) <= ROUNDING
 
 
 def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[Item]:
@@ -86,8 +92,9 @@ def tally(contests: Sequence[Contest]) -> list[Tally]:
     result = []
     for domain in sorted({c.domain for c in contests}):
         for kind in KINDS:
-            leads = [c.lead for c in contests if c.domain == domain and c.kind == kind]
-            if leads:
-                won, lost = sum(x > 0 for x in leads), sum(x < 0 for x in leads)
-                result.append(Tally(domain, kind, won, lost, len(leads) - won - lost))
+            own = [c for c in contests if c.domain == domain and c.kind == kind]
+            apart = [c.lead for c in own if not c.alike]
+            if own:
+                won, lost = sum(x > 0 for x in apart), sum(x < 0 for x in apart)
+                result.append(Tally(domain, kind, won, lost, len(own) - won - lost))
     return result

@@ -1,7 +1,8 @@
 """Speed and memory, measured once per architecture and device; reported, never decided by.
 
 Several models are timed in turns, one pass of each after the other, so that a busy moment of the
-machine hits all of them; how they compare is the median of the turns' ratios.
+machine hits all of them; how they compare is the median of the turns' ratios. What is timed is what
+scores windows: a forward pass of the models' own batch, and what makes losses of it.
 """
 
 from __future__ import annotations
@@ -30,16 +31,15 @@ class Beside:
     most: float
 
 
-def measure(model: ResidentModel, context: int, repetitions: int = 5, batch: int = 8) -> Speed:
+def measure(model: ResidentModel, context: int, repetitions: int = 5) -> Speed:
     """Time forward passes of the loaded model. Wall-clock: another run gives other numbers."""
-    return paired([model], context, repetitions, batch)[0].speed
+    return paired([model], context, repetitions)[0].speed
 
 
-def paired(
-    models: Sequence[ResidentModel], context: int, repetitions: int = 5, batch: int = 8
-) -> list[Beside]:
-    """Time forward passes of loaded models, beside the first of them."""
-    ids = torch.zeros((batch, context), dtype=torch.int64)
+def paired(models: Sequence[ResidentModel], context: int, repetitions: int = 5) -> list[Beside]:
+    """Time forward passes of loaded models, in the smallest of their batches, beside the first."""
+    rows = min(model.rows(context) for model in models)
+    ids = torch.zeros((rows, context), dtype=torch.int64)
     peaks = [_peak(model, ids) for model in models]  # this prepares as well
     turns = [[_seconds(model, ids) for model in models] for _ in range(repetitions)]
     short = [[_seconds(model, ids[:1]) for model in models] for _ in range(repetitions)]
@@ -61,9 +61,7 @@ def paired(
 
 def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
     started = time.perf_counter()
-    model.logits(ids)
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
+    model.token_losses(ids)  # its results are on the CPU: a GPU has ended
     return time.perf_counter() - started
 
 

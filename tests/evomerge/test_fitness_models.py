@@ -299,13 +299,33 @@ def test_evaluating_gives_the_drawn_items_and_nothing_else(
 
 def test_measured_speed_is_positive_and_peak_memory_holds_the_logits(resident: ResidentModel):
     """Reported, never decided by. 256 x 32 tokens have 10.5 MB of logits over 320 tokens."""
-    found = speed.measure(resident, 8, repetitions=2, batch=2)
+    mine = ResidentModel.from_module(resident.module)
+    mine.batch_tokens = 16
+    found = speed.measure(mine, 8, repetitions=2)
     assert found.tokens_per_second > 0
     assert found.latency_seconds > 0
     assert found.spread >= 0
-    found = speed.measure(resident, 32, repetitions=1, batch=256)
+    mine.batch_tokens = 256 * 32
+    found = speed.measure(mine, 32, repetitions=1)
     assert found.peak_bytes
     assert 10e6 < found.peak_bytes < 200e6
+
+
+def test_speed_is_measured_in_the_batch_that_evaluation_uses(
+    resident: ResidentModel, monkeypatch: pytest.MonkeyPatch
+):
+    """A device must have memory for it; beside a model of a smaller batch, in that one's."""
+    shapes = []
+    monkeypatch.setattr(
+        ResidentModel, "token_losses", lambda self, ids: shapes.append(tuple(ids.shape))
+    )
+    wide, narrow = (ResidentModel.from_module(resident.module) for _ in range(2))
+    wide.batch_tokens, narrow.batch_tokens = 96, 32
+    speed.measure(wide, 8, repetitions=1)
+    assert set(shapes) == {(12, 8), (1, 8)}
+    shapes.clear()
+    speed.paired([wide, narrow], 8, repetitions=1)
+    assert set(shapes) == {(4, 8), (1, 8)}
 
 
 def test_models_are_timed_in_turns(resident: ResidentModel, monkeypatch: pytest.MonkeyPatch):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from evomerge import keys
 from evomerge.fitness import composite, outcomes
-from evomerge.fitness.compare import Comparison, compare
+from evomerge.fitness.compare import ROUNDING, Comparison, compare
 from evomerge.fitness.composite import Components, Reference, Weighting
+from evomerge.fitness.itemised import Contest, Tally, tally
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool, Sizes
 
 # ---- draws ---------------------------------------------------------------------------------
@@ -362,6 +363,28 @@ def test_identical_outcomes_differ_by_exactly_nothing():
     assert found == Comparison(difference=0.0, low=0.0, high=0.0)
     assert not found.beats
     assert not found.loses
+
+
+@pytest.mark.parametrize("shift", [1e-9, 5e-6])
+def test_the_same_rounding_on_every_item_is_no_difference(shift: float):
+    """Its interval leaves zero out, and is kept as it is; there is no winner."""
+    a, b = {"x": observed(shift, 1)}, {"x": observed(0.0, 1)}
+    found, back = compare(a, b, UNIT, PPL, False, 1), compare(b, a, UNIT, PPL, False, 1)
+    assert -ROUNDING < found.low < found.high < 0 < back.low < back.high < ROUNDING
+    assert not any((found.beats, found.loses, back.beats, back.loses))
+
+
+def test_a_small_difference_on_every_item_is_one():
+    """A ten-thousandth of a nat a token, ten times what rounding may be."""
+    a, b = {"x": observed(-1e-4, 1)}, {"x": observed(0.0, 1)}
+    assert compare(a, b, UNIT, PPL, False, 1).beats
+    assert compare(b, a, UNIT, PPL, False, 1).loses
+
+
+def test_an_item_that_rounding_sets_apart_is_alike():
+    """Nats a token: 5e-6 is rounding, 2e-5 is not, either way."""
+    contests = [Contest("x", "window", "w", by, 0.0) for by in (5e-6, -5e-6, 2e-5, -2e-5, -3e-5)]
+    assert tally(contests) == [Tally("x", "window", 1, 2, 2)]
 
 
 def test_a_comparison_is_symmetric():
