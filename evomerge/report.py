@@ -354,5 +354,5 @@ def markdown(data: dict[str, Any]) -> str:
 _EXPLANATION = (
     "Scores are fitness: 1 in a component is the best source on the same items. The interval is a "
     "paired bootstrap over items (2,000 resamples); *beaten* means that its lower bound is above "
-    "zero. The test slice was read once, for this table."
+    "zero, by more than rounding. The test slice was read once, for this table."
 )
