@@ -49,6 +49,7 @@ COMMANDS = {
     "score": ("cli.score", "Measure models as runs do, without a run."),
     "items": ("cli.items", "Show where a candidate wins and loses, item by item."),
     "check": ("cli.evo", "Check config, models and data in seconds; start nothing."),
+    "settings": ("cli.settings", "List the settings of a run, with their defaults."),
     "layers": ("cli.models", "Show how much of each layer of a candidate is whose."),
     "models": ("cli.models", "List, show, register and remove models."),
     "serve": ("cli.serve", "Serve the dashboard and the API."),

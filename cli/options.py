@@ -105,7 +105,12 @@ def model_options(function: Callable) -> Callable:
             type=click.Path(),
             help="Items to measure on: .jsonl or .txt files or folders. Default: built-in text.",
         ),
-        click.option("--config", "config_file", type=click.Path(), help="Settings, JSON or TOML."),
+        click.option(
+            "--config",
+            "config_file",
+            type=click.Path(),
+            help="Settings, TOML, JSON or YAML: forge settings.",
+        ),
         click.option("--gens", type=int, help="Generations after generation 0 (default 50)."),
         click.option("--seed", type=int, help="Seed of the run (default 0)."),
         click.option(

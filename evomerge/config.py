@@ -72,104 +72,149 @@ _DOMAINS_ONLY = {"perplexity": 0.0, "accuracy": 0.0, "speed": 0.0, "memory": 0.0
 
 
 class EvoMergeConfig(BaseModel):
-    """Everything that decides how a run goes, the models and the data apart."""
+    """Everything that decides how a run goes, the models and the data apart.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    What is said of each setting is its description in the schema: forms and `forge settings` show it.
+    """
 
-    #: Breeding steps after generation 0.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
     generations: int = Field(default=50, ge=0, le=10_000)
+    """Breeding steps after generation 0."""
     population_size: int = Field(default=8, ge=1, le=512)
+    """Candidates of a generation; with elite-loser, elite_size times mutants_per_elite and a third
+    of the others must add up to it."""
     elite_size: int = Field(default=2, ge=1)
+    """The best of a generation, of whom the champion is chosen (elite-loser, tournament);
+    elite-loser mutates them, tournament keeps them."""
     mutants_per_elite: int = Field(default=3, ge=1)
-    #: Elites stay and compete with their children: (μ + λ).
+    """Mutants of each elite (elite-loser)."""
     keep_elites: bool = False
-    #: Who decides: one of STRATEGIES, or a registered one. Where it is not said, but a setting is that
-    #: elite-loser is known by: that one.
+    """Elites stay and compete with their children, μ + λ (elite-loser)."""
     strategy: str = "auto"
+    """Who decides: auto, elite-loser, tournament, cma-es, nsga2, or one that a package registers;
+    see docs/search.md. Not said: auto, or elite-loser where a setting is that it is known by,
+    and in the Python API."""
 
-    #: tournament: candidates drawn for each parent; share of children with two parents.
     tournament_size: int = Field(default=3, ge=1)
+    """Candidates drawn for each parent (tournament)."""
     crossover_rate: float = Field(default=0.7, ge=0, le=1)
-    #: The continuous genome (all but elite-loser): merge techniques that candidates may be of, how many
-    #: groups the layers are cut into, and what has genes of its own.
+    """Share of children with two parents (tournament)."""
     species: tuple[str, ...] = ("task_arithmetic", "ties")
+    """Merge techniques of the continuous genome (all but elite-loser); also dare_linear,
+    dare_ties, slerp and the four pipelines that end in dfs. cma-es and nsga2 use the first."""
     layer_groups: int = Field(default=4, ge=1, le=64)
+    """Groups that the layers are cut into, each with genes of its own for attention, mlp and the
+    rest."""
     genome_detail: Literal["whole", "layers", "parts", "full"] = "layers"
-    #: cma-es: standard deviation of the first generation, of a gene's whole range.
+    """What has genes of its own; whole: all tensors share them; layers: every layer group; parts:
+    attention, mlp, rest, embedding and head; full: all of these in every layer group. auto goes
+    from whole by layers to full."""
     search_sigma: float = Field(default=0.1, gt=0, le=0.5)
-    #: nsga2: what is weighed against each other.
+    """Standard deviation of the first generation, of a gene's whole range (cma-es)."""
     objectives: tuple[str, ...] = ("perplexity", "accuracy")
-    #: tournament, by items: "attraction" pairs a parent with the one that solves what it does not,
-    #: "sharing" lets parents win by what few others solve; or both.
+    """What is weighed against each other (nsga2); also speed, memory, domain/NAME."""
     niching: Literal["none", "attraction", "sharing", "both"] = "none"
-    #: Data flow space (tournament, cma-es, nsga2): how often a block may come in a path through the
-    #: layers, 0: no paths; blocks of a path at most, None: half as many more as the models have.
+    """How parents are chosen by items (tournament); attraction: the second is the one that does
+    best where the first does badly; sharing: parents win by what few others reach; both."""
     path_repeats: int = Field(default=0, ge=0, le=4)
+    """How often a block may come in a path through the layers, to 4; 0: no paths (tournament,
+    cma-es, nsga2)."""
     path_blocks: int | None = Field(default=None, ge=1)
-    #: Turn mutation up where it helps, down where it does not (elite-loser, tournament).
+    """Blocks of a path at most, no fewer than the models have; not said: half as many more."""
     adaptive_mutation: bool = False
-    #: Techniques of new candidates: all alike, or by what theirs were worth so far.
+    """Steps grow where more than a fifth of the mutants are better than their parents, and shrink
+    where fewer are (elite-loser, tournament)."""
     technique_selection: Literal["uniform", "earned"] = "uniform"
+    """Which techniques new candidates are of; uniform: all alike; earned: those whose candidates
+    were in the better half come more often (elite-loser, tournament)."""
 
-    #: Budgets: the search ends before the generation that would go beyond; None: without limit.
     max_evaluations: int | None = Field(default=None, ge=1)
+    """The search ends before the generation that would go beyond so many; sources count, the final
+    report does not."""
     max_items: int | None = Field(default=None, ge=1)
-    #: Hours by the clock since the start, pauses not counted; hours that tasks took.
+    """The search ends before the generation that would go beyond so many windows, questions and
+    problems scored."""
     max_hours: float | None = Field(default=None, gt=0)
+    """The search ends before the generation that would go beyond, by the clock since the start,
+    pauses not counted."""
     max_device_hours: float | None = Field(default=None, gt=0)
+    """The search ends before the generation that would go beyond, by the time that tasks took."""
 
-    #: What a mutant changes: the weights, the recipe's genes, or both.
     mutation: Literal["weights", "genes", "both"] = "both"
-    #: Share of elements that weight noise touches.
+    """What a mutant changes: weights, the recipe's genes, or both."""
     mutation_rate: float = Field(default=0.01, gt=0, le=1)
-    #: Norm of the noise relative to the tensor's task vector; with "absolute", its deviation.
+    """Share of elements that weight noise touches."""
     mutation_sigma: float = Field(default=0.2, gt=0)
+    """Norm of the noise relative to the tensor's task vector; with absolute, its standard
+    deviation."""
     mutation_relative_to: Literal["task_vector", "absolute"] = "task_vector"
-    #: Standard deviation of a gene's change (log scale for positive genes).
+    """What the noise is measured by; absolute is the source documents' literal form."""
     gene_sigma: float = Field(default=0.25, gt=0)
+    """Standard deviation of a gene's change; of its logarithm, where the gene is positive."""
 
-    #: Techniques that pipelines may use; each stage needs at least one of its two.
     techniques: tuple[str, ...] = ("linear", "slerp", "dare", "ties", "frankenmerge", "dfs")
+    """Which pipelines may be used: each stage needs at least one of its two."""
     dare_drop: float = Field(default=0.5, ge=0, lt=1)
+    """Share of a task vector that dare drops inside a pipeline."""
     ties_density: float = Field(default=0.2, gt=0, le=1)
+    """Share of a task vector that ties keeps."""
 
-    #: Weights, or the name of a scheme: composite, or domains (a quarter each).
     fitness_weights: Weighting = Weighting()
+    """What each part of fitness counts; also domains: a weight for each; or the name of a scheme,
+    composite (this) or domains (code, math, multilingual, data a quarter each)."""
     normalise: Literal["best_source", "none"] = "best_source"
-    #: Windows, questions and problems drawn from the search slice, per domain and generation.
+    """What a part of fitness is measured by; best_source: 1 is the best source on the same items;
+    none: the source documents' raw formula."""
     search_windows: int = Field(default=48, ge=1)
+    """Windows drawn per domain and generation."""
     search_questions: int = Field(default=24, ge=0)
+    """Questions drawn per domain and generation, of every grade its share."""
     search_problems: int = Field(default=8, ge=0)
-    #: A candidate is dropped early whose perplexity is so many times the worst source's; 0: never.
+    """Problems drawn likewise; their replies are generated and verified."""
     gate_perplexity: float = Field(default=2.0, ge=0)
-    #: Error rate at which one that is clearly worse than the best source is dropped early; 0: never.
+    """A candidate whose perplexity on the first windows is so many times the worst source's is
+    dropped; 0: never."""
     stop_error: float = Field(default=0.0, ge=0, lt=0.5)
-    #: Tokens of a window; the model's own limit where that is smaller.
+    """Error rate at which one that is clearly worse than the best source is dropped early; 0:
+    never."""
     context: int = Field(default=512, ge=8)
-    #: Tokens of a forward pass; None: 4096, fewer for a large vocabulary; "probe": measured first.
+    """Tokens of a window; the model's own limit where that is smaller."""
     batch_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | Literal["probe"] | None = None
-    #: What evaluation computes in; "probe": bfloat16 where it is measured to be faster and equal.
+    """Tokens of a forward pass, 1 to 16,777,216; unset: 4096, fewer for a large vocabulary; probe:
+    measured when the run starts, see docs/fitness.md."""
     evaluation_dtype: Literal["model", "bfloat16", "probe"] = "model"
-    #: "probe": full batches of windows are compiled where that is measured to pay and equal.
+    """What evaluation computes in: model, bfloat16, or probe: bfloat16 where it is measured to be
+    faster and equal."""
     evaluation_compile: Literal["off", "probe"] = "off"
+    """Compiled passes: off, or probe: full batches of windows are compiled where that is measured
+    to pay and to be equal."""
 
     convergence_threshold: float = Field(default=0.001, ge=0)
-    #: Generations without improvement before stopping; 0 never stops early.
+    """The search ends when the champion has improved by less than this share for
+    convergence_patience generations."""
     convergence_patience: int = Field(default=5, ge=0)
+    """Those generations, with auto three times as many, once for each stage of its search; 0 never
+    stops early."""
 
-    #: Weight of a candidate's own mean distance in its selection score.
     diversity_weight: float = Field(default=0.0, ge=0)
-    #: Below this, a warning; below `reseed_diversity`, new random pipelines.
+    """Weight of a candidate's own distance from the others in the score that it is selected by."""
     min_diversity: float = Field(default=0.3, ge=0)
+    """A diversity below this is a warning."""
     reseed_diversity: float = Field(default=0.2, ge=0)
+    """At a diversity below this the losers' places go to new random pipelines (elite-loser)."""
 
-    #: Take items of well-known benchmarks too (`lm-eval:` data).
     allow_benchmarks: bool = False
+    """Take lm-eval: tasks of well-known benchmarks as objectives too."""
 
     seed: int = Field(default=0, ge=0)
+    """All random numbers come from it."""
     device: str = "cpu"
-    #: Refuse sources whose settings differ instead of warning.
+    """What computes: cpu or cuda:N."""
     strict: bool = False
+    """Refuse sources whose settings differ, instead of warning."""
 
     @model_validator(mode="before")
     @classmethod

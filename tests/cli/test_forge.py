@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import COMMANDS, _explain, forge
+from evomerge.config import EvoMergeConfig
 from evomerge.home import Home
 from tests import runs
 from tests.conftest import Toys
@@ -427,3 +428,30 @@ def _wait_for_events(home: Home, count: int) -> None:
                 return
         time.sleep(0.1)
     raise AssertionError("the run did not begin")
+
+
+# ---- settings ------------------------------------------------------------------------------
+
+
+def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
+    """All of them; by part of a name; by the source documents' name; no run and no torch needed."""
+    every = json.loads(call(tmp_path, "settings", "--json").stdout)
+    assert [row["name"] for row in every] == list(EvoMergeConfig.model_fields)
+    assert all(row["what"] for row in every)
+    drawn = json.loads(call(tmp_path, "settings", "search_", "--json").stdout)
+    assert {row["name"]: row["default"] for row in drawn} == {
+        "search_sigma": 0.1, "search_windows": 48, "search_questions": 24, "search_problems": 8,
+    }  # fmt: skip
+    assert [
+        row["name"]
+        for row in json.loads(call(tmp_path, "settings", "dare_threshold", "--json").stdout)
+    ] == ["dare_drop"]
+    lines = call(tmp_path, "settings", "strategy").stdout.splitlines()
+    assert lines[0].startswith("strategy\tauto\tWho decides: auto, elite-loser, ")
+
+
+def test_settings_that_are_none_are_named(tmp_path: Path) -> None:
+    """A refused one with its reason."""
+    assert "setting colour is not known" in fails(tmp_path, 2, "settings", "colour")
+    told = fails(tmp_path, 2, "settings", "slerp_t")
+    assert told == "setting slerp_t is refused: t is a gene of the recipe and is searched."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from evomerge.config import EvoMergeConfig
 from tests.dashboard.story import CLOSING, GENES, SOURCES, Seen, Story, digest, stamp
 
 ALLOWED = {
@@ -15,40 +16,9 @@ ALLOWED = {
     "failed": ["retry", "fork"],
     "cancelled": ["fork", "export"],
 }
-CONFIG = {
-    "generations": 8, "population_size": 8, "elite_size": 2, "mutants_per_elite": 3,
-    "strategy": "elite-loser", "mutation": "both", "mutation_rate": 0.01, "mutation_sigma": 0.2,
-    "techniques": ["linear", "slerp", "dare", "ties", "frankenmerge", "dfs"],
-    "objectives": ["perplexity", "accuracy"], "keep_elites": False, "max_hours": None,
-    "fitness_weights": {"perplexity": 0.4, "accuracy": 0.3, "speed": 0.2, "memory": 0.1},
-    "search_windows": 40, "convergence_patience": 5, "min_diversity": 0.3,
-    "reseed_diversity": 0.2, "seed": 0, "device": "cpu",
-}  # fmt: skip
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "generations": {"type": "integer", "minimum": 0, "maximum": 10000, "default": 50,
-                        "description": "Breeding steps after generation 0."},
-        "population_size": {"type": "integer", "minimum": 1, "maximum": 512, "default": 8},
-        "elite_size": {"type": "integer", "minimum": 1, "default": 2},
-        "keep_elites": {"type": "boolean", "default": False},
-        "strategy": {"type": "string", "default": "auto"},
-        "mutation": {"type": "string", "enum": ["weights", "genes", "both"], "default": "both",
-                     "description": "What a mutant changes."},
-        "mutation_rate": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "default": 0.01},
-        "max_hours": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
-                      "default": None},
-        "objectives": {"type": "array", "items": {"type": "string"},
-                       "default": ["perplexity", "accuracy"]},
-        "fitness_weights": {"$ref": "#/$defs/Weighting",
-                            "default": CONFIG["fitness_weights"]},
-        "seed": {"type": "integer", "minimum": 0, "default": 0},
-        "device": {"type": "string", "default": "cpu"},
-    },
-    "$defs": {"Weighting": {"type": "object", "additionalProperties": False, "properties": {
-        name: {"type": "number"} for name in ("perplexity", "accuracy", "speed", "memory")}}},
-}  # fmt: skip
+SCHEMA = EvoMergeConfig.model_json_schema()
+DEFAULTS = EvoMergeConfig().model_dump(mode="json")
+CONFIG = DEFAULTS | {"generations": 8, "strategy": "elite-loser", "search_windows": 40}
 
 STORIES = [
     Story("20261121-a9fb60", 11, owner="ada", labels=["demo"], begun=86_000),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.dashboard.canned import CONFIG, SCHEMA, World
+from tests.dashboard.canned import CONFIG, DEFAULTS, SCHEMA, World
 
 SITE = Path(__file__).resolve().parents[2] / "api" / "site"
 TOKENS = {"admin-token": ("ada", "admin"), "view-token": ("linus", "viewer")}
@@ -171,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
             case ["settings"]:
                 return {
                     "schema": SCHEMA,
-                    "defaults": CONFIG,
+                    "defaults": DEFAULTS,
                     "strategies": ["auto", "elite-loser", "tournament", "cma-es", "nsga2"],
                 }
             case ["users"]:
