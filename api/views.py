@@ -317,9 +317,12 @@ def settings() -> dict[str, Any]:
     """The settings that a run may be submitted with."""
     from evomerge import search
 
-    default = EvoMergeConfig()
+    default, schema = EvoMergeConfig(), EvoMergeConfig.model_json_schema()
+    weights = schema["properties"]["fitness_weights"]
+    names = {"type": "string", "enum": ["composite", "domains"]}
+    weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
     return {
-        "schema": EvoMergeConfig.model_json_schema(),
+        "schema": schema,
         "defaults": default.model_dump(mode="json"),
         "strategies": search.names(),
     }

@@ -25,7 +25,7 @@ from cognate.presets import TINY
 from evomerge import checkpoints, keys
 from evomerge.corpus import domains, languages
 from evomerge.fitness import composite, data, outcomes
-from evomerge.fitness.compare import Comparison, compare
+from evomerge.fitness.compare import Comparison, compare, rounding
 from evomerge.fitness.composite import Components, Weighting
 from evomerge.fitness.evaluate import Judge, evaluate
 from evomerge.fitness.outcomes import Outcomes
@@ -78,7 +78,7 @@ def reordered(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return result
 
 
-def rounding(table: Table, models: dict[str, tuple[Outcomes, dict[str, torch.Tensor]]]) -> str:
+def reordering(table: Table, models: dict[str, tuple[Outcomes, dict[str, torch.Tensor]]]) -> str:
     """The most that another order of sums moves a window, in nats a token, and fitness."""
     apart, moved = [], []
     for seen, weights in models.values():
@@ -132,18 +132,19 @@ def main() -> None:
     for name, (seen, _) in found.items():
         print(f"{name:13s}", _by_kind(table, seen))
     both = {n: (found[n][0], weights[n]) for n in names}
-    print(f"\nanother order of the same sums moves {rounding(table, both)}")
+    print(f"\nanother order of the same sums moves {reordering(table, both)}")
     best = composite.reference([found["base"][1]], own)
     print("\ndamage in → difference of the domain's score, [95 % interval]")
     for domain in own:
         name = domain if domain in found else "base"
         seen, tokens = found[name][0], own_tokens(table.data, domain)
         worse, _ = table.score(damaged(weights[name], tokens))
-        leads: dict[str, Comparison] = {}
+        leads, caught = dict[str, Comparison](), list[str]()
         for d in own:
             weighting = Weighting(perplexity=0, accuracy=0, speed=0, memory=0, domains={d: 1.0})
             leads[d] = compare(worse, seen, best, weighting, False, 0, "damage", d)
-        caught = [d for d, lead in leads.items() if lead.loses]
+            if leads[d].loses(rounding(best, weighting, False)):
+                caught.append(d)
         cells = (f"{d} {x.difference:+.4f} [{x.low:+.4f}, {x.high:+.4f}]" for d, x in leads.items())
         verdict = "ok" if caught == [domain] else f"CAUGHT IN {caught}"
         print(f"{domain:13s} {len(tokens):4d} tokens", *cells, verdict, sep="  ")

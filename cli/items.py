@@ -63,7 +63,7 @@ def items_command(
             "generation": found.generation, "stopped": found.stopped,
             "difference": found.difference and found.difference.model_dump(),
             "tally": [vars(row) for row in tallies],
-            "items": [{**vars(c), "lead": c.lead} for c in contests],
+            "items": [{**vars(c), "lead": c.lead, "alike": c.alike} for c in contests],
         })  # fmt: skip
         return
     where = (

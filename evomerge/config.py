@@ -72,10 +72,9 @@ _DOMAINS_ONLY = {"perplexity": 0.0, "accuracy": 0.0, "speed": 0.0, "memory": 0.0
 
 
 class EvoMergeConfig(BaseModel):
-    """Everything that decides how a run goes, the models and the data apart.
+    """Everything that decides how a run goes, the models and the data apart."""
 
-    What is said of each setting is its description in the schema: forms and `forge settings` show it.
-    """
+    # What is said under a setting is its description in the schema: forms and `forge settings` show it.
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
@@ -103,22 +102,22 @@ class EvoMergeConfig(BaseModel):
     crossover_rate: float = Field(default=0.7, ge=0, le=1)
     """Share of children with two parents (tournament)."""
     species: tuple[str, ...] = ("task_arithmetic", "ties")
-    """Merge techniques of the continuous genome (all but elite-loser); also dare_linear,
+    """Merge techniques that candidates may be of (all but elite-loser); also dare_linear,
     dare_ties, slerp and the four pipelines that end in dfs. cma-es and nsga2 use the first."""
     layer_groups: int = Field(default=4, ge=1, le=64)
-    """Groups that the layers are cut into, each with genes of its own for attention, mlp and the
-    rest."""
+    """Groups that the layers are cut into, where genome_detail is layers or full (all but
+    elite-loser)."""
     genome_detail: Literal["whole", "layers", "parts", "full"] = "layers"
-    """What has genes of its own; whole: all tensors share them; layers: every layer group; parts:
-    attention, mlp, rest, embedding and head; full: all of these in every layer group. auto goes
-    from whole by layers to full."""
+    """What has genes of its own (all but elite-loser); whole: all tensors share them; layers:
+    every layer group; parts: attention, mlp, rest, embedding and head; full: all of these in
+    every layer group. auto goes from whole by layers to full."""
     search_sigma: float = Field(default=0.1, gt=0, le=0.5)
     """Standard deviation of the first generation, of a gene's whole range (cma-es)."""
     objectives: tuple[str, ...] = ("perplexity", "accuracy")
     """What is weighed against each other (nsga2); also speed, memory, domain/NAME."""
     niching: Literal["none", "attraction", "sharing", "both"] = "none"
     """How parents are chosen by items (tournament); attraction: the second is the one that does
-    best where the first does badly; sharing: parents win by what few others reach; both."""
+    best where the first does badly; sharing: the first wins by what few others reach; both."""
     path_repeats: int = Field(default=0, ge=0, le=4)
     """How often a block may come in a path through the layers, to 4; 0: no paths (tournament,
     cma-es, nsga2)."""
@@ -132,35 +131,40 @@ class EvoMergeConfig(BaseModel):
     were in the better half come more often (elite-loser, tournament)."""
 
     max_evaluations: int | None = Field(default=None, ge=1)
-    """The search ends before the generation that would go beyond so many; sources count, the final
-    report does not."""
+    """The search ends before the generation that would go beyond so many, if it cost what the last
+    one did, and never before generation 0 has ended; sources count, the final report does not."""
     max_items: int | None = Field(default=None, ge=1)
     """The search ends before the generation that would go beyond so many windows, questions and
-    problems scored."""
+    problems scored, as for max_evaluations."""
     max_hours: float | None = Field(default=None, gt=0)
-    """The search ends before the generation that would go beyond, by the clock since the start,
-    pauses not counted."""
+    """The search ends before the generation that would go beyond so many hours by the clock since
+    the start, pauses not counted, as for max_evaluations."""
     max_device_hours: float | None = Field(default=None, gt=0)
-    """The search ends before the generation that would go beyond, by the time that tasks took."""
+    """The search ends before the generation that would go beyond so many hours of tasks, as for
+    max_evaluations."""
 
     mutation: Literal["weights", "genes", "both"] = "both"
-    """What a mutant changes: weights, the recipe's genes, or both."""
+    """What a mutant changes: weights, the recipe's genes, or both (elite-loser, tournament)."""
     mutation_rate: float = Field(default=0.01, gt=0, le=1)
-    """Share of elements that weight noise touches."""
+    """Share of elements that a mutant's weight noise touches (elite-loser, tournament)."""
     mutation_sigma: float = Field(default=0.2, gt=0)
-    """Norm of the noise relative to the tensor's task vector; with absolute, its standard
-    deviation."""
+    """Norm of a mutant's weight noise relative to the tensor's task vector; with
+    mutation_relative_to absolute, its standard deviation (elite-loser, tournament)."""
     mutation_relative_to: Literal["task_vector", "absolute"] = "task_vector"
-    """What the noise is measured by; absolute is the source documents' literal form."""
+    """What a mutant's weight noise is measured by; absolute is the source documents' literal form
+    (elite-loser, tournament)."""
     gene_sigma: float = Field(default=0.25, gt=0)
-    """Standard deviation of a gene's change; of its logarithm, where the gene is positive."""
+    """How far a mutant's genes move; the scale and density of a pipeline by this standard
+    deviation of their logarithms, others in proportion (elite-loser, tournament)."""
 
     techniques: tuple[str, ...] = ("linear", "slerp", "dare", "ties", "frankenmerge", "dfs")
-    """Which pipelines may be used: each stage needs at least one of its two."""
+    """Which pipelines may be used: each stage needs at least one of its two (elite-loser)."""
     dare_drop: float = Field(default=0.5, ge=0, lt=1)
-    """Share of a task vector that dare drops inside a pipeline."""
+    """Share of a task vector that dare drops in the first pipelines (elite-loser); genes from then
+    on."""
     ties_density: float = Field(default=0.2, gt=0, le=1)
-    """Share of a task vector that ties keeps."""
+    """Share of a task vector that ties keeps in the first pipelines (elite-loser); genes from then
+    on."""
 
     fitness_weights: Weighting = Weighting()
     """What each part of fitness counts; also domains: a weight for each; or the name of a scheme,
@@ -173,13 +177,14 @@ class EvoMergeConfig(BaseModel):
     search_questions: int = Field(default=24, ge=0)
     """Questions drawn per domain and generation, of every grade its share."""
     search_problems: int = Field(default=8, ge=0)
-    """Problems drawn likewise; their replies are generated and verified."""
+    """Problems drawn per domain and generation, of every grade its share; their replies are
+    generated and verified."""
     gate_perplexity: float = Field(default=2.0, ge=0)
     """A candidate whose perplexity on the first windows is so many times the worst source's is
     dropped; 0: never."""
     stop_error: float = Field(default=0.0, ge=0, lt=0.5)
-    """Error rate at which one that is clearly worse than the best source is dropped early; 0:
-    never."""
+    """Error rate at which a candidate that is clearly worse than the best source is dropped early;
+    0: never."""
     context: int = Field(default=512, ge=8)
     """Tokens of a window; the model's own limit where that is smaller."""
     batch_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | Literal["probe"] | None = None
@@ -187,17 +192,17 @@ class EvoMergeConfig(BaseModel):
     measured when the run starts, see docs/fitness.md."""
     evaluation_dtype: Literal["model", "bfloat16", "probe"] = "model"
     """What evaluation computes in: model, bfloat16, or probe: bfloat16 where it is measured to be
-    faster and equal."""
+    faster and to change no perplexity by more than 0.5 %."""
     evaluation_compile: Literal["off", "probe"] = "off"
     """Compiled passes: off, or probe: full batches of windows are compiled where that is measured
-    to pay and to be equal."""
+    to pay and to change no perplexity by more than 0.5 %."""
 
     convergence_threshold: float = Field(default=0.001, ge=0)
-    """The search ends when the champion has improved by less than this share for
-    convergence_patience generations."""
+    """The search ends when the champion has improved by less than this share over the last
+    convergence_patience generations, all in all; 0 never stops early."""
     convergence_patience: int = Field(default=5, ge=0)
-    """Those generations, with auto three times as many, once for each stage of its search; 0 never
-    stops early."""
+    """Generations over which the champion must improve by convergence_threshold, with auto three
+    times as many, once for each stage of its search; 0 never stops early."""
 
     diversity_weight: float = Field(default=0.0, ge=0)
     """Weight of a candidate's own distance from the others in the score that it is selected by."""

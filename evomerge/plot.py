@@ -11,8 +11,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from evomerge.fitness.compare import ROUNDING
-
 
 class Picture(Figure):
     """A figure of its own, without pyplot; a notebook shows it all the same."""
@@ -68,7 +66,7 @@ def _generations(axes: Any, rows: list[dict[str, Any]]) -> None:
 def _leads(axes: Any, rivals: list[dict[str, Any]]) -> None:
     shown = [r for r in rivals if r["lead"] is not None][::-1]
     for y, r in enumerate(shown):
-        colour = "C2" if r["beaten"] else "C3" if r["high"] < -ROUNDING else "C7"
+        colour = "C2" if r["beaten"] else "C3" if r["worse"] else "C7"
         axes.plot([r["low"], r["high"]], [y, y], color=colour, linewidth=2)
         axes.plot([r["lead"]], [y], "o", color=colour)
     axes.axvline(0, color="black", linewidth=0.8)

@@ -10,6 +10,7 @@ from typing import Any
 
 from events import Envelope
 from evomerge import diversity, earnings, facts
+from evomerge.fitness.compare import rounding
 from evomerge.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
 from evomerge.state import RunState
 
@@ -134,18 +135,27 @@ def verdict(state: RunState) -> dict[str, Any]:
     """Did the champion beat everybody? In the words of SPEC §5."""
     assert state.completed
     rivals = state.completed.rivals
+    noise = _rounding(state)
     judged = [r for r in rivals if r.lead is not None and r.scalar is not None]
-    beaten = [r.name for r in judged if r.lead and r.lead.beats]
+    beaten = [r.name for r in judged if r.lead and r.lead.beats(noise)]
     parents = [r for r in judged if r.kind != "baseline"]
     static = [r for r in judged if r.kind == "baseline"]
     best = max(static, key=lambda r: r.scalar or 0.0, default=None)
     return {
-        "beats_sources_and_base": all(r.lead and r.lead.beats for r in parents),
+        "beats_sources_and_base": all(r.name in beaten for r in parents),
         "not_beaten": [r.name for r in judged if r.name not in beaten],
         "best_baseline": best.name if best else None,
-        "loses_to_best_baseline": bool(best and best.lead and best.lead.loses),
-        "beats_best_baseline": bool(best and best.lead and best.lead.beats),
+        "loses_to_best_baseline": bool(best and best.lead and best.lead.loses(noise)),
+        "beats_best_baseline": bool(best and best.name in beaten),
     }
+
+
+def _rounding(state: RunState) -> float:
+    """What of a lead on the test slice may be rounding."""
+    assert state.submitted
+    config, best = state.submitted.config, state.reference("test", None)
+    assert best
+    return rounding(best, config.fitness_weights, config.normalise == "none")
 
 
 def sentence(state: RunState) -> str:
@@ -169,7 +179,7 @@ def sentence(state: RunState) -> str:
 def rivals(state: RunState) -> list[dict[str, Any]]:
     """The champion's lead over each, on the test slice."""
     assert state.completed
-    result = []
+    result, noise = [], _rounding(state)
     for rival in state.completed.rivals:
         lead = rival.lead
         measured = state.components((rival.recipe_id, "test", None))
@@ -183,7 +193,8 @@ def rivals(state: RunState) -> list[dict[str, Any]]:
                 "lead": lead.difference if lead else None,
                 "low": lead.low if lead else None,
                 "high": lead.high if lead else None,
-                "beaten": lead.beats if lead else None,
+                "beaten": lead.beats(noise) if lead else None,
+                "worse": lead.loses(noise) if lead else None,
             }
         )
     return result

@@ -20,8 +20,8 @@ def kind_label(device: str) -> str:
 def needs(device: str, labels: tuple[str, ...], state: RunState | None) -> Needs:
     """What a run asks of a device: its kind, its labels, and, once started, its profile and memory.
 
-    Memory is what was measured: the weights, and beside them the peak of a forward pass where the
-    device tells it.
+    Memory is what was measured: the weights, and beside them the peak of scoring a batch of windows
+    where the device tells it.
     """
     wanted = frozenset({kind_label(device), *labels})
     if state is None or state.started is None:

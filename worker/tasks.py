@@ -41,7 +41,8 @@ def carry_out(task: Task, bench: Bench) -> Event:
 def _measure(bench: Bench) -> Event:
     began = time.perf_counter()
     bench.resident.load(bench.origin)
-    speed = measure(bench.resident, bench.context)
+    most = max(len(p.windows) for domains in bench.packed.values() for p in domains.values())
+    speed = measure(bench.resident, bench.context, most=most)
     return facts.Profiled(seconds=time.perf_counter() - began, speed=speed)
 
 

@@ -4,11 +4,14 @@ Windows, questions and problems are resampled with replacement within each domai
 for both models, RESAMPLES times; the interval is the middle 95 % of the differences of fitness. The
 best sources' values that normalise fitness are held fixed.
 
-A difference is a win or a loss only where its whole interval lies beyond what rounding makes: one
-sum taken in another order, the same on every item, has an interval of its own that leaves zero out.
+A difference is a win or a loss only where its whole interval lies beyond what rounding makes: the
+same sums in another order move every item a little, often the same way, and the interval of that can
+leave zero out.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +23,8 @@ from evomerge.fitness.composite import Reference, Weighting
 from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
 
 RESAMPLES = 2000
-#: Up to here a difference, of fitness or in nats a token, is rounding: ten times what another order of
-#: the same float32 sums was seen to move a window (docs/benchmarks.md), and less than a table shows.
+#: Up to here a difference in nats a token is rounding: ten times what another order of the same float32
+#: sums was seen to move a window (docs/benchmarks.md), and less than a table shows.
 ROUNDING = 1e-5
 
 Counts = NDArray[np.float64]
@@ -38,19 +41,26 @@ class Comparison(BaseModel):
     low: float
     high: float
 
-    @property
-    def beats(self) -> bool:
-        """The lower bound is above zero, by more than rounding."""
-        return self.low > ROUNDING
+    def beats(self, by: float) -> bool:
+        """The lower bound is above zero by more than this: by more than `rounding`."""
+        return self.low > by
 
-    @property
-    def loses(self) -> bool:
-        """The upper bound is below zero, by more than rounding."""
-        return self.high < -ROUNDING
+    def loses(self, by: float) -> bool:
+        """The upper bound is below zero by more than this."""
+        return self.high < -by
 
     def moved(self, by: float) -> Comparison:
         """The same with a difference that is known for certain added."""
         return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
+
+
+def rounding(best: Reference, weighting: Weighting, raw: bool) -> float:
+    """What of a difference of fitness may be rounding: what ROUNDING nats a token in every domain make
+    of a model about as good as the best sources.
+    """
+    parts = [(weighting.perplexity, best.perplexity)]
+    parts += [(w, best.domains[d]) for d, w in weighting.domains.items() if d in best.domains]
+    return ROUNDING * math.fsum(w / perplexity if raw else w for w, perplexity in parts)
 
 
 def compare(

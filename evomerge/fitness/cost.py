@@ -45,7 +45,8 @@ class Speed(BaseModel):
     latency_seconds: float
     #: Half the spread of the latency, seconds; None where it was not recorded.
     latency_spread: float | None = None
-    #: Peak memory of a forward pass beyond the weights, bytes; None where it cannot be measured.
+    #: Peak memory of scoring a batch of windows beyond the weights, bytes; None where it cannot be
+    #: measured.
     peak_bytes: int | None
 
 

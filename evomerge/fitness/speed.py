@@ -31,14 +31,22 @@ class Beside:
     most: float
 
 
-def measure(model: ResidentModel, context: int, repetitions: int = 5) -> Speed:
-    """Time forward passes of the loaded model. Wall-clock: another run gives other numbers."""
-    return paired([model], context, repetitions)[0].speed
+def measure(
+    model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None
+) -> Speed:
+    """Time forward passes of the loaded model, of `most` windows at the most.
+
+    Wall-clock: another run gives other numbers.
+    """
+    return paired([model], context, repetitions, most)[0].speed
 
 
-def paired(models: Sequence[ResidentModel], context: int, repetitions: int = 5) -> list[Beside]:
+def paired(
+    models: Sequence[ResidentModel], context: int, repetitions: int = 5, most: int | None = None
+) -> list[Beside]:
     """Time forward passes of loaded models, in the smallest of their batches, beside the first."""
     rows = min(model.rows(context) for model in models)
+    rows = max(1, min(rows, most or rows))
     ids = torch.zeros((rows, context), dtype=torch.int64)
     peaks = [_peak(model, ids) for model in models]  # this prepares as well
     turns = [[_seconds(model, ids) for model in models] for _ in range(repetitions)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from api import views
 from evomerge.config import EvoMergeConfig
 from tests.dashboard.story import CLOSING, GENES, SOURCES, Seen, Story, digest, stamp
 
@@ -16,7 +17,7 @@ ALLOWED = {
     "failed": ["retry", "fork"],
     "cancelled": ["fork", "export"],
 }
-SCHEMA = EvoMergeConfig.model_json_schema()
+SCHEMA = views.settings()["schema"]
 DEFAULTS = EvoMergeConfig().model_dump(mode="json")
 CONFIG = DEFAULTS | {"generations": 8, "strategy": "elite-loser", "search_windows": 40}
 
@@ -310,7 +311,7 @@ def _rivals() -> list[dict[str, Any]]:
     ]
     return [
         {"name": n, "kind": k, "score": s, "perplexity": p, "accuracy": 0.44, "lead": lead,
-         "low": low, "high": high, "beaten": low > 0}
+         "low": low, "high": high, "beaten": low > 0, "worse": high < 0}
         for n, k, s, p, lead, low, high in table
     ]  # fmt: skip
 

@@ -162,6 +162,11 @@ def test_a_new_run_is_checked_as_one_types(visit: Callable[..., Any], server: Ca
     page.get_by_label("Generations").fill("12")
     page.get_by_text("Advanced settings").click()
     page.get_by_label("mutation", exact=True).select_option("genes")
+    page.get_by_label("fitness weights", exact=True).fill("everything")
+    page.get_by_text(
+        'must be an object, as {"name": 1}, or must be one of composite, domains'
+    ).wait_for()
+    page.get_by_label("fitness weights", exact=True).fill("domains")
     page.get_by_label("Labels").fill("big-gpu, nightly")
     page.get_by_text("This can be submitted").wait_for()
     page.get_by_role("region", name="Items").get_by_text("224").first.wait_for()
@@ -170,7 +175,7 @@ def test_a_new_run_is_checked_as_one_types(visit: Callable[..., Any], server: Ca
     page.get_by_role("heading", name="20261121-0ab5e1").wait_for()
     assert server.posts[-1] == ("POST", "/runs", {
         "models": ["models/code", "models/math"], "base": None, "data": [],
-        "config": {"mutation": "genes", "generations": 12}, "priority": 0,
+        "config": {"mutation": "genes", "fitness_weights": "domains", "generations": 12}, "priority": 0,
         "labels": ["big-gpu", "nightly"],
     })  # fmt: skip
 

@@ -11,7 +11,7 @@ import torch
 from transformers import Qwen2ForCausalLM
 
 from evomerge.fitness import composite
-from evomerge.fitness.compare import Comparison, compare
+from evomerge.fitness.compare import Comparison, compare, rounding
 from evomerge.fitness.composite import Weighting
 from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
 from evomerge.fitness.perplexity import score_windows
@@ -70,27 +70,28 @@ def scored(model: ResidentModel, weights: Weights) -> Outcomes:
     return result
 
 
-def lead(a: Outcomes, b: Outcomes, domain: str) -> Comparison:
-    """Of a domain's score."""
+def lead(a: Outcomes, b: Outcomes, domain: str) -> tuple[Comparison, float]:
+    """Of a domain's score, and what of it may be rounding."""
     unit = composite.components(b, 1.0, 1.0)
     assert unit
     weighting = Weighting(perplexity=0, accuracy=0, speed=0, memory=0, domains={domain: 1.0})
     best = composite.reference([unit], [domain])
-    return compare(a, b, best, weighting, False, "damage")
+    return compare(a, b, best, weighting, False, "damage"), rounding(best, weighting, False)
 
 
 @pytest.mark.parametrize("where", DOMAINS)
 def test_damage_is_caught_in_its_own_domain_and_nowhere_else(trained: Any, where: str):
-    """Exchanged rows change the order of the other domain's sums over the vocabulary, nothing more;
-    of a dozen exchanges the interval of one or the other leaves zero out for that.
+    """Exchanged rows change the order of the other domain's sums over the vocabulary, nothing more.
+    The interval of that may leave zero out (here, in one exchange of 24).
     """
     model, weights = trained
     whole = scored(model, weights)
     other = next(d for d in DOMAINS if d != where)
     for key in range(12):
         worse = scored(model, exchanged(weights, DOMAINS[where], key))
-        found = {domain: lead(worse, whole, domain) for domain in DOMAINS}
-        assert found[where].loses
-        assert found[where].difference < -0.9
-        assert not found[other].loses
-        assert not found[other].beats
+        own, noise = lead(worse, whole, where)
+        assert own.loses(noise)
+        assert own.difference < -0.9
+        beside, noise = lead(worse, whole, other)
+        assert not beside.loses(noise)
+        assert not beside.beats(noise)

@@ -326,6 +326,9 @@ def test_speed_is_measured_in_the_batch_that_evaluation_uses(
     shapes.clear()
     speed.paired([wide, narrow], 8, repetitions=1)
     assert set(shapes) == {(4, 8), (1, 8)}
+    shapes.clear()
+    speed.measure(wide, 8, repetitions=1, most=5)  # no slice has more windows in a domain
+    assert set(shapes) == {(5, 8), (1, 8)}
 
 
 def test_models_are_timed_in_turns(resident: ResidentModel, monkeypatch: pytest.MonkeyPatch):

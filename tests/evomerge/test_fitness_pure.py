@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evomerge import keys
 from evomerge.fitness import composite, outcomes
-from evomerge.fitness.compare import ROUNDING, Comparison, compare
+from evomerge.fitness.compare import ROUNDING, Comparison, compare, rounding
 from evomerge.fitness.composite import Components, Reference, Weighting
 from evomerge.fitness.itemised import Contest, Tally, tally
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool, Sizes
@@ -330,8 +330,8 @@ def test_a_clear_winner_has_a_lower_bound_above_zero():
     a, b = {"x": observed(-0.1, 1)}, {"x": observed(0.0, 1)}
     found = compare(a, b, UNIT, Weighting(), False, 1)
     assert 0 < found.low <= found.difference <= found.high
-    assert found.beats
-    assert not found.loses
+    assert found.beats(ROUNDING)
+    assert not found.loses(0)
 
 
 MIXED = Weighting(domains={"x": 0.5, "y": 0.3})
@@ -361,8 +361,8 @@ def test_identical_outcomes_differ_by_exactly_nothing():
     same = {"x": observed(0.0, 1, noise=0.1)}
     found = compare(same, same, UNIT, Weighting(), False, 1)
     assert found == Comparison(difference=0.0, low=0.0, high=0.0)
-    assert not found.beats
-    assert not found.loses
+    assert not found.beats(0)
+    assert not found.loses(0)
 
 
 @pytest.mark.parametrize("shift", [1e-9, 5e-6])
@@ -370,15 +370,31 @@ def test_the_same_rounding_on_every_item_is_no_difference(shift: float):
     """Its interval leaves zero out, and is kept as it is; there is no winner."""
     a, b = {"x": observed(shift, 1)}, {"x": observed(0.0, 1)}
     found, back = compare(a, b, UNIT, PPL, False, 1), compare(b, a, UNIT, PPL, False, 1)
-    assert -ROUNDING < found.low < found.high < 0 < back.low < back.high < ROUNDING
-    assert not any((found.beats, found.loses, back.beats, back.loses))
+    noise = rounding(UNIT, PPL, False)
+    assert noise == ROUNDING
+    assert -noise < found.low < found.high < 0 < back.low < back.high < noise
+    assert not any(one.beats(noise) or one.loses(noise) for one in (found, back))
 
 
-def test_a_small_difference_on_every_item_is_one():
-    """A ten-thousandth of a nat a token, ten times what rounding may be."""
-    a, b = {"x": observed(-1e-4, 1)}, {"x": observed(0.0, 1)}
-    assert compare(a, b, UNIT, PPL, False, 1).beats
-    assert compare(b, a, UNIT, PPL, False, 1).loses
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize(
+    "weighting", [PPL, Weighting(), Weighting(perplexity=1e-4, accuracy=0), MIXED]
+)
+def test_a_small_difference_on_every_item_is_one(raw: bool, weighting: Weighting):
+    """A ten-thousandth of a nat a token, ten times what rounding may be, whatever fitness is weighed
+    and measured by; half of what rounding may be is none.
+    """
+    best = UNIT.model_copy(update={"domains": {"x": math.exp(2.0)}, "accuracies": {"x": 0.4}})
+    noise = rounding(best, weighting, raw)
+    for shift, apart in ((1e-4, True), (5e-6, False)):
+        a, b = {"x": observed(-shift, 1)}, {"x": observed(0.0, 1)}
+        assert compare(a, b, best, weighting, raw, 1).beats(noise) == apart
+        assert compare(b, a, best, weighting, raw, 1).loses(noise) == apart
+
+
+def test_where_likelihood_counts_nothing_nothing_is_rounding():
+    """Right answers are whole numbers."""
+    assert rounding(UNIT, Weighting(perplexity=0), False) == 0
 
 
 def test_an_item_that_rounding_sets_apart_is_alike():
@@ -427,4 +443,4 @@ def test_the_interval_is_never_upside_down(key: int, shift: float):
     """Low ≤ high; and a model that is better everywhere is never said to lose."""
     found = compare({"x": observed(shift, key)}, {"x": observed(0.0, key)}, UNIT, PPL, False, key)
     assert found.low <= found.high
-    assert not (found.loses if shift < 0 else found.beats)
+    assert not (found.loses(0) if shift < 0 else found.beats(0))

@@ -44,7 +44,7 @@ export default function SettingsTab() {
               <tr key={row.name}>
                 <th scope="row" className="mono">{row.name}</th>
                 <td>{row.changed ? <b>{setting(row.value)}</b> : setting(row.value)}</td>
-                <td className="quiet">{row.changed ? setting(row.standard) : row.standard === undefined ? "–" : "the same"}</td>
+                <td className={row.changed ? "quiet" : "quiet nowrap"}>{row.changed ? setting(row.standard) : row.standard === undefined ? "–" : "the same"}</td>
                 {described && <td className="soft">{schema?.properties?.[row.name]?.description}</td>}
               </tr>
             ))}
