@@ -75,7 +75,6 @@ class EvoMergeConfig(BaseModel):
     """Everything that decides how a run goes, the models and the data apart."""
 
     # What is said under a setting is its description in the schema: forms and `forge settings` show it.
-
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )

@@ -137,16 +137,15 @@ def verdict(state: RunState) -> dict[str, Any]:
     rivals = state.completed.rivals
     noise = _rounding(state)
     judged = [r for r in rivals if r.lead is not None and r.scalar is not None]
-    beaten = [r.name for r in judged if r.lead and r.lead.beats(noise)]
-    parents = [r for r in judged if r.kind != "baseline"]
+    standing = [r for r in judged if r.lead and not r.lead.beats(noise)]
     static = [r for r in judged if r.kind == "baseline"]
     best = max(static, key=lambda r: r.scalar or 0.0, default=None)
     return {
-        "beats_sources_and_base": all(r.name in beaten for r in parents),
-        "not_beaten": [r.name for r in judged if r.name not in beaten],
+        "beats_sources_and_base": not any(r.kind != "baseline" for r in standing),
+        "not_beaten": [r.name for r in standing],
         "best_baseline": best.name if best else None,
         "loses_to_best_baseline": bool(best and best.lead and best.lead.loses(noise)),
-        "beats_best_baseline": bool(best and best.name in beaten),
+        "beats_best_baseline": bool(best and best not in standing),
     }
 
 

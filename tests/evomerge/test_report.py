@@ -147,6 +147,21 @@ def test_the_verdict_says_what_the_intervals_say(
     assert report.verdict(state)["best_baseline"] == best
 
 
+def test_a_source_may_have_the_name_of_a_static_merge(finished: World):
+    """Each has its own interval: that the merge is beaten says nothing of the source."""
+    state = with_leads(finished.state, {})
+    assert state.completed
+    level = Comparison(difference=0.1, low=-0.1, high=0.3)
+    renamed = [
+        r.model_copy(update={"name": "mean", "lead": level}) if r.kind == "source" else r
+        for r in state.completed.rivals
+    ]
+    state.completed = state.completed.model_copy(update={"rivals": tuple(renamed)})
+    found = report.verdict(state)
+    assert not found["beats_sources_and_base"]
+    assert set(found["not_beaten"]) == {"mean"}
+
+
 def test_without_a_measured_baseline_nothing_is_said_of_it(finished: World):
     """All static merges were NaN."""
     assert finished.state.completed
