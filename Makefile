@@ -6,19 +6,23 @@ READY  := $(VENV)/.ready
 # Files of tests side by side: each uses about one core.
 JOBS   ?= 2
 
-.PHONY: help demo test browser oracle lint format clean
+.PHONY: help demo test browser oracle lint format lock clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
 	@echo "make test   run the tests"
 	@echo "make oracle compare merges with mergekit's, which it installs apart"
 	@echo "make lint   ruff and pyright"
+	@echo "make lock   requirements.lock: what the image installs, with hashes"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 …"; exit 1; }
+	@echo "== setting up $(VENV), once: 1/3 an environment of its own"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@echo "== 2/3 a current pip"
+	$(BIN)/python -m pip install --upgrade pip
+	@echo "== 3/3 the packages, some 200 of them: minutes, a line for each"
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
 demo: $(READY)
@@ -42,6 +46,15 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# What the image installs, by hash; needs uv. torch is apart: each kind of machine has an index of its own for it, and
+# its CUDA packages are those of that index. UPGRADE=--upgrade takes the newest of everything.
+APART := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc \
+  cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
+lock:
+	echo 'setuptools>=77' | uv pip compile -q pyproject.toml - -c constraints.txt --extra s3 --extra gcs --universal \
+	  --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+	  $(APART:%=--no-emit-package %) $(UPGRADE) -o requirements.lock
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

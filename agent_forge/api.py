@@ -29,6 +29,7 @@ from worker.artifacts import Artifacts
 from worker.bench import load_items
 from worker.export import export
 from worker.fork import fork, plan
+from worker.origin import finder
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class EvoMerge:
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
     ) -> EvoMergeResult:
-        """Evolve merges of `models`: paths, Hub ids, or loaded transformers modules.
+        """Evolve merges of `models`: paths, Hub ids, runs, registered models, or loaded modules.
 
         Loaded modules are first written into the home folder and are sources like any other; they
         need `config.name_or_path` or a tokenizer beside them to be measured on text.
@@ -149,13 +150,15 @@ class EvoMerge:
         origin = None if base is None else self._reference(base)
         search.current(self.config)
         paths = given_data(data, self.config.fitness_weights)
-        open_family(sources, origin, self.config.strict)
-        items = load_items(paths, self.config.allow_benchmarks)
+        family = open_family(sources, origin, self.config.strict)
+        items = load_items(paths, self.config.allow_benchmarks, family.base.parameters)
         check_settings(items, self.config)
         return submission.submit(store, self.config, sources, origin, paths)
 
     def _reference(self, model: Any) -> ModelReference:
-        return resolve(str(model)) if isinstance(model, str | Path) else self._stored(model)
+        if not isinstance(model, str | Path):
+            return self._stored(model)
+        return resolve(str(model), named=finder(self.home, log.info))
 
     def _stored(self, module: Any) -> ModelReference:
         """A loaded module, written under its digest."""

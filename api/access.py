@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
@@ -54,7 +55,9 @@ class Access:
         """The accounts as they are now."""
         with self._lock:
             now = accounts.read(self._store, self._accounts)
-            return accounts.Accounts(dict(now.roles), dict(now.tokens), now.version)
+            return replace(
+                now, roles=dict(now.roles), tokens=dict(now.tokens), since=dict(now.since)
+            )
 
     def holds(self, secret: str | None) -> bool:
         """Whether the token is somebody's still; counts as no request."""
@@ -73,14 +76,14 @@ class Access:
             if secret
             else "Send `Authorization: Bearer TOKEN`. `forge users token NAME` makes one."
         )
-        raise Problem(401, "Who are you?", detail, {"WWW-Authenticate": "Bearer"})
+        raise unauthorized(detail)
 
     @staticmethod
     def _allow(buckets: Buckets, name: str) -> None:
         wait = buckets.take(name)
         if wait:
             after = {"Retry-After": str(int(wait) + 1)}
-            raise Problem(429, "Too many requests", "Wait a moment, and ask less often.", after)
+            raise Problem(429, "Too Many Requests", "Wait a moment, and ask less often.", after)
 
 
 def bearer(connection: HTTPConnection) -> str | None:
@@ -94,19 +97,27 @@ def address(connection: HTTPConnection) -> str:
     return connection.client.host if connection.client else "?"
 
 
-def somebody(request: Request) -> User:
-    """The user who asks."""
-    access: Access = request.app.state.access
-    return access.user(bearer(request), address(request))
+async def somebody(request: Request) -> User:
+    """Return the user who asks: `api.guard` has looked at the token before anything else was read."""
+    user: User | None = getattr(request.state, "user", None)
+    if user is None:
+        raise unauthorized("Send `Authorization: Bearer TOKEN`.")
+    return user
 
 
-def at_least(role: Role) -> Callable[..., User]:
+def unauthorized(detail: str) -> Problem:
+    """Return the answer to a request without a valid token."""
+    return Problem(401, "Unauthorized", detail, {"WWW-Authenticate": "Bearer"})
+
+
+def at_least(role: Role) -> Callable[..., Awaitable[User]]:
     """A dependency: the user, who has this role or one above it."""
 
-    def check(user: User = Depends(somebody)) -> User:
+    async def check(user: User = Depends(somebody)) -> User:
         if not user.may(role):
-            detail = f"This needs the role {role}; {user.name} is a {user.role}."
-            raise Problem(403, "You may not do that", detail)
+            raise Problem(
+                403, "Forbidden", f"This needs the role {role}; {user.name} is a {user.role}."
+            )
         return user
 
     return check
@@ -115,10 +126,17 @@ def at_least(role: Role) -> Callable[..., User]:
 VIEWER, SUBMITTER, ADMIN = (at_least(role) for role in accounts.ROLES)
 
 
-def own(user: User, owner: str) -> None:
-    """Raise Problem 403 where a run is somebody else's and the user no admin."""
-    if user.name != owner and not user.may("admin"):
-        detail = (
-            f"The run is {owner or 'nobody'}'s; only {owner or 'an admin'} or an admin may do that."
-        )
-        raise Problem(403, "You may not do that", detail)
+def own(user: User, owner: str, began: int) -> None:
+    """Raise Problem 403 where a run is somebody else's and the user no admin.
+
+    `began` is the position of the run's first event: a user whose name is another's of before does not
+    have that one's runs.
+    """
+    if user.may("admin") or (user.name == owner and user.since < began):
+        return
+    detail = (
+        f"The run is {owner or 'nobody'}'s; only {owner or 'an admin'} or an admin may do that."
+        if user.name != owner
+        else f"The run is of an earlier user {owner}: only an admin may do that."
+    )
+    raise Problem(403, "Forbidden", detail)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,20 @@ from api import shapes
 from api.access import SUBMITTER, own
 from api.desk import Desk
 from api.options import Options
-from api.problems import Problem
+from api.problems import UNPROCESSABLE, Problem
 from api.runs import desk_of
-from events import Event
-from evomerge import facts, log
+from events import Envelope, Event, EventStore
+from evomerge import facts, log, pasts
 from evomerge.config import EvoMergeConfig
 from evomerge.control import refusal
 from evomerge.errors import ConfigError, ConflictError
 from evomerge.harness import specs
+from evomerge.sources import ALIASES
+from evomerge.streams import PREFIX
 from worker import fork as forks
+from worker import origin as origins
 from worker import plan as plans
-from worker import submission
+from worker import submission, waiting
 from worker.accounts import User
 from worker.control import control
 
@@ -39,31 +41,100 @@ KEY = Header(None, alias="Idempotency-Key", min_length=1, max_length=200,
              description="The same key means the same request: it is carried out once.")  # fmt: skip
 
 
-#: Checks that open models and read data at once; others wait a while.
-_CHECKS = threading.BoundedSemaphore(2)
+#: Seconds that a request waits for a model of a run or of the registry to be found or built.
+PATIENCE = 20.0
 
 
-@contextmanager
-def _heavy() -> Iterator[None]:
-    """Few at once, so that there are threads left for everybody else. Raises Problem."""
-    if not _CHECKS.acquire(timeout=20):
-        raise Problem(503, "Too much to do", "Others are checked: ask again.", {"Retry-After": "5"})
-    try:
-        yield
-    finally:
-        _CHECKS.release()
+async def plan_of(
+    state: State, wanted: shapes.Wanted, user: User, opened: bool
+) -> tuple[plans.Plan, dict[str, Any]]:
+    """Return the plan that a body asks for, and what was found where models and data are `opened`.
 
-
-def plan_of(options: Options, wanted: shapes.Wanted) -> plans.Plan:
-    """The plan that a body asks for. Raises ConfigError, Problem."""
+    `state` is the application's. Raises ConfigError, Problem.
+    """
+    submission.check_queued(wanted.priority, tuple(wanted.labels))
     for name in wanted.data:
         if specs.is_task(name) and specs.parse(name).file is not None:
             raise ConfigError(f"{name}: a task file is code; give a task by its name.")
     _check_fields(wanted.config)
-    data = [n if specs.is_task(n) else options.place(n) for n in wanted.data]
-    models = [options.model(name) for name in wanted.models]
-    base = options.model(wanted.base) if wanted.base else None
-    return plans.make(wanted.config, models, base, data, elsewhere=True)
+    given = [*wanted.models, *([wanted.base] if wanted.base else [])]
+    files = [name for name in wanted.data if not specs.is_task(name)]
+    places = await asyncio.to_thread(_places, state.options, [*given, *files])
+    models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
+    order = {
+        "config": wanted.config,
+        "models": [models[name].path for name in wanted.models],
+        "base": models[wanted.base].path if wanted.base else None,
+        "data": [n if specs.is_task(n) else places[n] for n in wanted.data],
+    }
+    told = await state.readers.ask("check", user.name, open=opened, **order)
+    names = {found.path: found.name for found in models.values() if found.name}
+
+    def reference(one: dict[str, Any]) -> facts.ModelReference:
+        return facts.ModelReference.model_validate(
+            {**one, "name": names.get(one["path"], one["name"])}
+        )
+
+    plan = plans.Plan(
+        config=EvoMergeConfig.model_validate(told["config"]),
+        sources=tuple(map(reference, told["sources"])),
+        base=reference(told["base"]) if told["base"] else None,
+        data=tuple(told["data"]),
+        output_dir=None,
+    )
+    return plan, told
+
+
+def _places(options: Options, names: list[str]) -> dict[str, str]:
+    """Return each name with its place; a folder's files are looked at once, however often it is named.
+
+    For a thread beside the event loop: a folder may have many files. Raises ConfigError.
+    """
+    return {name: options.place(name) for name in dict.fromkeys(names)}
+
+
+async def _model(state: State, user: User, text: str, placed: str) -> facts.ModelReference:
+    """Return a model's path below a root or its Hub id, and its name if it has one of its own.
+
+    A run's result and a model of the registry are found by name: every user may read both. Only
+    folders below the server's roots, or of its own home, are read. No thread is held while the model
+    is built. Raises ConfigError, Problem.
+    """
+    found = None
+    if not Path(placed).is_absolute() and "/" not in text and text not in ALIASES:
+        found = await asyncio.to_thread(_origin, state, text)
+    if found is None:
+        state.options.check_fetched(placed)
+        return facts.ModelReference(name="", path=placed)
+    origin, folders = found
+    folder = await state.work.outcome(
+        f"model {origin.digest}",
+        list(origins.COMMAND),
+        origin.request(folders),
+        PATIENCE,
+        user.name,
+    )
+    return origin.reference(folder)
+
+
+def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
+    """Return the model that a name of the log means, and its folders that may be read.
+
+    Raises ConfigError.
+    """
+    options: Options = state.options
+    origin = origins.find(state.desk.store, text)
+    if origin is None:
+        return None
+    if origin.hub is not None:
+        options.model(origin.hub)
+    own = state.desk.home.folder.resolve()
+    folders = [
+        place
+        for place in origin.folders
+        if options.inside(Path(place)) or own in Path(place).resolve().parents
+    ]
+    return origin, folders
 
 
 def _check_fields(config: dict[str, Any]) -> None:
@@ -79,60 +150,86 @@ def _check_fields(config: dict[str, Any]) -> None:
             for e in error.errors()
         ]
         said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
-        raise Problem(422, "That cannot be used", said, errors=found) from error
+        raise Problem(422, UNPROCESSABLE, said, errors=found) from error
 
 
 @router.post("/runs/check", response_model=shapes.Checked)
-def check(
+async def check(
     request: Request, wanted: shapes.Wanted, user: User = Depends(SUBMITTER)
 ) -> dict[str, Any]:
     """Everything that a start would stumble over; nothing is started."""
-    submission.check_queued(wanted.priority, tuple(wanted.labels))
-    plan = plan_of(request.app.state.options, wanted)
-    with _heavy():
-        found = plans.check(plan)
+    plan, told = await plan_of(request.app.state, wanted, user, opened=True)
+    waits = await asyncio.to_thread(_waits, desk_of(request), plan, wanted.labels)
     return {
         "ok": True,
-        "warnings": list(found.warnings),
-        "parameters": found.parameters,
-        "items": found.items,
+        "warnings": [*told["warnings"], *waits],
+        "parameters": told["parameters"],
+        "items": told["items"],
         "config": plan.config.model_dump(mode="json"),
     }
+
+
+def _waits(desk: Desk, plan: plans.Plan, labels: list[str]) -> list[str]:
+    """Return a warning if no connected worker could take the run."""
+    row = {"run": "", "device": plan.config.device, "labels": " ".join(labels)}
+    why = waiting.reason({**row, "paused": None, "profile": None}, desk.roster.devices())
+    return [f"The run would wait for {why}."] if why else []
 
 
 @router.post(
     "/runs", status_code=201, response_model=shapes.Made,
     responses={200: {"model": shapes.Made, "description": "The key has started this run before."}},
 )  # fmt: skip
-def start(
+async def start(
     request: Request,
     wanted: shapes.Wanted,
     key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> Response:
     """Check everything and record that a run is wanted; a worker carries it on."""
-    return submitted(request.app.state, wanted, key, user)
+    return await submitted(request.app.state, wanted, key, user)
 
 
-def submitted(state: State, wanted: shapes.Wanted, key: str | None, user: User) -> JSONResponse:
+async def submitted(
+    state: State, wanted: shapes.Wanted, key: str | None, user: User
+) -> JSONResponse:
     """201 with the new run, or 200 with the one that this key has started.
 
     `state` is the application's.
     """
-    store = state.desk.store
-    submission.check_queued(wanted.priority, tuple(wanted.labels), key)
-    plan = plan_of(state.options, wanted)
-    known = key is not None and store.version(log.stream(submission.keyed_name(key, user.name)))
-    if not known:
-        with _heavy():
-            plans.check(plan)
+    submission.check_queued(key=key)
+    known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
+    if known is not None and known.correlation == _digest(wanted):
+        run = known.stream.removeprefix(PREFIX)
+    else:
+        plan, _ = await plan_of(state, wanted, user, opened=known is None)
+        run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
+    return JSONResponse({"run": run}, 201 if known is None else 200, {"Location": f"/runs/{run}"})
+
+
+def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
+    """Return the row that a user's key has recorded; None if there is none."""
+    if key is None:
+        return None
+    return next(store.iterate(log.stream(submission.keyed_name(key, user.name)), upto=1), None)
+
+
+def _digest(wanted: shapes.Wanted) -> str:
+    """Return the digest of a body as it was asked: what a name in it means may change later."""
+    asked = json.dumps(wanted.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()
+
+
+def _record(
+    store: EventStore, plan: plans.Plan, wanted: shapes.Wanted, key: str | None, user: User
+) -> str:
     run = submission.submit(
         store, plan.config, plan.sources, plan.base, plan.data, priority=wanted.priority,
         labels=tuple(wanted.labels), key=key, quarantine=wanted.quarantine, by=user.name,
-        reason=wanted.reason,
+        reason=wanted.reason, asked=None if key is None else _digest(wanted),
     )  # fmt: skip
     submission.project(store)
-    return JSONResponse({"run": run}, 200 if known else 201, {"Location": f"/runs/{run}"})
+    return run
 
 
 def _ask(
@@ -148,7 +245,10 @@ def _ask(
 def owned(desk: Desk, name: str, user: User) -> None:
     """Raise Problem 403 for somebody else's run."""
     with desk.state(name) as state:
-        own(user, state.submitted.owner if state.submitted else "")
+        owner = state.submitted.owner if state.submitted else ""
+        owner = "" if state.head in pasts.heads(desk.store) else owner
+    first = next(desk.store.iterate(log.stream(name), upto=1))
+    own(user, owner, first.position)
 
 
 @router.post("/runs/{run}/pause", response_model=shapes.Asked)
@@ -218,7 +318,8 @@ async def export(
     name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, user)
     command = [sys.executable, "-m", "worker.delivery", name, out, user.name]
     work = request.app.state.work
-    await work.begin(f"export {name}", command, again=True, said=why.reason or "")
+    said = why.reason or ""
+    await work.begin(f"export {name}", command, again=True, said=said, by=user.name)
     return await asyncio.to_thread(_standing, request, name)
 
 
@@ -233,14 +334,14 @@ def _deliverable(desk: Desk, run: str, user: User) -> tuple[str, str]:
     name = desk.name(run)
     owned(desk, name, user)
     with desk.state(name) as state:
-        refused = refusal(state, facts.Exported(recipe_id="", folder="", digest=""))
+        refused = refusal(state, facts.Exported(recipe_id="", folder="", digest="0" * 64))
     if refused is not None:
         raise ConflictError(f"run {name} is left as it is: {refused}.")
     return name, str(_folder(desk, name))
 
 
 def _folder(desk: Desk, run: str) -> Path:
-    return desk.home.folder / "exports" / run
+    return desk.home.exports(run)
 
 
 def _standing(request: Request, run: str) -> dict[str, Any]:

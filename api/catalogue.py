@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from api import shapes, views
 from api.access import ADMIN, SUBMITTER, VIEWER
-from api.problems import Problem
+from api.desk import Desk
+from api.problems import UNPROCESSABLE, Problem
 from api.runs import desk_of, tagged, told
-from evomerge import listing, models
-from worker import waiting
+from events import EventsError
+from evomerge import listing, models, wording
+from evomerge.errors import ForgeError
+from worker import catalogue, waiting
 from worker.accounts import User
+from worker.roster import Device
 
 router = APIRouter(tags=["models, queue, workers"])
 
 
 @router.get("/models", response_model=shapes.ModelList, dependencies=[Depends(VIEWER)])
-@router.get("/models/list", response_model=shapes.ModelList, dependencies=[Depends(VIEWER)])
 def listed(
     request: Request,
     kind: Literal["base", "source", "specialist", "champion"] | None = None,
@@ -32,6 +37,13 @@ def listed(
     return {"models": rows, "total": total}
 
 
+@router.get("/models/list", response_model=list[shapes.ListedModel], dependencies=[Depends(VIEWER)])
+def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list[dict[str, Any]]:
+    """The same models as the source documents list them: an array, with `size`."""
+    rows, _ = models.listed(desk_of(request).store, None, "", limit)
+    return [{**row, "size": row["bytes"] or 0} for row in rows]
+
+
 @router.get("/models/{id}", response_model=shapes.Model, dependencies=[Depends(VIEWER)])
 def shown(request: Request, id: str) -> dict[str, Any]:
     """One model."""
@@ -39,39 +51,50 @@ def shown(request: Request, id: str) -> dict[str, Any]:
 
 
 @router.post("/models", status_code=201, response_model=shapes.Model)
-@router.post("/models/create", status_code=201, response_model=shapes.Model)
-def registered(
+async def registered(
     request: Request, model: shapes.NewModel, user: User = Depends(SUBMITTER)
 ) -> Response:
-    """Register a model folder; its weights are read and hashed."""
-    from worker import catalogue
-
+    """Register a model folder; its weights are read and hashed, in a process beside the server."""
     store, options = desk_of(request).store, request.app.state.options
-    place = Path(options.place(model.path))
+    place = Path(await asyncio.to_thread(options.place, model.path))
     if not place.is_absolute():
-        raise Problem(
-            422, "That cannot be used", f"{model.path!r} is no folder that this server may read."
-        )
-    id_ = catalogue.register(
-        store, place, model.name, model.kind, model.metrics, model.lineage, user.name
+        detail = f"{model.path!r} is no folder that this server may read."
+        raise Problem(422, UNPROCESSABLE, detail)
+    parents = await asyncio.to_thread(
+        catalogue.check, store, place, model.name, model.lineage, model.metrics
     )
-    return JSONResponse(models.find(store, id_), 201, {"Location": f"/models/{id_}"})
+    found = await request.app.state.readers.ask("measure", user.name, path=str(place))
+    id_ = await asyncio.to_thread(
+        catalogue.record, store, catalogue.Measured(**found), model.name, model.kind, model.metrics,
+        parents, user.name, not user.may("admin"), user.since,
+    )  # fmt: skip
+    body = await asyncio.to_thread(models.find, store, id_)
+    return JSONResponse(body, 201, {"Location": f"/models/{id_}"})
+
+
+@router.post("/models/create", status_code=201, response_model=shapes.MadeModel)
+async def created(
+    request: Request, model: shapes.CreatedModel, user: User = Depends(SUBMITTER)
+) -> Response:
+    """The same in the source documents' form: `{type, params}` → `{model_id, metadata}`."""
+    made = await registered(request, model, user)
+    told = json.loads(bytes(made.body))
+    union = {**told, "model_id": told["id"], "metadata": told}
+    return JSONResponse(union, 201, {"Location": made.headers["Location"]})
 
 
 @router.delete("/models/{id}", response_model=shapes.Model)
 def removed(
     request: Request,
     id: str,
-    reason: str | None = Query(None, max_length=2000),
+    reason: Annotated[shapes.Plain, Query(max_length=2000)] | None = None,
     user: User = Depends(ADMIN),
 ) -> dict[str, Any]:
     """Take a model out of the registry; no file is touched."""
-    from worker import catalogue
-
     return catalogue.remove(desk_of(request).store, id, reason, user.name)
 
 
-@router.get("/queue", dependencies=[Depends(VIEWER)])
+@router.get("/queue", response_model=shapes.Queue, dependencies=[Depends(VIEWER)])
 def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
     """The runs that have not ended, in their order, and what they wait for."""
     store = desk_of(request).store
@@ -80,15 +103,17 @@ def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str,
     return {"runs": [{**told(row), "waits_for": waiting.reason(row, devices)} for row in rows]}
 
 
-@router.get("/workers", dependencies=[Depends(VIEWER)])
+@router.get("/workers", response_model=shapes.Workers, dependencies=[Depends(VIEWER)])
 def workers(request: Request) -> dict[str, Any]:
-    """Every device, and what it is at."""
-    devices = desk_of(request).roster.devices()
+    """Every device, and what it works on."""
+    desk = desk_of(request)
+    devices = desk.roster.devices()
     return {
         "workers": [
             {
                 "name": d.name, "device": d.device, "status": d.status if d.living else "gone",
-                "run": d.run, "task": d.task, "done": d.done, "seconds": d.seconds,
+                "run": d.run, "task": d.task, "doing": _doing(desk, d),
+                "done": d.done, "seconds": d.seconds,
                 "living": d.living, "labels": sorted(d.offer.labels), "memory": d.offer.memory,
                 "profile": d.offer.profile,
             }
@@ -97,7 +122,19 @@ def workers(request: Request) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.get("/settings", dependencies=[Depends(VIEWER)])
+def _doing(desk: Desk, device: Device) -> str | None:
+    """Return a device's task in words, by the names of its run; None if it has no task."""
+    if not device.task or not device.run:
+        return None
+    try:
+        with desk.state(device.run) as state:
+            names = desk.seen(device.run, "names", state, wording.names)
+    except (EventsError, ForgeError):  # a run that another server's log has
+        names = {}
+    return wording.task(device.task, names) or device.task
+
+
+@router.get("/settings", response_model=shapes.Settings, dependencies=[Depends(VIEWER)])
 def settings(request: Request) -> Response:
     """What a run may be submitted with: JSON Schema, defaults, strategies."""
     known: dict[str, Any] | None = getattr(request.app.state, "settings", None)

@@ -10,11 +10,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from api.rehearsals import Rehearsals
 from events import Envelope
 from evomerge import log
 from evomerge.history import at_place
 from evomerge.home import Home
 from evomerge.state import RunState, absorb, fold
+from worker.leases import Leases
 from worker.roster import Roster
 
 #: Runs, and past states of runs, that are kept folded.
@@ -126,10 +128,22 @@ class Desk:
         """The table of devices."""
         return Roster(self.store.database)
 
+    @cached_property
+    def leases(self) -> Leases:
+        """The table of leases."""
+        return Leases(self.store.database)
+
+    @cached_property
+    def rehearsals(self) -> Rehearsals:
+        """The count of each run's tasks."""
+        return Rehearsals()
+
     def end(self) -> int:
         """The position of the newest event."""
         return self.store.end()
 
     def close(self) -> None:
         """Give the connections back."""
+        if "rehearsals" in self.__dict__:
+            self.rehearsals.close()
         self.store.close()

@@ -21,6 +21,7 @@ from typing import Any
 from api import views
 from api.desk import Desk
 from events import Envelope, EventsError
+from evomerge import report, wording
 from evomerge.errors import ForgeError
 from evomerge.log import history
 from evomerge.streams import PREFIX
@@ -60,9 +61,6 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._past: dict[str, int] = {}
-        self.watchers = 0
-        #: Those who have not said yet who they are.
-        self.knocking = 0
         self._readers = ThreadPoolExecutor(4, "hub-reader")
 
     def start(self) -> None:
@@ -126,7 +124,7 @@ class Hub:
         if not row.stream.startswith(PREFIX):
             return None
         run = row.stream.removeprefix(PREFIX)
-        event = views.event(row, self._offset(run) + row.version)
+        event = views.event(row, self._offset(run) + row.version, self._names(run))
         place = {"position": row.position, "run": run, "place": event["place"]}
         try:
             messages = self._also(run, row, event["data"])
@@ -146,12 +144,23 @@ class Hub:
         if row.type in ENDED:
             with self._desk.state(run) as state:
                 score = state.completed.test.scalar if state.completed else None
-                done = {"type": "complete", **place, "status": row.type, "champion": state.champion}
+                results = report.metrics(state) if state.completed else {}
+                done = {"type": "complete", "phase": "evomerge", **place, "status": row.type}
+                done |= {"task_id": run, "champion": state.champion, "results": results}
                 return [{**done, "score": score, "reason": data.get("reason")}]
         if row.type == "task_failed":
-            title, detail = f"Task {data['task']} failed", data["error"]
-            return [{"type": "error", **place, "status": 500, "title": title, "detail": detail}]
+            told = wording.gist(row.type, data, self._names(run))
+            failed = {"type": "error", "phase": "evomerge", **place, "status": 500}
+            return [{**failed, "title": "A task failed", "detail": told, "message": told}]
         return []
+
+    def _names(self, run: str) -> wording.Names:
+        """Return display names by recipe id; empty for a run that cannot be folded."""
+        try:
+            with self._desk.state(run) as state:
+                return self._desk.seen(run, "names", state, wording.names)
+        except (EventsError, ForgeError):
+            return {}
 
     def _offset(self, run: str) -> int:
         """How many events a run has from before it was forked."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from evomerge.errors import ConfigError
 
 PORT = 8083
+
+#: Names of this machine that only this machine has.
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -28,14 +33,37 @@ class Options:
     #: The same of attempts with a wrong token from one address.
     wrong_rate: float = 1.0
     wrong_burst: int = 20
-    #: Live connections at most.
+    #: Live connections at most, of all and of one user.
     watchers: int = 4000
-    #: Largest body, bytes.
+    user_watchers: int = 100
+    #: Largest URL and headers together, and largest body, bytes.
+    head: int = 1 << 16
     body: int = 1 << 20
+    #: Connections that owe a request, at most: of all, and of one address.
+    connections: int = 1024
+    connections_per_address: int = 256
+    #: Live connections that have not said who they are, at most: of all, and of one address.
+    strangers: int = 256
+    strangers_per_address: int = 64
+    #: Seconds that a client may take: for URL and headers, for a body, between two requests, to take
+    #: the next piece of an answer, and to say on a live connection who it is.
+    head_seconds: float = 10.0
+    body_seconds: float = 60.0
+    idle_seconds: int = 30
+    stall_seconds: float = 60.0
+    stranger_seconds: float = 10.0
+    #: Names that a request's Host may have; an address that is listened on beyond this machine is any.
+    hosts: tuple[str, ...] = LOOPBACK
+    any_address: bool = False
+    #: Addresses of proxies, whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    proxies: tuple[str, ...] = ()
+    #: Seconds that a check of a run, and reading a model for the registry, may take.
+    check_seconds: float = 300.0
+    register_seconds: float = 1800.0
 
     @classmethod
-    def of_environment(cls, roots: Sequence[str] = ()) -> Options:
-        """FORGE_MODEL_ROOTS, FORGE_API_HUB, FORGE_API_ORIGINS, FORGE_API_RATE. Raises ConfigError."""
+    def of_environment(cls, roots: Sequence[str] = (), host: str = "127.0.0.1") -> Options:
+        """Read the environment; `host` is the address to listen on. Raises ConfigError."""
         named = roots or [p for p in os.environ.get("FORGE_MODEL_ROOTS", "").split(os.pathsep) if p]
         folders = tuple(Path(root).expanduser().resolve() for root in named) or (Path.cwd(),)
         for folder in folders:
@@ -54,7 +82,32 @@ class Options:
         hub = os.environ.get("FORGE_API_HUB", "0")
         if hub not in ("0", "1"):
             raise ConfigError(f"FORGE_API_HUB is {hub!r}: give 1 or 0.")
-        return cls(folders, hub == "1", origins, rate, max(1, int(4 * rate)))
+        names = os.environ.get("FORGE_API_HOSTS", "").split()
+        watchers = os.environ.get("FORGE_API_WATCHERS") or "100"
+        if not watchers.isdecimal() or not 0 < int(watchers) <= 100_000:
+            raise ConfigError(
+                f"FORGE_API_WATCHERS is {watchers!r}: give live connections of a user."
+            )
+        return cls(
+            folders, hub == "1", origins, rate, max(1, int(4 * rate)), user_watchers=int(watchers),
+            hosts=(*LOOPBACK, host.lower(), *(name.lower() for name in names)),
+            any_address=host in ("0.0.0.0", "::"),
+            proxies=tuple(os.environ.get("FORGE_PROXY", "").split()),
+        )  # fmt: skip
+
+    def answers_for(self, host: str) -> bool:
+        """Return True if a request's Host names this server; others come of foreign pages."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name in self.hosts:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return self.any_address
 
     def inside(self, path: Path) -> bool:
         """Whether a path, links followed, is in one of the roots."""
@@ -74,18 +127,36 @@ class Options:
     def model(self, text: str) -> str:
         """The same for a model; a Hub id or an alias only where this server may fetch models."""
         placed = self.place(text)
+        self.check_fetched(placed)
+        return placed
+
+    def check_fetched(self, placed: str) -> None:
+        """Raise ConfigError for a placed model that is no path, where no models may be fetched."""
         if not Path(placed).is_absolute() and not self.hub:
             raise ConfigError(
-                f"{text!r} is in none of this server's folders, and it fetches nothing from the Hub: "
+                f"{placed!r} is in none of this server's folders, and it fetches nothing from the Hub: "
                 "set FORGE_API_HUB=1 where it starts."
             )
-        return placed
+
+    def _check_links(self, place: Path) -> None:
+        """Raise ConfigError for a link in a folder that leaves the roots: it may name any file."""
+        if not place.is_dir():
+            return
+        with os.scandir(place) as files:
+            links = [Path(file.path) for file in files if file.is_symlink()]
+        for file in links:
+            if not self.inside(file):
+                raise ConfigError(
+                    f"{file.name[:200]!r} in {place.name[:200]!r} is a link out of the folders that "
+                    "this server may read. Put the file itself there."
+                )
 
     def _placed(self, text: str) -> str:
         plain = Path(text).expanduser()
         tries = [plain] if plain.is_absolute() else [root / plain for root in self.roots]
         for path in tries:
             if self.inside(path) and path.exists():
+                self._check_links(path)
                 return str(path.resolve())
         if text.startswith((".", "/", "~")) or Path(text).exists() or ".." in plain.parts:
             roots = ", ".join(map(str, self.roots))

@@ -32,7 +32,10 @@ def users(request: Request, user: User = Depends(ADMIN)) -> dict[str, Any]:
 
 def _told(access: Access, name: str) -> dict[str, Any]:
     known = access.known()
-    tokens = [{"id": t.id, "note": t.note, "issued_at": t.issued_at} for t in known.tokens_of(name)]
+    tokens = [
+        {"id": t.id, "note": t.note, "issued_at": t.issued_at, "expires": t.expires}
+        for t in known.tokens_of(name)
+    ]
     return {"name": name, "role": known.roles[name], "tokens": tokens}
 
 
@@ -64,7 +67,7 @@ def issue(
     request: Request, name: str, new: shapes.NewToken, user: User = Depends(ADMIN)
 ) -> dict[str, str]:
     """Make a token; it is shown this once."""
-    id_, secret = accounts.issue(desk_of(request).store, name, new.note, user.name)
+    id_, secret = accounts.issue(desk_of(request).store, name, new.note, user.name, new.days)
     return {"id": id_, "token": secret}
 
 

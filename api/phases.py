@@ -1,12 +1,16 @@
-"""The source documents' paths: thin aliases of the resource form."""
+"""The source documents' paths: thin aliases of the resource form, in both spellings."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.datastructures import State
 
+from api import head as heads
 from api import shapes, views
 from api.access import SUBMITTER, VIEWER
 from api.asking import KEY, submitted
@@ -20,24 +24,37 @@ router = APIRouter(prefix="/phases", tags=["phases"])
 RUN = Query(None, max_length=200, description="Default: the newest.")
 
 
-@router.post("/evomerge/start", status_code=201, response_model=shapes.Made)
-def start(
+@router.post("/evomerge/start", status_code=201, response_model=shapes.StartedPhase)
+async def start(
     request: Request,
-    wanted: shapes.Wanted,
+    wanted: shapes.Phase,
     key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> Response:
     """As `POST /runs`."""
-    return submitted(request.app.state, wanted, key, user)
+    return await started(request.app.state, wanted, key, user)
 
 
-@router.post("/start", status_code=201, response_model=shapes.Made)
-def start_phase(
+@router.post("/start", status_code=201, response_model=shapes.StartedPhase)
+async def start_phase(
     request: Request, wanted: shapes.Phase, key: str | None = KEY, user: User = Depends(SUBMITTER)
 ) -> Response:
-    """The same, the phase named in the body. Phase 2, evomerge, is the one that there is."""
-    plain = shapes.Wanted(**wanted.model_dump(exclude={"phase"}))
-    return submitted(request.app.state, plain, key, user)
+    """The same, the phase named in the body as `phase` or `phase_name`: evomerge."""
+    return await started(request.app.state, wanted, key, user)
+
+
+async def started(state: State, wanted: shapes.Phase, key: str | None, user: User) -> JSONResponse:
+    """Start it and answer with the documents' fields too. `state` is the application's."""
+    made = await submitted(state, wanted.plain(), key, user)
+    run = json.loads(bytes(made.body))["run"]
+    status = await asyncio.to_thread(_status, state, run)
+    told = {"run": run, "task_id": run, "phase": "evomerge", "status": status}
+    return JSONResponse(told, made.status_code, {"Location": made.headers["Location"]})
+
+
+def _status(state: State, run: str) -> str:
+    with state.desk.state(run) as now:
+        return now.status
 
 
 def _newest(request: Request, run: str | None) -> str:
@@ -50,22 +67,35 @@ def _newest(request: Request, run: str | None) -> str:
     return rows[0]["run"]
 
 
-@router.get("/evomerge/status", dependencies=[Depends(VIEWER)])
+@router.get("/evomerge/status", response_model=shapes.PhaseStatus, dependencies=[Depends(VIEWER)])
 def status(request: Request, run: str | None = RUN) -> dict[str, Any]:
-    """How far a run is."""
+    """Return the progress of a run, work inside a generation included."""
     desk = desk_of(request)
-    with desk.state(_newest(request, run)) as state:
+    name = _newest(request, run)
+    with desk.state(name) as state:
         told = views.progress(state)
     told.pop("type")
-    return told
+    seen = heads.head(desk, name)
+    share = told["progress"] if seen["inside"] is None else seen["inside"]
+    return {**told, "progress": share, "percent": 100 * share, "message": _message(seen)}
 
 
-@router.get("/status", dependencies=[Depends(VIEWER)])
+def _message(seen: dict[str, Any]) -> str:
+    """Return what the run does, or waits for, or how it ended, in words."""
+    if seen["doing"]:
+        return seen["doing"]
+    return f"waiting for {seen['waits_for']}" if seen["waits_for"] else seen["status"]
+
+
+@router.get("/status", response_model=shapes.PhaseStatus, dependencies=[Depends(VIEWER)])
 def phases(request: Request) -> dict[str, Any]:
-    """The newest run of every phase that there is."""
+    """The newest run of every phase that there is; above them the newest run of all."""
     rows, _ = listing.page(desk_of(request).store, 1)
-    found = status(request, rows[0]["run"]) if rows else None
-    return {"phases": {"evomerge": found}}
+    if not rows:
+        none = {"phase": "evomerge", "task_id": None, "status": None, "progress": 0.0}
+        return {**none, "percent": 0.0, "message": "no run yet", "phases": {"evomerge": None}}
+    found = status(request, rows[0]["run"])
+    return {**found, "phases": {"evomerge": found}}
 
 
 @router.get(

@@ -12,23 +12,25 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from events import EventsError, StoreUnavailableError, UnstorableError
-from evomerge import errors
+from evomerge import errors, plain_text
 
 log = logging.getLogger(__name__)
 
 MEDIA = "application/problem+json"
 
+#: The title of a 422 (RFC 9110, 15.5.21).
+UNPROCESSABLE = "Unprocessable Content"
+
 #: Class of error → status and title; the first that fits.
 STATUS: tuple[tuple[type[Exception], int, str], ...] = (
-    (errors.NotFoundError, 404, "Not found"),
+    (errors.NotFoundError, 404, "Not Found"),
     (errors.ConflictError, 409, "Conflict"),
-    (errors.TamperedError, 409, "The history is not what its hashes say"),
-    (errors.ConfigError, 422, "That cannot be used"),
-    (errors.UnavailableError, 503, "Something needed is not there"),
-    (errors.ForgeError, 409, "That is not possible"),
-    (StoreUnavailableError, 503, "The log cannot be reached"),
-    (UnstorableError, 422, "That cannot be recorded"),
-    (EventsError, 409, "The log is not as it should be"),
+    (errors.TamperedError, 409, "Conflict"),
+    (errors.ConfigError, 422, UNPROCESSABLE),
+    (errors.UnavailableError, 503, "Service Unavailable"),
+    (errors.ForgeError, 409, "Conflict"),
+    (UnstorableError, 422, UNPROCESSABLE),
+    (EventsError, 409, "Conflict"),
 )
 
 
@@ -58,16 +60,15 @@ def problem_of(error: Exception) -> Problem:
     """Any error as a problem; one that is nobody's fault but ours says nothing of the inside."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, StoreUnavailableError | SQLAlchemyError):  # it names host and user
+        log.error("the database failed: %s", error)
+        detail = "The log's database does not answer as it should. The server's own log says more."
+        return Problem(503, "Service Unavailable", detail)
     for cls, status, title in STATUS:
         if isinstance(error, cls):
             return Problem(status, title, str(error))
-    if isinstance(error, SQLAlchemyError):
-        log.error("the database failed: %s", error)
-        return Problem(
-            503, "The log cannot be reached", "The database does not answer as it should."
-        )
     log.error("a request failed", exc_info=error)
-    return Problem(500, "Error in the server", "The server's own log says more.")
+    return Problem(500, "Internal Server Error", "The server's own log says more.")
 
 
 def answer(problem: Problem) -> JSONResponse:
@@ -82,20 +83,22 @@ def install(app: FastAPI) -> None:
     async def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
         found = [
             {
-                "field": ".".join(str(p) for p in e["loc"][1:]) or str(e["loc"][0]),
-                "message": e["msg"],
+                "field": plain_text.visible(
+                    ".".join(str(p) for p in e["loc"][1:]) or str(e["loc"][0])
+                ),
+                "message": str(e["msg"]).removeprefix("Value error, "),
             }
             for e in error.errors()
         ]
-        said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
-        return answer(Problem(422, "The request is not valid", said, errors=found))
+        said = plain_text.visible("; ".join(f"{e['field']}: {e['message']}" for e in found))
+        return answer(Problem(422, UNPROCESSABLE, said, errors=found))
 
     @app.exception_handler(HTTPException)
     async def _http(_request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {})
         return answer(Problem(error.status_code, str(error.detail), str(error.detail), headers))
 
-    for cls in (Problem, errors.ForgeError, EventsError, SQLAlchemyError, Exception):
+    for cls in (Problem, errors.ForgeError, EventsError, SQLAlchemyError):
         app.add_exception_handler(cls, _any)
 
 

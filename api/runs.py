@@ -13,10 +13,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from api import graph, shapes, views
+from api import head as heads
 from api.access import VIEWER
 from api.desk import Desk
 from api.problems import Problem
-from evomerge import listing, log, view
+from evomerge import listing, log, view, wording
 from evomerge.documents import places, recipe_document
 from evomerge.state import RunState
 from worker import makeup
@@ -84,16 +85,31 @@ def run(request: Request, run: str, at: int | None = AT) -> Response:
         if at in (None, total):
             return _run(request, desk.seen(name, "run", state, views.run), total, row)
     with desk.state(name, at) as state:
-        return _run(request, views.run(state), total, row)
+        body = views.run(state)
+    (_, last), *_ = desk.events(name, body["place"] - 1, None, 1)[0]
+    # Of a past place nothing can be asked but a fork; its newest event is the one of that place.
+    past = {"updated_at": last.recorded_at, "allowed": ["fork"]}
+    return _run(request, body, total, row, past)
 
 
 def _run(
-    request: Request, body: dict[str, Any], total: int, row: dict[str, Any] | None
+    request: Request,
+    body: dict[str, Any],
+    total: int,
+    row: dict[str, Any] | None,
+    past: dict[str, Any] | None = None,
 ) -> Response:
     more = {"places": total}
     if row is not None:
         more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
-    return tagged(request, {**body, **more})
+    return tagged(request, {**body, **more, **(past or {})})
+
+
+@router.get("/runs/{run}/head", response_model=shapes.Head)
+def head(request: Request, run: str) -> dict[str, Any]:
+    """Return what a run does now: tasks under way, share done, time left. Past events have none."""
+    desk = desk_of(request)
+    return heads.head(desk, desk.name(run))
 
 
 @router.get("/runs/{run}/events", response_model=shapes.Events)
@@ -107,8 +123,11 @@ def events(
 ) -> Response:
     """A run's history, events of its past before a fork included."""
     desk = desk_of(request)
-    found, total = desk.events(desk.name(run), after, before, limit)
-    rows = [views.event(row, place) for place, row in found]
+    name = desk.name(run)
+    with desk.state(name) as state:
+        names = wording.names(state)
+    found, total = desk.events(name, after, before, limit)
+    rows = [views.event(row, place, names) for place, row in found]
     if not data:
         rows = [{**row, "data": {}} for row in rows]
     last = rows[-1]["place"] if rows else None
@@ -187,7 +206,7 @@ async def layers(
         name = desk.name(run)
         with desk.state(name, at) as state:
             if state.started is None:
-                raise Problem(409, "That is not possible", f"run {name} has not started.")
+                raise Problem(409, "Conflict", f"run {name} has not started.")
             found = log.find(state, candidate)
             key = makeup.key(state, found)
             return name, found, key, makeup.kept(desk.home, state, found)
@@ -196,14 +215,15 @@ async def layers(
     if known is not None:
         return tagged(request, {"status": "ready", **known})
     work = request.app.state.work
-    await work.begin(f"layers {key}", [sys.executable, "-m", "worker.makeup", name, found])
+    command = [sys.executable, "-m", "worker.makeup", name, found]
+    await work.begin(f"layers {key}", command, by=request.state.user.name)
     failed = work.failed(f"layers {key}")
     if failed is not None:
-        raise Problem(503, "The layers cannot be worked out", failed)
+        raise Problem(503, "Service Unavailable", f"The layers cannot be worked out: {failed}")
     return JSONResponse({"status": "working", "candidate": found}, 202)
 
 
-@router.get("/runs/{run}/compare/{other}")
+@router.get("/runs/{run}/compare/{other}", response_model=shapes.Comparison)
 def compare(request: Request, run: str, other: str) -> dict[str, Any]:
     """Two runs side by side."""
     desk = desk_of(request)

@@ -8,27 +8,24 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api import asking, shapes
+from api import phases, shapes
 from api.access import VIEWER, Access, address, bearer
 from api.live import Hub, stream
-from api.problems import Problem, problem_of
+from api.problems import UNPROCESSABLE, Problem, problem_of
 from worker.accounts import User
 
 log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["live"])
 
-#: Seconds that a client has to say who it is, and to take a message.
-PATIENCE = 10.0
+#: Seconds that a client has to take a message.
 SLOW = 30.0
-#: Connections that may be silent about who they are at once.
-KNOCKING = 256
 #: Seconds between two looks whether a token still counts.
 AGAIN = 5.0
 #: Seconds between signs of life in a stream of server-sent events.
@@ -47,19 +44,24 @@ class Authenticate(_Message):
 
 
 class Subscribe(_Message):
-    """Which events are wanted."""
+    """Which events are wanted: of a run, or of all, which the source documents call a channel."""
 
     type: str
-    run: str | None = Field(None, max_length=200)
+    run: Annotated[shapes.Plain, Field(max_length=200)] | None = None
+    channel: Literal["phase_updates"] | None = None
     after: int | None = Field(None, ge=0, lt=1 << 62)
 
 
 class StartPhase(_Message):
-    """A run to be started."""
+    """A run to be started; `config` is a body of `POST /runs`, or the source documents' form of it."""
 
     type: str
-    phase: str = Field("evomerge", pattern="^evomerge$")
-    config: shapes.Wanted
+    phase: str = Field("evomerge", max_length=100)
+    config: dict[str, Any]
+
+    def wanted(self) -> shapes.Phase:
+        """Return what is to be started. Raises ValidationError."""
+        return shapes.Phase.model_validate({"phase": self.phase, "config": self.config})
 
 
 @router.websocket("/ws")
@@ -82,7 +84,7 @@ async def live(socket: WebSocket) -> None:
 
 async def _close(socket: WebSocket, code: int, why: str = "") -> None:
     """Close it, if it is open still."""
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await socket.close(code, why)
 
 
@@ -104,30 +106,36 @@ class Client:
         user = await self._greeted()
         if user is None:
             return
-        if self._hub.watchers >= self._socket.app.state.options.watchers:
-            await _close(self._socket, 1013, "too many watchers")
+        seats = self._socket.app.state.seats
+        if why := seats.why_none(user.name):
+            await _close(self._socket, 1013, why)
             return
-        self._hub.watchers += 1
+        seats.take(user.name)
         self._tasks["guard"] = asyncio.create_task(self._guard())
         try:
             await self._converse(user)
         finally:
-            self._hub.watchers -= 1
+            seats.give_back(user.name)
             for task in self._tasks.values():
                 task.cancel()
 
     async def _greeted(self) -> User | None:
-        """The user, once the client has said who it is; few may be silent at once."""
+        """Return the user, once the client has said who it is; None if it may not stay."""
         if self._secret is not None:
             return await self._who()
-        if self._hub.knocking >= KNOCKING:
-            await _close(self._socket, 1013, "too many strangers")
-            return None
-        self._hub.knocking += 1
+        room, saying = self._socket.app.state.strangers, asyncio.ensure_future(self._who())
+        ticket = room.enter(address(self._socket), saying.cancel)
         try:
-            return await self._who()
+            await asyncio.wait({saying})
+            return saying.result()
+        except asyncio.CancelledError:
+            if not saying.cancelled():  # it is this connection that ends
+                saying.cancel()
+                raise
+            await _close(self._socket, 1013, "others wait who say who they are")
+            return None
         finally:
-            self._hub.knocking -= 1
+            room.leave(ticket)
 
     async def _guard(self) -> None:
         """Let the client go once its token is void."""
@@ -153,7 +161,9 @@ class Client:
         """The user, by the header or by the first message; None where it is nobody."""
         access: Access = self._socket.app.state.access
         if self._secret is None:
-            text = await asyncio.wait_for(self._text(), PATIENCE)
+            text = await asyncio.wait_for(
+                self._text(), self._socket.app.state.options.stranger_seconds
+            )
             with contextlib.suppress(ValidationError):
                 said = Authenticate.model_validate_json(text)
                 self._secret = said.token if said.type == "authenticate" else None
@@ -161,16 +171,18 @@ class Client:
             return await asyncio.to_thread(access.user, self._secret, address(self._socket))
         except Problem as problem:
             await self._send({**problem.body, "type": "error"})
-            await self._socket.close(1008)
+            await _close(self._socket, 1008)
             return None
 
     async def _answer(self, text: str) -> None:
         """Do what a message asks; each counts as a request."""
         access: Access = self._socket.app.state.access
+        phase = "evomerge"
         try:
             user = await asyncio.to_thread(access.user, self._secret, address(self._socket))
             message = json.loads(text)
             kind = message.get("type") if isinstance(message, dict) else None
+            phase = str(message.get("phase", phase))[:100] if kind else phase
             if kind == "subscribe":
                 await self._subscribe(Subscribe.model_validate(message))
             elif kind == "start_phase":
@@ -178,15 +190,15 @@ class Client:
             elif kind == "ping":
                 await self._send({"type": "pong", "position": self._hub.position})
             else:
-                raise Problem(
-                    422, "That message is not known", "Send subscribe, start_phase or ping."
-                )
+                raise Problem(422, UNPROCESSABLE, "Send subscribe, start_phase or ping.")
         except Exception as error:
             if isinstance(error, WebSocketDisconnect | TimeoutError):
                 raise
             if isinstance(error, ValidationError | ValueError):
-                error = Problem(422, "The message is not valid", str(error))
-            await self._send({**problem_of(error).body, "type": "error"})
+                error = Problem(422, UNPROCESSABLE, _said(error))
+            body = problem_of(error).body
+            told = {"type": "error", "phase": phase, "message": body["detail"]}
+            await self._send({**body, **told})
 
     async def _subscribe(self, wanted: Subscribe) -> None:
         desk = self._socket.app.state.desk
@@ -216,41 +228,52 @@ class Client:
 
     async def _start(self, user: User, wanted: StartPhase) -> None:
         if not user.may("submitter"):
-            raise Problem(403, "You may not do that", f"{user.name} is a {user.role}.")
-        made = await asyncio.to_thread(
-            asking.submitted, self._socket.app.state, wanted.config, None, user
-        )
-        await self._send({"type": "started", "run": json.loads(bytes(made.body))["run"]})
+            raise Problem(403, "Forbidden", f"{user.name} is a {user.role}.")
+        made = await phases.started(self._socket.app.state, wanted.wanted(), None, user)
+        await self._send({"type": "started", **json.loads(bytes(made.body))})
 
     async def _send(self, message: dict[str, Any]) -> None:
         await asyncio.wait_for(self._socket.send_text(json.dumps(message)), SLOW)
 
 
-@router.get("/live", response_class=StreamingResponse, dependencies=[Depends(VIEWER)])
+def _said(error: ValidationError | ValueError) -> str:
+    """Return what is wrong with a message, field by field."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    parts = []
+    for found in error.errors(include_url=False):
+        field = ".".join(map(str, found["loc"]))
+        message = found["msg"].removeprefix("Value error, ")
+        parts.append(f"{field}: {message}" if field else message)
+    return "; ".join(parts)
+
+
+@router.get("/live", response_class=StreamingResponse)
 async def events(
     request: Request,
     run: str | None = Query(None, max_length=200),
     after: int | None = Query(None, ge=0, lt=1 << 62),
     last_event_id: str | None = Header(None, max_length=30),
+    user: User = Depends(VIEWER),
 ) -> StreamingResponse:
     """The same events as server-sent events; ids are positions."""
     hub: Hub = request.app.state.hub
     name = None if run is None else await asyncio.to_thread(request.app.state.desk.name, run)
     if last_event_id is not None and last_event_id.isdecimal():
         after = int(last_event_id)
-    if hub.watchers >= request.app.state.options.watchers:
-        raise Problem(503, "Too many watchers", "Ask again later.", {"Retry-After": "30"})
+    if why := request.app.state.seats.why_none(user.name):
+        raise Problem(503, "Service Unavailable", why, {"Retry-After": "30"})
     start = hub.position if after is None else after
     return StreamingResponse(
-        _lines(request, hub, start, name), media_type="text/event-stream",
+        _lines(request, user, start, name), media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )  # fmt: skip
 
 
-async def _lines(request: Request, hub: Hub, start: int, run: str | None) -> AsyncIterator[str]:
-    access: Access = request.app.state.access
-    hub.watchers += 1
-    source = stream(hub, start, run)
+async def _lines(request: Request, user: User, start: int, run: str | None) -> AsyncIterator[str]:
+    access, seats = request.app.state.access, request.app.state.seats
+    seats.take(user.name)
+    source = stream(request.app.state.hub, start, run)
     coming = asyncio.ensure_future(anext(source))
     looked = time.monotonic()
     try:
@@ -271,7 +294,7 @@ async def _lines(request: Request, hub: Hub, start: int, run: str | None) -> Asy
             yield f"id: {told.position}\nevent: event\ndata: {last}\n\n"
             coming = asyncio.ensure_future(anext(source))
     finally:
-        hub.watchers -= 1
+        seats.give_back(user.name)
         coming.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await coming

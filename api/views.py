@@ -8,8 +8,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from api import scores
 from events import Envelope
-from evomerge import earnings, facts, groups, log, report
+from evomerge import earnings, facts, groups, log, report, wording
 from evomerge import view as views
 from evomerge.config import EvoMergeConfig
 from evomerge.control import refusal
@@ -24,7 +25,7 @@ ASKED = {
     "cancel": facts.Cancelled(),
     "retry": facts.Retried(),
     "priority": facts.PriorityChanged(priority=0),
-    "export": facts.Exported(recipe_id="", folder="", digest=""),
+    "export": facts.Exported(recipe_id="", folder="", digest="0" * 64),
 }
 
 #: Instead of a run's ending, before there is one.
@@ -36,11 +37,11 @@ def run(state: RunState) -> dict[str, Any]:
     submitted, started = state.submitted, state.started
     assert submitted
     seen = views.view(state)
-    fork = state.forked
     return {
         "run": state.run,
         "status": state.status,
         "reason": _reason(state),
+        "search_ended": wording.ENDINGS[state.converged.reason] if state.converged else None,
         "owner": submitted.owner,
         "priority": state.priority,
         "labels": list(submitted.labels),
@@ -49,7 +50,7 @@ def run(state: RunState) -> dict[str, Any]:
         "place": state.place,
         "version": state.version,
         "head": state.head,
-        "forked_from": {"run": fork.parent, "version": fork.version} if fork else None,
+        "forked_from": _origin(state),
         "allowed": [*(n for n, e in ASKED.items() if refusal(state, e) is None), "fork"],
         "config": submitted.config.model_dump(mode="json"),
         "sources": _sources(state),
@@ -72,7 +73,11 @@ def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
         "pending": seen["pending"],
         "failures": seen["failures"],
         "quarantined": seen["quarantined"],
+        "words": _words(state, seen),
         "champion": _champion(state),
+        "headline": scores.headline(state),
+        "items": scores.items(state),
+        "domains": scores.domains(state) if started else None,
         "diversity": seen["diversity"],
         "level": seen["level"],
         "thresholds": {
@@ -89,13 +94,25 @@ def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _origin(state: RunState) -> dict[str, Any] | None:
+    """Return where a fork was branched: the place in its parent, the version of the stream there."""
+    fork = state.forked
+    place_ = state.place - state.version
+    return {"run": fork.parent, "place": place_, "version": fork.version} if fork else None
+
+
+def _words(state: RunState, seen: dict[str, Any]) -> dict[str, str]:
+    """Return what is next, failed or quarantined in words, by its key."""
+    names = wording.names(state)
+    keys = [*seen["pending"], *seen["failures"], *seen["quarantined"]]
+    return {key: wording.next_step(key, names) for key in keys}
+
+
 def _reason(state: RunState) -> str | None:
-    """Why it ended as it did, where there is something to say."""
+    """Return why the run failed or was cancelled; None for a run that did not."""
     if state.failed:
         return state.failed.reason
-    if state.cancelled:
-        return state.cancelled.reason
-    return state.converged.reason if state.converged else None
+    return state.cancelled.reason if state.cancelled else None
 
 
 def _sources(state: RunState) -> list[dict[str, Any]]:
@@ -165,8 +182,9 @@ def population(state: RunState, generation: int | None, everything: bool) -> dic
     numbers = sorted({g for g, _ in state.candidates})
     if generation is None:
         generation = numbers[-1] if numbers else None
+    by_part = earnings.parts(state)
     rows = [
-        _candidate(state, number, slot)
+        {**(row := _candidate(state, number, slot)), "parts": by_part.get(row["recipe_id"])}
         for number, slot in sorted(state.candidates)
         if everything or number == generation
     ]
@@ -275,8 +293,8 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
     }
 
 
-def event(row: Envelope, place_: int) -> dict[str, Any]:
-    """One event, told in full."""
+def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dict[str, Any]:
+    """One event, told in full; `names` by recipe id, for its gist."""
     data = json.loads(row.data)
     return {
         "place": place_,
@@ -287,7 +305,7 @@ def event(row: Envelope, place_: int) -> dict[str, Any]:
         "schema": row.schema,
         "actor": row.actor,
         "recorded_at": row.recorded_at,
-        "gist": log.gist(row.type, data),
+        "gist": wording.gist(row.type, data, names),
         "data": data,
         "key": row.key,
         "hash": row.hash,
@@ -295,18 +313,27 @@ def event(row: Envelope, place_: int) -> dict[str, Any]:
 
 
 def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
-    """The source documents' progress message, at the end of a generation (the newest)."""
+    """The source documents' progress message, at the end of a generation (the newest).
+
+    `percent` goes by generations, so that it says the same whenever it is told.
+    """
     rows = report.generations(state)
     rows = rows if generation is None else rows[: generation + 1]
     last = rows[-1] if rows else None
     assert state.submitted
+    wanted, done = state.submitted.config.generations, last["generation"] if last else 0
+    share = 1.0 if state.completed and generation is None else done / wanted if wanted else 0.0
     return {
         "type": "progress",
         "run": state.run,
+        "task_id": state.run,
         "phase": "evomerge",
         "status": state.status,
         "generation": last["generation"] if last else None,
-        "generations": state.submitted.config.generations,
+        "generations": wanted,
+        "total_generations": wanted,
+        "progress": min(1.0, share),
+        "percent": 100 * min(1.0, share),
         "best_fitness": last["champion"] if last else None,
         "avg_fitness": last["mean"] if last else None,
         "diversity": last["diversity"] if last else None,

@@ -8,12 +8,15 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from api.problems import Problem
+from api.problems import UNPROCESSABLE, Problem
+from evomerge.tied import tied
 
 #: A failure is told for so many seconds; then the work may be tried again.
 REMEMBERED = 60.0
 #: Of one kind, under way or waiting.
 WAITING = 16
+#: The same of one user.
+WAITING_OF_USER = 4
 #: Seconds that one may take.
 LONGEST = 3600.0
 #: Processes that are remembered.
@@ -24,8 +27,11 @@ KEPT = 256
 class Job:
     """One process, waiting, running or ended."""
 
+    by: str = ""
     task: asyncio.Task[None] | None = None
     error: str | None = None
+    #: The last line that it wrote.
+    told: str = ""
     ended: float | None = None
 
     def since(self) -> float:
@@ -42,12 +48,12 @@ class Work:
         self._lanes: dict[str, asyncio.Semaphore] = {}
 
     async def begin(
-        self, name: str, command: list[str], again: bool = False, said: str = ""
+        self, name: str, command: list[str], again: bool = False, said: str = "", by: str = ""
     ) -> bool:
         """Start it where it is not under way or, unless `again`, has just failed; whether it was.
 
         `said` is what it reads: the arguments of a process can be seen by everybody on the machine.
-        Raises Problem 503 where too many wait.
+        Raises Problem 503 where too many wait, of all or of the user `by`.
         """
         job = self._jobs.get(name)
         if job is not None and job.ended is None:
@@ -55,12 +61,13 @@ class Work:
         if job is not None and job.error and not again and job.since() < REMEMBERED:
             return False
         kind = name.partition(" ")[0]
-        waiting = [n for n, j in self._jobs.items() if j.ended is None and n.startswith(kind)]
-        if len(waiting) >= WAITING:
-            detail = f"{WAITING} are waiting already: ask again later."
-            raise Problem(503, "Too much to do", detail, {"Retry-After": "30"})
+        waiting = [j.by for n, j in self._jobs.items() if j.ended is None and n.startswith(kind)]
+        own = waiting.count(by)
+        if len(waiting) >= WAITING or own >= WAITING_OF_USER:
+            detail = f"{len(waiting)} are waiting already, {own} of yours: ask again later."
+            raise Problem(503, "Service Unavailable", detail, {"Retry-After": "30"})
         lane = self._lanes.setdefault(kind, asyncio.Semaphore(1))
-        job = self._jobs[name] = Job()
+        job = self._jobs[name] = Job(by)
         self._jobs.move_to_end(name)
         job.task = asyncio.create_task(self._carry(job, lane, command, said))
         ended = [n for n, j in self._jobs.items() if j.ended is not None]
@@ -75,10 +82,11 @@ class Work:
         try:
             async with lane, asyncio.timeout(LONGEST):
                 process = await asyncio.create_subprocess_exec(
-                    *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+                    *tied(command), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                 )  # fmt: skip
-                _, told = await process.communicate(said.encode())
+                made, told = await process.communicate(said.encode())
+            job.told = (made.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
             if process.returncode:
                 lines = told.decode("utf-8", "replace").strip().splitlines()
                 job.error = lines[-1] if lines else f"it ended with {process.returncode}"
@@ -90,6 +98,27 @@ class Work:
                     process.kill()
                 await process.wait()
             job.ended = time.monotonic()
+
+    async def outcome(
+        self, name: str, command: list[str], said: str, patience: float, by: str
+    ) -> str:
+        """Return the last line that a process writes, which is started unless it was lately.
+
+        Raise Problem 503 if it takes longer than `patience` seconds: it goes on, and who asks again
+        gets what it wrote; Problem 503 too if too many of the user `by` wait; Problem 422 if it failed.
+        """
+        job = self._jobs.get(name)
+        if job is None or job.since() > REMEMBERED:
+            await self.begin(name, command, said=said, by=by)
+            job = self._jobs[name]
+        assert job.task
+        await asyncio.wait([job.task], timeout=patience)
+        if job.ended is None:
+            detail = "The model's weights are read or built: ask again in a moment."
+            raise Problem(503, "Service Unavailable", detail, {"Retry-After": "5"})
+        if job.error:
+            raise Problem(422, UNPROCESSABLE, job.error)
+        return job.told
 
     def status(self, name: str) -> str:
         """none, running, done or failed."""

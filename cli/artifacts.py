@@ -11,7 +11,7 @@ from cli.options import emit, json_option, table
 
 @click.group("artifacts")
 def artifacts_command() -> None:
-    """List what the shared store (FORGE_ARTIFACT_STORE) has, or encrypt it with a new key.
+    """List what the shared store (FORGE_ARTIFACT_STORE) has, remove it, or encrypt it with a new key.
 
     \b
     Example:
@@ -20,17 +20,17 @@ def artifacts_command() -> None:
     """
 
 
-def _vault() -> Any:
+def _vault(plain: bool = False) -> Any:
     from evomerge.home import Home
     from worker.vault import open_vault
 
-    return open_vault(Home.default())
+    return open_vault(Home.default(), plain)
 
 
 @artifacts_command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """The digests of everything in the store.
+    """The names of everything in the store: digests, and `model-` with the weights' digest for models.
 
     \b
     Example:
@@ -40,19 +40,45 @@ def list_command(as_json: bool) -> None:
     if as_json:
         emit(names)
     else:
-        table(["digest"], [[name] for name in names])
+        table(["name"], [[name] for name in names])
 
 
 @artifacts_command.command("rotate")
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="Encrypt what is not encrypted, too: once, when a store gets its first key. Everything in it "
+    "is believed, whoever put it there.",
+)
 @json_option
-def rotate_command(as_json: bool) -> None:
-    """Encrypt with the first key what an older one, or none, has encrypted. May be repeated.
+def rotate_command(plain: bool, as_json: bool) -> None:
+    """Encrypt with the first key what an older key has encrypted. May be repeated.
+
+    What is not encrypted is refused, because anybody who can write to the store may have put it there.
 
     \b
     Example:
       forge artifacts rotate
+      forge artifacts rotate --plain
     """
-    done = _vault().rotate()
+    done = _vault(plain).rotate()
     emit({"rotated": done}) if as_json else click.echo(
         f"{done} artifacts are under the first key now"
     )
+
+
+@artifacts_command.command("remove")
+@click.argument("names", nargs=-1, required=True)
+@json_option
+def remove_command(names: tuple[str, ...], as_json: bool) -> None:
+    """Remove artifacts from the store: what is needed again is put or built again.
+
+    NAMES are as `forge artifacts list` prints them.
+
+    \b
+    Example:
+      forge artifacts remove 3b0c2f0f5ca34d1a8f51d4d0d1bb12b0f6a7fd1fbc3f0d6a0f4b3c1a5d5e7a90
+    """
+    vault = _vault()
+    removed = sum([vault.remove(name) for name in names])
+    emit({"removed": removed}) if as_json else click.echo(f"{removed} artifacts were removed")

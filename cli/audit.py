@@ -12,10 +12,12 @@ from typing import Any
 import click
 
 from cli.options import emit, json_option
+from evomerge.plain_text import visible
 
 
 @click.command("verify")
-@click.argument("target", metavar="RUN|FILE|FOLDER")
+@click.argument("target", metavar="RUN|FILE|FOLDER|STREAM", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check every stream of the log.")
 @click.option(
     "--rebuild", metavar="CANDIDATE|champion|all", help="Rebuild weights, compare digests."
 )
@@ -26,25 +28,33 @@ from cli.options import emit, json_option
 @click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
 @json_option
 def verify_command(
-    target: str,
+    target: str | None,
+    everything: bool,
     rebuild: str | None,
     recompute: bool,
     tolerance: float,
     head: str | None,
     as_json: bool,
 ) -> None:
-    """Check a run, an archive or a champion's folder. Exit code 1 where something is wrong, 3 where
-    nothing is and something could not be checked.
+    """Check a run, an archive, a champion's folder, or another stream: users, queue, models.
 
-    Without options: the hash chain, every event, every decision, the result, and cached weights. An
-    archive needs no database. A folder is compared with its own recipe and with its run.
+    Exit code 1 if something is wrong, 3 if nothing is and something could not be checked. Without
+    options: the hash chain, every event, every decision, the result, and cached weights. An archive
+    needs no database. A folder is compared with its own recipe and with its run.
 
     \b
     Example:
       forge verify 20261121-3fa9c1 --rebuild champion
       forge verify run.forge
-      forge verify champion
+      forge verify users
+      forge verify --all
     """
+    if (target is None) != everything:
+        raise click.UsageError("name what to verify, or give --all for every stream of the log.")
+    if target is None:
+        _refuse_for_all(rebuild, recompute, head)
+        _verify_all(as_json)
+        return
     path = Path(target)
     _check(path, rebuild, tolerance, head)
     if path.is_dir():
@@ -52,11 +62,18 @@ def verify_command(
     elif path.is_file():
         report = _archive(path)
     else:
-        report = _run(target, head)
+        report = _stream(target, head)
     if (rebuild or recompute) and report["state"] is not None:
         wanted = rebuild or "champion"
         _rebuild(report, wanted, tolerance if recompute else None)
     _tell(report, as_json)
+
+
+def _refuse_for_all(rebuild: str | None, recompute: bool, head: str | None) -> None:
+    if rebuild is not None or recompute or head is not None:
+        raise click.UsageError(
+            "--rebuild, --recompute and --head are for one run: leave out --all."
+        )
 
 
 def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) -> None:
@@ -71,22 +88,99 @@ def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) 
         raise click.UsageError("--head is a hash: 64 hexadecimal digits.")
 
 
-def _run(target: str, head: str | None) -> dict[str, Any]:
-    """A run of this machine's log."""
+def _verify_all(as_json: bool) -> None:
+    """Every stream of the log, one line each; then the findings, and the exit code."""
+    from evomerge.home import Home
+
+    store = Home.default().open_store()
+    try:
+        names = store.names()
+    finally:
+        store.close()
+    reports = [_whole(name) for name in names]
+    findings = list(dict.fromkeys(f for report in reports for f in report["findings"]))
+    if as_json:
+        told = [{**r, "findings": [asdict(f) for f in r["findings"]]} for r in reports]
+        emit({"ok": not _wrong(findings), "streams": told})
+    else:
+        for name, report in zip(names, reports, strict=True):
+            _print_stream(name, report)
+        _conclude(findings)
+    _exit(findings)
+
+
+def _whole(name: str) -> dict[str, Any]:
+    """One stream's report without its state; what cannot be verified at all is a finding."""
+    from events import EventsError, StoreUnavailableError
+    from evomerge.audit import Finding
+    from evomerge.errors import ForgeError
+
+    try:
+        report = _stream(name, None, exactly=True)
+    except StoreUnavailableError:
+        raise
+    except (EventsError, ForgeError) as error:
+        found = [Finding("error", "events", f"the stream cannot be verified: {error}")]
+        report = {"run": name, "events": 0, "head": None, "checks": [], "findings": found}
+    report.pop("state", None)
+    return report
+
+
+def _print_stream(name: str, report: dict[str, Any]) -> None:
+    found = report["findings"]
+    word = "WRONG" if _wrong(found) else "not checked" if _unchecked(found) else "ok"
+    click.echo(f"{word:11s}  {visible(name)}  {report['events']} events")
+    _print_findings(found)
+
+
+def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, Any]:
+    """A run of this machine's log, or another stream of it.
+
+    `exactly`: the target is a stream's whole name, never the beginning of one.
+    """
     from evomerge import log
     from evomerge.home import Home
-    from worker import anchors
+    from worker import streams
 
     home = Home.default()
     store = home.open_store()
     try:
-        run = log.full_name(store, target)
-        noted = anchors.anchors(store, run)
-        rows, broken = _history(store, run)
-        noted += [anchors.given(run, rows, head)] if head else []
-        lost = list(anchors.lost(store))
+        name = streams.named(store, target)
+        if name is None:
+            run = target.removeprefix(log.PREFIX)
+            return _run(home, store, run if exactly else log.full_name(store, run), head)
+        return _other(store, name, head)
     finally:
         store.close()
+
+
+def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
+    """A stream that is no run's: users, queue, models."""
+    from evomerge.audit import audit_stream
+    from worker import anchors, streams
+
+    if head is not None:
+        raise click.UsageError("--head is for a run.")
+    rows = store.everything(name)
+    found = audit_stream(rows, streams.OTHERS.get(name))
+    return {
+        "run": name,
+        "events": len(rows),
+        "head": rows[-1].hash if rows else None,
+        "checks": ["chain", "events"],
+        "findings": [*anchors.lost(store), *found],
+        "state": None,
+    }
+
+
+def _run(home: Any, store: Any, run: str, head: str | None) -> dict[str, Any]:
+    """A run of this machine's log."""
+    from worker import anchors
+
+    noted = anchors.anchors(store, run)
+    rows, broken = _history(store, run)
+    noted += [anchors.given(run, rows, head)] if head else []
+    lost = list(anchors.lost(store))
     report = _audit(run, rows, noted)
     report["findings"] = [*broken, *lost, *report["findings"]]
     report["state"] = None if broken else report["state"]
@@ -100,30 +194,36 @@ def _run(target: str, head: str | None) -> dict[str, Any]:
 
 
 def _history(store: Any, run: str) -> tuple[list[Any], list[Any]]:
-    """The run's rows; where the past of a fork is not what it was, its own rows and a finding."""
+    """The run's rows; if the past of a fork is not what it was, its own rows and a finding."""
+    from events import EventsError
     from evomerge import log
     from evomerge.audit import Finding
     from evomerge.errors import TamperedError
+    from worker.streams import Evidence
 
     try:
-        return list(log.history(store, run)), []
-    except TamperedError as error:
-        return list(store.iterate(log.stream(run))), [Finding("error", "chain", str(error))]
+        return list(log.history(Evidence(store), run)), []
+    except (TamperedError, EventsError) as error:
+        return store.everything(log.stream(run)), [Finding("error", "chain", str(error))]
 
 
 def _archive(path: Path) -> dict[str, Any]:
     """An archive, without a database."""
     from worker import archive
 
-    run, rows = archive.rows(path)
-    return _audit(run, rows, [])
+    run, rows, findings = archive.inspected(path)
+    return _report(run, rows, findings)
 
 
 def _audit(run: str, rows: list[Any], noted: list[Any]) -> dict[str, Any]:
     from evomerge.audit import audit
+
+    return _report(run, rows, audit(rows, noted))
+
+
+def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
     from evomerge.state import fold
 
-    findings = audit(rows, noted)
     wrong = [f for f in findings if f.level == "error" or f.check == "events"]
     readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
     return {
@@ -139,9 +239,10 @@ def _audit(run: str, rows: list[Any], noted: list[Any]) -> dict[str, Any]:
 def _folder(folder: Path) -> dict[str, Any]:
     """A champion's folder, with its run where that is known here."""
     from evomerge import log
+    from evomerge.checkpoints import open_checkpoint
     from evomerge.errors import NotFoundError
     from evomerge.home import Home
-    from worker import audit
+    from worker import audit, delivered
 
     document = audit.read_recipe(folder)
     report: dict[str, Any] = {
@@ -152,7 +253,8 @@ def _folder(folder: Path) -> dict[str, Any]:
         "findings": [],
         "state": None,
     }
-    store = Home.default().open_store()
+    home = Home.default()
+    store = home.open_store()
     try:
         known = log.full_name(store, document["run"]) == document["run"]
     except NotFoundError:
@@ -160,9 +262,12 @@ def _folder(folder: Path) -> dict[str, Any]:
     finally:
         store.close()
     if known:
-        report = _run(document["run"], document["chain_head"])
-    report["checks"].append("weights")
-    report["findings"] += audit.exported(folder, document, report["state"])
+        report = _stream(f"evomerge/{document['run']}", document["chain_head"])
+    report["checks"] += ["weights", "files"] if known else ["weights"]
+    weights = open_checkpoint(folder).tensors()
+    report["findings"] += audit.exported(weights, document, report["state"])
+    if known:
+        report["findings"] += delivered.check(home, folder, document, weights)
     return report
 
 
@@ -187,32 +292,53 @@ def _tell(report: dict[str, Any], as_json: bool) -> None:
     """The findings, and the exit code."""
     del report["state"]
     findings = report["findings"]
-    wrong = sum(f.level == "error" for f in findings)
-    report["ok"] = not wrong
+    report["ok"] = not _wrong(findings)
     if as_json:
         emit({**report, "findings": [asdict(f) for f in findings]})
     else:
-        _print(report, findings, wrong)
-    if wrong:
+        _print(report, findings)
+    _exit(findings)
+
+
+def _wrong(findings: list[Any]) -> int:
+    return sum(f.level == "error" for f in findings)
+
+
+def _unchecked(findings: list[Any]) -> int:
+    return sum(f.level == "unchecked" for f in findings)
+
+
+def _exit(findings: list[Any]) -> None:
+    if _wrong(findings):
         sys.exit(1)
-    if findings:
+    if _unchecked(findings):
         sys.exit(3)
 
 
-def _print(report: dict[str, Any], findings: list[Any], wrong: int) -> None:
-    click.echo(f"run     {report['run']}")
+def _print(report: dict[str, Any], findings: list[Any]) -> None:
+    kind = "run   " if "decisions" in report["checks"] or not report["events"] else "stream"
+    click.echo(f"{kind}  {visible(str(report['run']))}")
     if report["events"]:
-        click.echo(f"events  {report['events']}, head {report['head']}")
+        click.echo(f"events  {report['events']}, head {visible(str(report['head']))}")
     for check in dict.fromkeys(report["checks"]):
         own = [f for f in findings if f.check == check]
-        bad = any(f.level == "error" for f in own)
-        click.echo(f"{check:10s} {'WRONG' if bad else 'not checked' if own else 'ok'}")
+        word = "WRONG" if _wrong(own) else "not checked" if _unchecked(own) else "ok"
+        click.echo(f"{check:10s} {word}")
+    _print_findings(findings)
+    _conclude(findings)
+
+
+def _print_findings(findings: list[Any]) -> None:
     for f in findings:
         where = f" (event {f.place})" if f.place else ""
-        click.echo(f"{f.level}: {f.check}: {f.message}{where}")
+        click.echo(f"{f.level}: {f.check}: {visible(f.message)}{where}")
+
+
+def _conclude(findings: list[Any]) -> None:
+    wrong = _wrong(findings)
     if wrong:
         click.echo(f"NOT verified: {wrong} finding{'s' if wrong > 1 else ''}.")
-    elif findings:
+    elif _unchecked(findings):
         click.echo("nothing is wrong with what could be checked; see `unchecked` above.")
     else:
         click.echo("verified.")

@@ -22,7 +22,7 @@ from cli.options import emit, json_option, split
 )  # fmt: skip
 @json_option
 def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: bool) -> None:
-    """Train a small base and specialists (code, math, data) on this machine's own text.
+    """Train a small base and specialists (code, math, data) on text that comes with the program.
 
     `tiny` takes a few minutes on two cores. The items to measure on go into OUT/items.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from cli.options import emit, json_option
+from evomerge.patience import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
 OURS = ("agent_forge", "cli", "cognate", "events", "evomerge", "worker")
@@ -65,6 +66,18 @@ def _device() -> Iterator[Finding]:
     import torch
 
     yield "ok", "threads", f"{torch.get_num_threads()} ({os.cpu_count()} cores)"
+    sleep, why = said()
+    if sleep:
+        yield "ok", "waiting threads", f"they sleep ({why})"
+    else:
+        yield (
+            "warning",
+            "waiting threads",
+            (
+                f"they may spin ({why}): on a busy machine everything takes many times as long. "
+                "Unset it, or OMP_WAIT_POLICY=PASSIVE"
+            ),
+        )
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             yield "ok", f"cuda:{index}", torch.cuda.get_device_name(index)
@@ -76,9 +89,10 @@ def _home() -> Iterator[Finding]:
     """The home folder takes a write, a sync and a rename, and has space."""
     from evomerge.home import Home
 
-    folder = Home.default().folder
+    home = Home.default()
+    folder = home.folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        home.make()
         trial = folder / f".doctor-{os.getpid()}"
         with trial.open("w") as file:
             file.write("x")
@@ -90,9 +104,25 @@ def _home() -> Iterator[Finding]:
     except OSError as error:
         yield "error", "home", f"{folder}: {error.strerror}. Set FORGE_HOME to another folder"
         return
+    yield from _modes(folder, home.database)
     free = shutil.disk_usage(folder).free
     level = "ok" if free > NEEDED_BYTES else "warning"
     yield level, "free disk", f"{free / 1e9:.1f} GB"
+
+
+def _modes(folder: Path, database: Path) -> Iterator[Finding]:
+    """Who else on this machine may open what is there."""
+    files = [Path(f"{database}{end}") for end in ("", "-gate", "-room", "-journal", "-wal", "-shm")]
+    wide = [path for path in (folder, *files) if path.exists() and path.stat().st_mode & 0o077]
+    if wide:
+        names = " ".join(path.name for path in wide)
+        detail = (
+            f"other users of this machine may open {names}: they can read the log, and stop it by a "
+            f"lock. If that is not meant: chmod -R go= {folder}"
+        )
+        yield "warning", "access", detail
+    else:
+        yield "ok", "access", "folder and log are yours alone"
 
 
 def _database() -> Iterator[Finding]:

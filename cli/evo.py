@@ -214,11 +214,11 @@ def watch_command(run: str, as_json: bool) -> None:
     Example:
       forge watch 20261121-3fa9c1
     """
-    from cli.live import AtWork
     from cli.progress import Progress
     from evomerge import log
     from evomerge.home import Home
     from evomerge.state import RunState, absorb
+    from worker.underway import AtWork
 
     store = Home.default().open_store()
     state = RunState()
@@ -262,8 +262,11 @@ def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsew
 
 def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | None]:
     """The run to go on with. Settings of a run are fixed: giving some is an error."""
+    from evomerge import pasts
     from evomerge.errors import ConfigError
+    from evomerge.facts import Resumed
     from evomerge.log import load
+    from worker.control import control
     from worker.target import check_target
 
     unset = (None, False, ())
@@ -277,8 +280,13 @@ def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | N
             f"--resume goes on with a run as it was started: leave out {', '.join(sorted(fixed))}."
         )
     store = home.open_store()
-    state = load(store, run)
-    store.close()
+    try:
+        state = load(store, run)
+        if state.head in pasts.heads(store):  # asked for by name: the run becomes the user's
+            control(store, state.run, Resumed())
+            state = load(store, state.run)
+    finally:
+        store.close()
     given = state.submitted.output_dir if state.submitted else None
     output = options.get("output_dir") or given
     check_target(Path(output or f"{state.run}-champion"))

@@ -112,9 +112,17 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--allow-task-files",
+    is_flag=True,
+    help="Take a run whose data are task files, which can run code.",
+)
 @json_option
-def import_command(file: Path, as_json: bool) -> None:
+def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
     """Take a run in from an archive. What is here already stays as it is.
+
+    All of it is verified first. A run that has not ended is yours from then on, and waits until you
+    resume it.
 
     \b
     Example:
@@ -134,13 +142,21 @@ def import_command(file: Path, as_json: bool) -> None:
     home = Home.default()
     store = home.open_store()
     try:
-        done = archive.load(store, Artifacts.of(home), file)
+        done = archive.load(store, Artifacts.of(home), file, task_files=allow_task_files)
     finally:
         store.close()
     if as_json:
-        emit({"run": done.run, "new": done.new, "weights": done.weights})
+        emit({**vars(done)})
         return
     for run, count in done.new.items():
         click.echo(f"run {run}: {count} events new" if count else f"run {run}: was here already")
+    for run in done.waiting:
+        how = (
+            f"forge retry {run} and forge resume {run} let"
+            if run in done.failed
+            else (f"forge resume {run} lets")
+        )
+        had = "had failed" if run in done.failed else "has not ended"
+        click.echo(f"run {run} {had}: it is yours now and waits. {how} it go on")
     if done.weights:
         click.echo("the champion's weights are in the cache")

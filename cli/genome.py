@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evomerge.errors import ConfigError
+from evomerge.plain_text import LONGEST, shown
 from evomerge.recipe import SPECIES
 
 #: merge_method of a genome that has another name here, and why.
@@ -25,15 +26,23 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
     genome = document.get("genome")
     if not isinstance(genome, dict):
         raise ConfigError(f"{file}: genome is a mapping with models, merge_method and base_model.")
-    models = genome.get("models")
-    if not isinstance(models, list) or not all(isinstance(m, str) for m in models):
+    given_models = genome.get("models")
+    if not isinstance(given_models, list):
         raise ConfigError(f"{file}: genome.models is a list of models.")
+    models = [_model(entry, f"{file}: genome.models") for entry in given_models]
     base = genome.get("base_model")
+    base = None if base is None else _model(base, f"{file}: genome.base_model")
+    warnings = []
+    method = str(genome.get("merge_method", ""))[:LONGEST]
+    if method == "slerp" and base in models and len(models) == 2:
+        warnings.append(
+            f"{file}: genome.base_model {base} is one of the two models that slerp lies between, and "
+            "no ancestor: both are sources."
+        )
+        base = None
     found: dict[str, Any] = {"base_models": [m for m in models if m != base]}
     if base is not None:
-        found["base_model"] = str(base)
-    warnings = []
-    method = str(genome.get("merge_method", ""))
+        found["base_model"] = base
     species = _SAID_BY.get(method, method)
     if species in SPECIES:
         found["species"] = [species]
@@ -52,3 +61,32 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
                 why = _INSTEAD.get(key, "a run has nothing that it would say")
                 warnings.append(f"{file}: {where}{key} has no effect: {why}.")
     return found, warnings
+
+
+def _model(entry: Any, where: str) -> str:
+    """A model as mergekit writes it: a text, or a mapping with `model`. Raises ConfigError."""
+    if isinstance(entry, dict):
+        if entry.get("lora"):
+            raise ConfigError(
+                f"{where}: {shown(entry.get('model', entry))} has an adapter (lora). Merge it into "
+                "its model first with `forge merge`, and name the folder."
+            )
+        if entry.get("override_architecture"):
+            raise ConfigError(
+                f"{where}: override_architecture has no counterpart: config.json says what a model is."
+            )
+        entry = entry.get("model")
+    if isinstance(entry, dict):
+        path, revision = entry.get("path"), entry.get("revision")
+        if isinstance(path, str):
+            if revision is not None and not isinstance(revision, str):
+                raise ConfigError(
+                    f"{where}: revision {shown(revision)} is no text. Write it in quotes."
+                )
+            entry = f"{path}@{revision}" if revision else path
+    if not isinstance(entry, str) or not entry:
+        raise ConfigError(
+            f"{where}: a model is a path or Hub id, or {{model: PATH}}, or "
+            f"{{model: {{path: PATH, revision: REVISION}}}}, and not {shown(entry)}."
+        )
+    return entry

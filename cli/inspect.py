@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, short, table, warn_skipped
+from cli.options import emit, json_option, number, say, short, table, warn_skipped
+from evomerge.plain_text import visible
 
 
 def _home() -> Any:
@@ -125,7 +126,7 @@ def show_command(run: str, as_json: bool) -> None:
         what = {"run": state.run, "status": state.status}
         if state.failed:
             what["reason"] = state.failed.reason
-        emit(what) if as_json else click.echo("  ".join(f"{k} {v}" for k, v in what.items()))
+        emit(what) if as_json else say("  ".join(f"{k} {v}" for k, v in what.items()))
         return
     data = report.report(state, rows)
     if state.failed:
@@ -135,11 +136,11 @@ def show_command(run: str, as_json: bool) -> None:
         return
     click.echo(f"run       {state.run}  {state.status}")
     if state.failed:
-        click.echo(f"reason    {state.failed.reason}")
+        say(f"reason    {state.failed.reason}")
     if data["forked_from"]:
         click.echo(f"fork of   {data['forked_from']}")
-    click.echo(f"models    {', '.join(s.name for s in state.started.sources)}")
-    click.echo(f"base      {state.started.base.name}")
+    say(f"models    {', '.join(s.name for s in state.started.sources)}")
+    say(f"base      {state.started.base.name}")
     if state.champion:
         name = label(state.recipes[state.champion], state.recipes)
         score = state.champions[-1].score
@@ -151,7 +152,7 @@ def show_command(run: str, as_json: bool) -> None:
     ]  # fmt: skip
     table(["generation", "best", "mean", "champion", "diversity", ""], cells)
     if state.completed:
-        click.echo(data["verdict"]["sentence"])
+        say(data["verdict"]["sentence"])
 
 
 @click.command("events")
@@ -181,12 +182,12 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
     """One event on a line; `place` counts from the beginning of the history."""
     if as_json:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
-        click.echo(json.dumps(whole, ensure_ascii=False))
+        emit(whole, indent=None)
     else:
         from evomerge.log import gist
 
         told = gist(row.type, json.loads(row.data))
-        click.echo(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {told}")
+        click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {told}"))
 
 
 @click.command("lineage")
@@ -213,4 +214,4 @@ def lineage_command(run: str, candidate: str, as_json: bool) -> None:
         return
     for id_, recipe in reversed(family.items()):
         where = log.place(state, id_)
-        click.echo(f"{short(id_)}  {where:18s} {log.describe(state, id_, recipe)}")
+        say(f"{short(id_)}  {where:18s} {log.describe(state, id_, recipe)}")

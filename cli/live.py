@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.options import number, short
+from evomerge.wording import task as doing
+from worker.underway import Hand
 
 #: From low to high; the second for terminals that have no such letters.
 LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
@@ -22,15 +24,6 @@ BESIDE = 50
 
 _LEVEL_STYLES = {"healthy": "green", "low": "yellow", "critical": "red"}
 _STATUS_STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow"}
-
-
-@dataclass(frozen=True)
-class Hand:
-    """Somebody who is at a task of the run."""
-
-    who: str
-    task: str
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,47 +75,6 @@ def snapshot(
         hands=tuple(hands),
         news=tuple(news),
     )
-
-
-def doing(task: str) -> str:
-    """A task in words for people; empty for what is none."""
-    kind, _, rest = task.partition("/")
-    if kind == "evaluate":
-        slice_, _, recipe_id = rest.split("/")
-        return f"measuring {short(recipe_id)} on {slice_}"
-    known = {
-        "start": "reading models and data",
-        "profile": "measuring speed and memory",
-        "baseline": f"building {rest}",
-        "build": f"building {rest}",
-        "layers": f"choosing layers for {rest}",
-    }
-    return known.get(kind, "")
-
-
-class AtWork:
-    """Who is at which task of a run now: devices of workers, and processes that carry it themselves."""
-
-    def __init__(self, store: Any, run: str) -> None:
-        from worker.leases import Leases
-        from worker.roster import Roster
-
-        self._run = run
-        self._roster, self._leases = Roster(store.database), Leases(store.database)
-
-    def __call__(self) -> list[Hand]:
-        """As their tables say it now."""
-        found = {
-            f"{self._run}/{d.task}": Hand(d.name, d.task, d.seconds)
-            for d in self._roster.devices()
-            if d.living and d.run == self._run and d.task
-        }
-        for task, owner in sorted(self._leases.held().items()):
-            if task.startswith(f"{self._run}/") and task not in found:
-                place, pid, *_ = owner.split("/")
-                who = f"{place.partition(':')[0]}, process {pid}"
-                found[task] = Hand(who, task.removeprefix(f"{self._run}/"))
-        return list(found.values())
 
 
 def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:

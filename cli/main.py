@@ -7,12 +7,14 @@ import gc
 import importlib
 import logging
 import os
-import signal
+import select
 import sys
 import threading
 from typing import Any
 
 import click
+
+from evomerge.patience import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS = {
@@ -56,7 +58,34 @@ COMMANDS = {
     "users": ("cli.users", "List and change who may use the API; make tokens."),
     "cognate": ("cli.cognate", "Train a small base and three specialists here."),
     "doctor": ("cli.doctor", "Check this machine."),
+    "completion": ("cli.completion", "Print what a shell needs to complete commands and options."),
 }
+
+#: The sections of `forge --help`: every command stands in one of them.
+SECTIONS = {
+    "Runs": ("evo", "check", "settings", "watch", "pause", "resume", "cancel", "retry", "priority"),
+    "Queue": ("up", "worker", "workers", "submit", "queue", "limits"),
+    "Looking": (
+        "runs", "show", "events", "lineage", "items", "layers", "replay", "diff", "compare",
+    ),
+    "Histories": ("verify", "fork", "archive", "import"),
+    "Models and merging": ("cognate", "models", "merge", "recipe", "score", "export"),
+    "Server and users": ("serve", "users"),
+    "Storage": ("db", "artifacts"),
+    "This machine and others": ("doctor", "completion", "wandb"),
+}  # fmt: skip
+
+
+#: Exit code if the reader of our output has gone (`forge events RUN | head`): as by SIGPIPE.
+READER_GONE = 141
+
+
+class _ReaderGoneError(Exception):
+    """Nobody reads our output any more: there is nothing to do and nothing to say.
+
+    SIGPIPE stays ignored, as Python has it: it would also end a process that writes to a child or
+    a connection which has just gone.
+    """
 
 
 class Lazy(click.Group):
@@ -64,7 +93,7 @@ class Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in their order."""
-        return list(COMMANDS)
+        return [name for names in SECTIONS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
@@ -73,10 +102,30 @@ class Lazy(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name][0])
         return getattr(module, f"{cmd_name}_command")
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; tell a reader that went away from any other broken pipe."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            if _reader_gone():
+                raise _ReaderGoneError from error
+            raise ConnectionError(f"the other side has closed a connection: {error}") from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        """The commands in their sections, without importing them."""
+        for section, names in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names], col_max=12)
+
+
+class _Plain(logging.Formatter):
+    """Messages for a terminal: what steers one is escaped, also in the names of others."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format the record, line by line."""
+        from evomerge.plain_text import visible
+
+        return "\n".join(map(visible, super().format(record).split("\n")))
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -90,14 +139,12 @@ def forge(ctx: click.Context, debug: bool) -> None:
     Example:
       forge cognate --out models
       forge evo --base-models models/code,models/math,models/data \\
-                --base-model models/base --data models/data-items --gens 8
+                --base-model models/base --data models/items --gens 8
     """
     ctx.obj = {"debug": debug}
-    logging.basicConfig(
-        level=logging.DEBUG if debug else logging.WARNING,
-        format="%(levelname)s: %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
     for noisy in ("matplotlib", "urllib3", "filelock", "httpx"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # a lost server is said by our own error
@@ -119,17 +166,30 @@ def _leave(code: int) -> None:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
+        except BrokenPipeError:
+            os._exit(READER_GONE)
         except (OSError, ValueError, AttributeError):  # said as always, by the interpreter
             sys.exit(code)
         os._exit(code)
     sys.exit(code)
 
 
+def _reader_gone() -> bool:
+    """Return True if standard output or standard error is a pipe that nobody reads any more."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        poll.register(sys.stderr.fileno(), 0)
+        return any(what & select.POLLERR for _, what in poll.poll(0))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
 def _run() -> int:
     """The exit code."""
+    sleep_by_default()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # Collecting garbage among freshly imported modules takes a tenth of the start-up.
     gc.set_threshold(50_000, 20, 20)
     try:
@@ -139,6 +199,8 @@ def _run() -> int:
     except click.ClickException as error:
         error.show()
         return 2
+    except _ReaderGoneError:
+        return READER_GONE
     except Exception as error:
         return _explain(error)
     return code if isinstance(code, int) else 0
@@ -148,15 +210,17 @@ def _explain(error: Exception) -> int:
     """Print what, why and what to do; the exit code."""
     if "--debug" in sys.argv:
         raise error
+    from cli.options import say
+
     known: Any = getattr(error, "exit_code", None)
     if known is None and type(error).__module__.startswith(("cognate", "events")):
         known = 3 if type(error).__name__ == "StoreUnavailableError" else 1
     if known is None:
-        click.echo(
+        say(
             f"error: {type(error).__name__}: {error}\nThis is a defect of forge. Run again with "
             "`forge --debug …` and report the traceback; the log is intact.",
             err=True,
         )
         return 1
-    click.echo(f"error: {error}", err=True)
+    say(f"error: {error}", err=True)
     return int(known)

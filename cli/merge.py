@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,11 +83,14 @@ def _say_if_new(quiet: bool) -> None:
 
 def _is_recipe_file(config: Path) -> bool:
     """Whether it is ours; a config may be JSON too, as that is YAML."""
+    from evomerge import bounded
+    from evomerge.errors import ConfigError
+
     if config.suffix != ".json":
         return False
     try:
-        document = json.loads(config.read_text("utf-8"))
-    except (OSError, ValueError):
+        document = bounded.read_json(config, error=ConfigError)
+    except ConfigError:
         return True  # the error is that of a recipe file
     return not isinstance(document, dict) or "merge_method" not in document
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, short, table
+from cli.options import emit, json_option, number, say, short, table
+from evomerge.plain_text import visible
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
@@ -86,7 +87,7 @@ def show_model(model: str, as_json: bool) -> None:
             value = ", ".join(f"{k} {v:.4f}" for k, v in value.items())
         elif key == "lineage":
             value = ", ".join(value)
-        click.echo(f"{key:14s}{'-' if value in (None, '') else value}")
+        say(f"{key:14s}{'-' if value in (None, '') else visible(str(value))}")
 
 
 @models_command.command("register")

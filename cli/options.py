@@ -9,12 +9,20 @@ from typing import Any
 
 import click
 
+from evomerge.plain_text import escaped, visible
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 
 
-def emit(data: Any) -> None:
-    """Data as JSON on stdout."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+def emit(data: Any, indent: int | None = 2) -> None:
+    """Print data as JSON on stdout; characters that steer a terminal are escaped as JSON does it."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
+    click.echo("\n".join(escaped(line, "\\u{:04x}") for line in text.split("\n")))
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print text that may hold text of others: what steers a terminal is escaped, line by line."""
+    click.echo("\n".join(map(visible, text.split("\n"))), err=err)
 
 
 def warn_skipped(state: Any) -> None:
@@ -40,18 +48,20 @@ def number(value: float | None, form: str = ".4f") -> str:
 
 def table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
     """A table on a terminal, tab-separated lines otherwise; on stdout."""
+    rows = [list(map(visible, row)) for row in rows]
     if not sys.stdout.isatty():
         for row in rows:
             click.echo("\t".join(row))
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     drawn = Table(title=title, box=None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(column)
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(Text, row))
     Console().print(drawn)
 
 
@@ -96,14 +106,17 @@ def model_options(function: Callable) -> Callable:
         click.option(
             "--base-models",
             metavar="A,B,C",
-            help="The models to merge: folders, Hub ids (owner/name[@revision]) or aliases.",
+            help="The models to merge: folders, Hub ids (owner/name[@revision]), aliases, runs (RUN is "
+            "its champion, RUN:CANDIDATE any candidate), or registered models by id or name.",
         ),
         click.option("--base-model", metavar="M", help="Their common ancestor."),
         click.option(
             "--data",
             multiple=True,
             type=click.Path(),
-            help="Items to measure on: .jsonl or .txt files or folders. Default: built-in text.",
+            help="Items to measure on: .jsonl, .txt, .json, .csv or .parquet files, or folders "
+            "of them. Default: built-in text, less of it the larger the models; --dry-run of "
+            "`forge evo` says what it costs.",
         ),
         click.option(
             "--config",

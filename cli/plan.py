@@ -11,8 +11,12 @@ from typing import Any
 import click
 
 from cli.options import split
+from evomerge import bounded
 from evomerge.errors import ConfigError
+from evomerge.home import Home
+from evomerge.merging import yamlfile
 from worker import plan as plans
+from worker.origin import finder
 from worker.plan import Plan, check, check_device
 
 __all__ = ["Plan", "check", "check_device", "make", "read_file"]
@@ -21,16 +25,26 @@ __all__ = ["Plan", "check", "check_device", "make", "read_file"]
 ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir", "aliases")
 
 
+#: Bytes of the largest config file.
+MOST_BYTES = 4 << 20
+
+
 def read_file(path: str | None) -> dict[str, Any]:
     """A config file, JSON, TOML or YAML; or a genome file of mergekit-evolve. Raises ConfigError."""
     if path is None:
         return {}
     file = Path(path)
     try:
-        data = _parsed(file.suffix, file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        text = bounded.read_text(file, MOST_BYTES, ConfigError)
+    except ConfigError as error:
         raise ConfigError(f"config file {file} cannot be read: {error}") from error
-    except ValueError as error:
+    try:
+        data = _parsed(file.suffix, text)
+    except ConfigError as error:
+        raise ConfigError(f"config file {file}: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"config file {file} is nested too deep.") from error
+    except yamlfile.UNREADABLE as error:
         raise ConfigError(f"config file {file} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"config file {file} must hold one object of settings.")
@@ -44,14 +58,12 @@ def read_file(path: str | None) -> dict[str, Any]:
 
 
 def _parsed(suffix: str, text: str) -> Any:
-    """The content of a file. Raises ValueError."""
+    """Return the content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
     if suffix in (".yml", ".yaml"):
-        import yaml
-
-        try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ValueError(str(error)) from error
+        documents = yamlfile.load(text)
+        if len(documents) > 1:
+            raise ConfigError("it holds several documents. Give one.")
+        return documents[0] if documents else None
     return json.loads(text) if suffix == ".json" else tomllib.loads(text)
 
 
@@ -77,4 +89,5 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         options.get("output_dir") or about.get("output_dir"),
         about.get("aliases", {}),
         elsewhere,
+        finder(Home.default(), lambda told: click.echo(told, err=True)),
     )

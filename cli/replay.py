@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, short, table, warn_skipped
+from cli.options import emit, json_option, number, say, short, table, warn_skipped
 
 #: The longest pause between two events while following, seconds.
 LONGEST = 5.0
@@ -227,9 +227,9 @@ def _differences(data: dict[str, Any]) -> None:
             f"last complete generation {done}"
         )
     for name, (mine, theirs) in data["settings"].items():
-        click.echo(f"setting {name}: {mine} | {theirs}")
+        say(f"setting {name}: {mine} | {theirs}")
     for names in data["sources"]:
-        click.echo(f"sources: {', '.join(names)}")
+        say(f"sources: {', '.join(names)}")
     found = data["candidates"]
     click.echo(
         f"candidates: {found['both']} in both, {len(found['only_a'])} only in a, "

@@ -45,9 +45,10 @@ def score_command(
     models: tuple[str, ...], slice_: Any, context: int, show_items: bool, as_json: bool,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Measure models as runs do, on a slice of the data, without a run.
+    """Measure models as runs do, on a slice of the data, without a run; in the weights' own dtype.
 
-    MODELS are folders, Hub ids or aliases. Columns: perplexity; bits per byte, which compares
+    MODELS are folders, Hub ids, aliases, runs (RUN is its champion, RUN:CANDIDATE any candidate), or
+    registered models by id or name. Columns: perplexity; bits per byte, which compares
     models of different tokenizers; share of tokens predicted; questions whose right choice was the
     most likely, chance in brackets; problems whose generated reply a program found right.
 
@@ -62,19 +63,18 @@ def score_command(
     from evomerge.corpus import domains
     from evomerge.fitness.composite import Weighting
     from evomerge.fitness.data import given
+    from evomerge.home import Home
     from evomerge.sources import resolve
     from worker import scoring
     from worker.bench import load_items, set_threads
+    from worker.origin import finder
 
     _check(models, options)
-    references = [resolve(model) for model in models]
-    named = given(options["data"] or (domains.NAME,), Weighting())
-    items, builtin = load_items(named, allow_benchmarks=True), named == (domains.NAME,)
+    named = finder(Home.default(), _tell)
+    references = [resolve(model, named=named) for model in models]
+    data = given(options["data"] or (domains.NAME,), Weighting())
+    items, builtin = load_items(data, allow_benchmarks=True), data == (domains.NAME,)
     set_threads()
-
-    def tell(what: str) -> None:
-        click.echo(what, err=True)
-
     scores, residents = [], []
     for model in references:
         if options["endpoint"] is not None:
@@ -82,8 +82,8 @@ def score_command(
         else:
             evaluator = scoring.resident(model, options["device"])
             residents += [evaluator] if options["speed"] else []
-        scores.append(scoring.score(model, items, slice_, evaluator, context, builtin, tell))
-    speeds = scoring.speeds(residents, min(s.context for s in scores), tell) if residents else []
+        scores.append(scoring.score(model, items, slice_, evaluator, context, builtin, _tell))
+    speeds = scoring.speeds(residents, min(s.context for s in scores), _tell) if residents else []
     if as_json:
         emit(_all_as_data(scores, speeds, show_items))
         return
@@ -91,6 +91,10 @@ def score_command(
         _show(found, show_items)
     if speeds:
         _show_speeds(scores, speeds)
+
+
+def _tell(what: str) -> None:
+    click.echo(what, err=True)
 
 
 def _check(models: tuple[str, ...], options: dict[str, Any]) -> None:

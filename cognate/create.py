@@ -1,4 +1,4 @@
-"""A base and three specialists, from text that is on this machine, into Hugging Face folders."""
+"""A base and three specialists, from the built-in text, into Hugging Face folders."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ def create(
     )
     texts = _training_texts(preset, seed, corpus)
     streams = {d: _stream(documents, tokenizer) for d, documents in texts.items()}
-    sizes = ", ".join(f"{d} {len(s):,}" for d, s in streams.items())
-    tell(f"tokens of training text: {sizes}")
+    passes = _passes(preset, domains, {d: len(s) for d, s in streams.items()})
+    sizes = ", ".join(f"{d} {len(s):,} ({passes[d]:.1f})" for d, s in streams.items())
+    tell(f"tokens of training text (times that the model that reads most of it does): {sizes}")
     weights, model = _train_all(preset, seed, domains, streams, trace)
     items = data.from_rows(builtin.items(corpus, seed))
     held_out = pack(items, tokenizer, preset.context)["selection"]
@@ -75,6 +76,14 @@ def _training_texts(preset: Preset, seed: int, corpus: Corpus) -> dict[str, list
         rest.remove("prose")
     others = builtin.corpus(seed, preset.characters, rest)
     return texts | {d: split["train"] for d, split in others.items()}
+
+
+def _passes(preset: Preset, domains: Sequence[str], sizes: Mapping[str, int]) -> dict[str, float]:
+    """Return how often a domain's text is read by the model that reads most of it."""
+    base = {d: preset.base_tokens * share for d, share in preset.base_mix.items()}
+    mixes = [preset.specialist_mix(domain) for domain in domains]
+    most = {d: max(mix.get(d, 0.0) for mix in mixes) * preset.specialist_tokens for d in sizes}
+    return {d: (base.get(d, 0.0) + most[d]) / size for d, size in sizes.items()}
 
 
 def _stream(documents: list[Document], tokenizer: Any) -> np.ndarray:

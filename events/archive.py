@@ -6,7 +6,8 @@
     blobs/NAME        further files, whatever the domain adds
     seal.json         SHA-256 of every member before it: written last, so that a cut is always seen
 
-Reading checks every byte: the seal, the hash of every event, the chain of every stream, the heads.
+Reading checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
+file of strangers may be made to fill memory or the disk: everything that is read has a bound.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NotRequired
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -35,6 +37,15 @@ FORMAT = "agent-forge archive 1"
 #: Bytes of a member read at a time.
 BLOCK = 1 << 20
 
+#: Bytes that a document (manifest, schemas, seal), one event's line, and all events may have.
+DOCUMENT = LINE = 16 << 20
+EVENTS = 1 << 30
+#: Members of an archive.
+MEMBERS = 10_000
+#: What is unpacked may be this many times as large as the file, and `SLACK` bytes beyond. Logs shrink
+#: to a tenth, weights to a half; what shrinks to a thousandth was made to fill the disk.
+EXPANSION, SLACK = 100, 64 << 20
+
 
 class _Stream(TypedDict):
     stream: str
@@ -42,11 +53,13 @@ class _Stream(TypedDict):
     head: str
 
 
-class _Streams(TypedDict):
+class _Manifest(TypedDict):
     streams: list[_Stream]
+    #: Name and size of every further file; older archives do not say.
+    blobs: NotRequired[dict[str, Annotated[int, Field(ge=0)]]]
 
 
-_ROW, _STREAMS = TypeAdapter(Envelope), TypeAdapter(_Streams)
+_ROW, _MANIFEST = TypeAdapter(Envelope), TypeAdapter(_Manifest)
 _SEAL = TypeAdapter(dict[str, str])
 
 
@@ -69,6 +82,7 @@ def write(
     blobs: Iterable[tuple[str, Path]] = (),
 ) -> None:
     """Write an archive; it appears under its name whole or not at all. Raises OSError."""
+    files = list(blobs)
     hidden = path.parent / f".{path.name}.{os.getpid()}.part"
     manifest = {
         "format": FORMAT,
@@ -76,13 +90,14 @@ def write(
             {"stream": name, "events": len(rows), "head": rows[-1].hash}
             for name, rows in streams.items()
         ],
+        "blobs": {name: source.stat().st_size for name, source in files},
         **notes,
     }
     try:
         with hidden.open("wb") as raw:
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
                 with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-                    _Writer(tar).write(manifest, streams, schemas, blobs)
+                    _Writer(tar).write(manifest, streams, schemas, files)
             raw.flush()
             os.fsync(raw.fileno())
         failpoints.hit("archive-written")
@@ -139,6 +154,12 @@ class _Hashing:
         self.digest.update(data)
         return data
 
+    def readline(self, size: int) -> bytes:
+        """Read a line, at most `size` bytes of it, and hash."""
+        data = self._file.readline(size)
+        self.digest.update(data)
+        return data
+
 
 def line(row: Envelope) -> str:
     """An event as one line of JSON; its position belongs to the database and is left out."""
@@ -154,11 +175,12 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
     """
     reader = _Reader(path, blobs_into)
     try:
-        with gzip.open(path) as packed:
-            with tarfile.open(fileobj=packed, mode="r|") as tar:
+        with path.open("rb") as raw, gzip.open(raw) as packed:
+            bounded = _Bounded(raw, packed, reader.bad)
+            with tarfile.open(fileobj=bounded, mode="r|") as tar:  # pyright: ignore[reportCallIssue, reportArgumentType]
                 for member in tar:
                     reader.member(tar, member)
-            while packed.read(BLOCK):  # to the checksum at the very end
+            while bounded.read(BLOCK):  # to the checksum at the very end
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ArchiveError(
@@ -169,6 +191,26 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
             raise
         raise ArchiveError(str(path), reader.reached(), f"it cannot be read ({error})") from error
     return reader.finished()
+
+
+class _Bounded:
+    """What is unpacked from a file, refused once it is out of proportion to the file."""
+
+    def __init__(
+        self, raw: IO[bytes], packed: gzip.GzipFile, bad: Callable[[str], ArchiveError]
+    ) -> None:
+        self._raw, self._packed, self._bad = raw, packed, bad
+        self._seen = 0
+
+    def read(self, size: int) -> bytes:
+        """Read at most `size` bytes. Raises ArchiveError."""
+        data = self._packed.read(size)
+        self._seen += len(data)
+        if self._seen > SLACK + EXPANSION * self._raw.tell():
+            raise self._bad(
+                f"it unpacks to more than {EXPANSION} times its size: it was made to fill the disk"
+            )
+        return data
 
 
 class _Reader:
@@ -200,31 +242,45 @@ class _Reader:
 
     def member(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         """Read one member."""
-        file = tar.extractfile(member) if member.isreg() else None
+        file = tar.extractfile(member) if member.isreg() and not member.issparse() else None
         if file is None or self._seal is not None:
             raise self.bad(f"it holds {member.name!r}, which does not belong there")
+        if member.name in self._digests or len(self._digests) >= MEMBERS:
+            raise self.bad(f"it holds {member.name!r} twice, or more than {MEMBERS:,} files")
         hashing = _Hashing(file)
         if member.name == "events.jsonl":
+            self._small(member, EVENTS)
             self._events(hashing)
         elif member.name.startswith("blobs/"):
-            self._blob(member.name.removeprefix("blobs/"), hashing)
+            self._blob(member.name.removeprefix("blobs/"), member.size, hashing)
         elif member.name in ("manifest.json", "schemas.json", "seal.json"):
+            self._small(member, DOCUMENT)
             self._document(member.name, hashing)
         else:
             raise self.bad(f"it holds {member.name!r}, which does not belong there")
         self._digests[member.name] = hashing.digest.hexdigest()
 
+    def _small(self, member: tarfile.TarInfo, most: int) -> None:
+        if member.size > most:
+            raise self.bad(
+                f"{member.name} has {member.size:,} bytes, more than the {most:,} allowed"
+            )
+
     def _document(self, name: str, file: _Hashing) -> None:
         try:
             content = json.loads(file.read())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self.bad(f"{name} is no JSON ({error})") from error
         if name == "seal.json":
             self._seal = self._validated(_SEAL, content)
         elif name == "manifest.json":
             if not isinstance(content, dict) or content.get("format") != FORMAT:
                 raise self.bad(f"its format is not {FORMAT!r}: another program or version wrote it")
-            self._manifest = {**content, "streams": self._validated(_STREAMS, content)["streams"]}
+            told = self._validated(_MANIFEST, content)
+            names = [one["stream"] for one in told["streams"]]
+            if len(set(names)) < len(names):
+                raise self.bad("its manifest names a stream twice")
+            self._manifest = {**content, **told}
 
     def _validated(self, adapter: TypeAdapter[Any], content: Any) -> Any:
         try:
@@ -235,39 +291,57 @@ class _Reader:
     def _events(self, file: _Hashing) -> None:
         if self._manifest is None:
             raise self.bad("the manifest is missing")
-        rest = b""
-        while block := file.read(BLOCK):
-            *lines, rest = (rest + block).split(b"\n")
-            for text in lines:
-                self._event(text)
-        if rest:
-            raise self.bad("the last line of its events is cut")
+        told = sum(one["events"] for one in self._manifest["streams"])
+        while text := file.readline(LINE + 1):
+            if len(text) > LINE:
+                raise self.bad(f"the next event has more than the {LINE:,} bytes allowed")
+            if not text.endswith(b"\n"):
+                raise self.bad("the last line of its events is cut")
+            if len(self._rows) == told:
+                raise self.bad("it holds more events than its manifest says")
+            self._event(text)
 
     def _event(self, text: bytes) -> None:
         try:
             fields = {**json.loads(text), "position": len(self._rows) + 1}
             row = _ROW.validate_python(fields, strict=True)
-            whole = chain.link(row._asdict()) == row.hash
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise self.bad(f"the next event is no event ({error})") from error
-        if not whole:
+        if not chain.fits(row):
             raise self.bad(f"the next event ({row.type}) was changed: its hash does not fit")
         self._rows.append(row)
 
-    def _blob(self, name: str, file: _Hashing) -> None:
+    def _blob(self, name: str, size: int, file: _Hashing) -> None:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in name:
             raise self.bad(f"the name {name!r} points out of the archive")
+        told = (self._manifest or {}).get("blobs")
+        if told is not None and told.get(name) != size:
+            raise self.bad(
+                f"blobs/{name} was changed: its manifest has no such file of {size:,} bytes"
+            )
         target = None if self._blobs_into is None else self._blobs_into / pure
         if target is None:
             while file.read(BLOCK):
                 pass
         else:
+            self._fitting(size, target)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as out:
                 while block := file.read(BLOCK):
                     out.write(block)
         self._blobs.append(name)
+
+    def _fitting(self, size: int, target: Path) -> None:
+        """Refuse a file that there is no room for, before the disk is full."""
+        assert self._blobs_into is not None
+        self._blobs_into.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self._blobs_into).free
+        if size > free:
+            raise self.bad(
+                f"its file {target.name!r} has {size:,} bytes, and {self._blobs_into} has room for "
+                f"{free:,}"
+            )
 
     def finished(self) -> Archive:
         """What was read, if the seal, the chains and the heads hold."""
@@ -282,6 +356,8 @@ class _Reader:
         streams = dict(self._checked())
         if sum(map(len, streams.values())) != len(self._rows):
             raise self.bad("it holds events of streams that its manifest does not name")
+        if set(self._manifest.get("blobs", self._blobs)) != set(self._blobs):
+            raise self.bad("a file that its manifest names is missing")
         return Archive(self._manifest, streams, tuple(self._blobs))
 
     def _checked(self) -> Iterator[tuple[str, list[Envelope]]]:

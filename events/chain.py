@@ -37,7 +37,7 @@ COVERED = (
 )
 
 
-Kind = Literal["changed", "missing", "swapped", "unlinked", "misplaced"]
+Kind = Literal["changed", "missing", "swapped", "unlinked", "misplaced", "extra"]
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,42 @@ def link(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(covered).encode()).hexdigest()
 
 
-def check(rows: Sequence[Envelope]) -> list[Break]:
-    """Where the rows of one stream, in the order of their versions from the first on, break the chain.
+def fits(row: Envelope) -> bool:
+    """Return True if the row's hash is that of its fields; False also for a field that is no text."""
+    try:
+        return link(row._asdict()) == row.hash
+    except (TypeError, ValueError):  # bytes, or text that is no UTF-8
+        return False
 
-    Finds changed, removed, swapped and inserted rows. Rows cut off at the end leave a whole chain
-    behind: only a head that was noted elsewhere tells (see `missing_tail`).
+
+def follows(row: Envelope, version: int, head: str) -> bool:
+    """Return True if the row fits its hash and stands right behind the row of this version and hash."""
+    return row.version == version + 1 and row.prev_hash == head and fits(row)
+
+
+def check(rows: Sequence[Envelope]) -> list[Break]:
+    """Where the rows of one stream, in the order of their versions, break the chain.
+
+    Finds changed, removed, swapped and inserted rows, also rows before the first one. Rows cut off at
+    the end leave a whole chain behind: only a head that was noted elsewhere tells (see `missing_tail`).
     """
-    broken = {row.version: row for row in rows if link(row._asdict()) != row.hash}
-    found = [_altered(row, broken) for row in broken.values()]
+    broken = [row for row in rows if not fits(row)]
+    wrong = {row.version for row in broken}
+    found = [_altered(row, broken) for row in broken]
     version, head, position = 0, GENESIS, 0
     for row in rows:
+        if not isinstance(row.version, int):
+            continue  # its hash cannot fit, which is said
         gap = row.version - version - 1
         if gap > 0:
             what = f"{_span(version + 1, row.version - 1)} missing from stream {row.stream}"
             found.append(Break("missing", version + 1, what))
-        elif row.prev_hash != head and not {row.version, version} & broken.keys():
+        elif gap < 0:
+            where = "before the first" if row.version < 1 else "a second time"
+            what = f"stream {row.stream} has an event {row.version} ({row.type}) {where}"
+            found.append(Break("extra", row.version, f"{what}: it was inserted"))
+            continue
+        elif row.prev_hash != head and not {row.version, version} & wrong:
             what = (
                 f"event {row.version} of stream {row.stream} does not follow on the one before it"
             )
@@ -82,11 +103,14 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
     return sorted(found, key=lambda b: b.version)
 
 
-def _altered(row: Envelope, broken: Mapping[int, Envelope]) -> Break:
+def _altered(row: Envelope, broken: Sequence[Envelope]) -> Break:
     """What happened to a row that its hash does not fit."""
+    if not isinstance(row.version, int):
+        what = f"an event of stream {row.stream} was changed: its version is {row.version!r}"
+        return Break("changed", 0, what)
     for other in broken:
-        if other != row.version and link({**row._asdict(), "version": other}) == row.hash:
-            what = f"events {row.version} and {other} of stream {row.stream} were swapped"
+        if other.version != row.version and fits(row._replace(version=other.version)):
+            what = f"events {row.version} and {other.version} of stream {row.stream} were swapped"
             return Break("swapped", row.version, what)
     what = f"event {row.version} ({row.type}) of stream {row.stream} was changed: its hash does not fit"
     return Break("changed", row.version, what)
@@ -95,10 +119,12 @@ def _altered(row: Envelope, broken: Mapping[int, Envelope]) -> Break:
 def missing_tail(rows: Sequence[Envelope], version: int, head: str, noted_in: str) -> Break | None:
     """Whether an event that was noted elsewhere is no longer there, or is another."""
     stream = rows[0].stream if rows else "(empty)"
-    if len(rows) < version:
-        gone = f"{_span(len(rows) + 1, version)} gone from the end of stream {stream}"
-        return Break("missing", len(rows) + 1, f"{gone}: {noted_in} has the last one's hash")
-    if rows[version - 1].hash != head:
+    hashes = {row.version: row.hash for row in rows if isinstance(row.version, int)}
+    last = max(hashes, default=0)
+    if last < version:
+        gone = f"{_span(last + 1, version)} gone from the end of stream {stream}"
+        return Break("missing", last + 1, f"{gone}: {noted_in} has the last one's hash")
+    if hashes.get(version) != head:
         what = f"event {version} of stream {stream} is not the one that {noted_in} has the hash of"
         return Break("changed", version, what)
     return None

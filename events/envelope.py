@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +17,24 @@ _encode = json.JSONEncoder(
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys, no spaces, no NaN: equal values give equal text, and so equal hashes."""
     return _encode(value)
+
+
+def storable(text: str) -> bool:
+    """Return True if every database takes the text as it is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def has_zero(data: str) -> bool:
+    """Return True if a value in the JSON text has a zero byte, which JSON writes as an escape.
+
+    Every database takes the escape; a table that is made from the event would get the character.
+    """
+    # A backslash that is itself escaped stands before the letters of a harmless text.
+    return "\\u0000" in data and re.search(r"(?<!\\)(?:\\\\)*\\u0000", data) is not None
 
 
 class Event(BaseModel):

@@ -4,6 +4,9 @@ They are not truth. Each remembers the position that it has come to, in the tran
 there, so that a crash leaves it behind, never wrong; whoever reads it lets it catch up first. One of
 another version is dropped and made anew. One that has seen events that the log no longer has is not:
 that is a finding, and it is said.
+
+One event never stops a table: a row that the tables cannot take (damaged, forged, a number that no
+column holds) is passed over and noted, and `forge db check` lists it.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlmodel import BigInteger, Field, SQLModel
 
 from events import failpoints
+from events.database import Database
 from events.envelope import Envelope
-from events.errors import ProjectionError
+from events.errors import EventsError, PayloadError, ProjectionError, StoreUnavailableError
 from events.store import EVENTS, PAGE, EventStore
 
 log = logging.getLogger(__name__)
@@ -42,6 +47,29 @@ class ProjectionRow(SQLModel, table=True):
 PROJECTIONS: Table = ProjectionRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 
+class GapRow(SQLModel, table=True):
+    """An event that a projection passed over, and why."""
+
+    __tablename__ = "projection_gaps"  # pyright: ignore[reportAssignmentType]
+
+    name: str = Field(primary_key=True)
+    position: int = Field(sa_type=BigInteger, primary_key=True)
+    why: str
+
+
+GAPS: Table = GapRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+#: Errors that one row's data cause. All others (a full disk, a server that is gone, a defect of a
+#: projection) are not the row's: they stop the tables, and a later version takes the row.
+_OF_A_ROW = (DataError, IntegrityError, EventsError, OverflowError, UnicodeError)
+
+#: Columns of an event that hold another kind of value than text.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "position": (int,), "version": (int,), "schema": (int,),
+    "causation": (str, type(None)), "correlation": (str, type(None)),
+}  # fmt: skip
+
+
 class Projection(Protocol):
     """What a domain supplies."""
 
@@ -61,7 +89,10 @@ class Projection(Protocol):
         ...
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
-        """Put rows of the log, in order of position, into the tables."""
+        """Put rows of the log, in order of position, into the tables.
+
+        Raises EventsError for a row that the tables cannot take.
+        """
         ...
 
 
@@ -81,7 +112,7 @@ def _caught_up(store: EventStore, projection: Projection) -> int:
         failpoints.hit("projection-read")
         with store.database.writing() as connection:
             if _locked(connection, projection) == position:
-                projection.apply(store, connection, rows)
+                _apply(store, connection, projection, rows)
                 _advance(connection, projection, rows[-1])
                 failpoints.hit("projection-applied")
                 seen += len(rows)
@@ -89,6 +120,50 @@ def _caught_up(store: EventStore, projection: Projection) -> int:
                 continue
         position = _prepare(store, projection)  # somebody else was at it too
     return seen
+
+
+def _apply(
+    store: EventStore, connection: Connection, projection: Projection, rows: Sequence[Envelope]
+) -> None:
+    """Apply all rows; where that fails, each alone, and note which cannot be applied."""
+    try:
+        for row in rows:
+            _refuse_damaged(row)
+        with connection.begin_nested():
+            projection.apply(store, connection, rows)
+        return
+    except StoreUnavailableError:
+        raise
+    except _OF_A_ROW as error:
+        why = str(getattr(error, "orig", None) or error) or type(error).__name__
+    if len(rows) > 1:
+        for row in rows:
+            _apply(store, connection, projection, (row,))
+        return
+    what = f"{rows[0].stream} {rows[0].version} ({rows[0].type}): {why}"
+    what = what.replace("\0", "").encode("utf-8", "backslashreplace").decode()[:1000]
+    log.error("projection %s passes over event %s", projection.name, what)
+    gap = {"name": projection.name, "position": rows[0].position, "why": what}
+    connection.execute(insert(GAPS).values(**gap))
+
+
+def _refuse_damaged(row: Envelope) -> None:
+    """Raise PayloadError if a column holds another kind of value: SQLite stores anything anywhere."""
+    for name, value in row._asdict().items():
+        kinds = _KINDS.get(name, (str,))
+        if not isinstance(value, kinds):
+            raise PayloadError(
+                row.position, str(row.type), f"its {name} is a {type(value).__name__}"
+            )
+
+
+def gaps(database: Database) -> list[str]:
+    """The events that projections passed over, a line each."""
+    with database.reading() as connection:
+        if not connection.dialect.has_table(connection, GAPS.name):
+            return []
+        found = connection.execute(select(GAPS).order_by(GAPS.c.name, GAPS.c.position)).all()
+    return [f"the tables {gap.name} are made without event {gap.why}" for gap in found]
 
 
 def position(store: EventStore, projection: Projection) -> int:
@@ -117,6 +192,7 @@ def _prepare(store: EventStore, projection: Projection) -> int:
                 log.info("projection %s is of another version: made anew", projection.name)
             _drop(connection, projection)
             PROJECTIONS.create(connection, checkfirst=True)
+            GAPS.create(connection, checkfirst=True)
             for table in projection.tables:
                 table.create(connection, checkfirst=True)
             start = {"name": projection.name, "version": projection.version}
@@ -159,5 +235,6 @@ def _advance(connection: Connection, projection: Projection, last: Envelope) -> 
 def _drop(connection: Connection, projection: Projection) -> None:
     for table in reversed(projection.tables):
         table.drop(connection, checkfirst=True)
-    if connection.dialect.has_table(connection, PROJECTIONS.name):
-        connection.execute(delete(PROJECTIONS).where(PROJECTIONS.c.name == projection.name))
+    for table in (PROJECTIONS, GAPS):
+        if connection.dialect.has_table(connection, table.name):
+            connection.execute(delete(table).where(table.c.name == projection.name))

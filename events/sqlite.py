@@ -6,14 +6,16 @@ far above what a run needs. It is truncated, not deleted, at a commit: SQLite do
 after deleting it, and a power cut could bring it back and with it undo what was acknowledged. No
 memory mapping. Writers take their lock at
 BEGIN, so that two of them queue instead of failing half-way, and take turns (`turnstile.py`).
+Files are made for their owner alone: a reader of another user would keep all writers out.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +117,15 @@ def _refuse_torn(path: Path) -> None:
         raise sqlite3.DatabaseError("database disk image is malformed: it ends within a page")
 
 
+def _make_private(path: Path) -> None:
+    """Create the file for its owner alone if it is missing; SQLite gives its journals the same mode."""
+    with suppress(OSError):  # there already; what is wrong SQLite says when it opens the file
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
 def _engine(path: Path) -> Engine:
     """An engine on the file, with the pragmas and the locking described above."""
+    _make_private(path)
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
@@ -125,6 +134,7 @@ def _engine(path: Path) -> Engine:
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions begin where we say, see _begin
+        connection.text_factory = _text
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
         cursor.execute(f"PRAGMA journal_mode={journal_mode()}")
@@ -138,6 +148,15 @@ def _engine(path: Path) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _text(stored: bytes) -> str:
+    """Decode a text of the database.
+
+    A row that somebody damaged must be readable, so that it can be named: bytes that are no UTF-8
+    become lone surrogates, which no hash and no event accepts.
+    """
+    return stored.decode("utf-8", "surrogateescape")
 
 
 def open_store(path: Path, attempts: int = 20) -> EventStore:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache, partial
-from operator import itemgetter
+from functools import partial
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, func, select, text
@@ -23,8 +22,15 @@ from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from events import chain, failpoints
 from events.database import RECONNECTS, Database
-from events.envelope import Context, Envelope, Event
+from events.envelope import Context, Envelope, Event, has_zero, storable
 from events.errors import ChainError, ConcurrencyError, IdempotencyError, UnstorableError
+from events.statements import (
+    COLUMNS,
+    follow_parameters,
+    follow_statement,
+    insert_statement,
+    place_query,
+)
 
 CODE_VERSION = "agent-forge 0.1.0"
 
@@ -63,10 +69,6 @@ class EventRow(SQLModel, table=True):
 
 
 EVENTS = EventRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
-
-#: The columns whose values are known before a row is inserted, in the order of Envelope's fields.
-_COLUMNS = Envelope._fields[1:]
-_in_order = itemgetter(*_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class EventStore:
             if expected_version not in (None, version):
                 raise ConcurrencyError(stream, expected_version or 0, version)
             rows = _placed((version, head), drafts, self._clock)
-            statement = _insert_statement(self.database.mark)
+            statement = insert_statement(self.database.mark)
             positions = self.database.insert(cursor, statement, rows)
             failpoints.hit("append-inserted")
             return Appended(_enveloped(positions, rows), fresh=True)
@@ -151,8 +153,8 @@ class EventStore:
         """
         failpoints.hit("append-began")
         rows = _placed(end, drafts, self._clock)
-        statement = _follow_statement(self.database.mark)
-        parameters = list(map(_follow_parameters, rows))
+        statement = follow_statement(self.database.mark)
+        parameters = list(map(follow_parameters, rows))
         if len(rows) == 1:
             positions = [self.database.insert_alone(cursor, statement, parameters[0])]
         else:
@@ -172,20 +174,33 @@ class EventStore:
             self._ends.pop(stream, None)
         return done
 
-    def adopt(self, stream: str, rows: Sequence[Envelope]) -> int:
+    def adopt(
+        self,
+        stream: str,
+        rows: Sequence[Envelope],
+        then: Sequence[New] = (),
+        context: Context = Context(),
+    ) -> int:
         """Append rows of another database's log as they are, behind what is here of the stream.
 
-        Rows that are here already are passed over; returns how many were new. The rows must be a
-        whole stream from its first row on, as `chain.check` accepts it. Raises ChainError where the
-        stream here went another way, and what `append` raises.
+        If any was new, events `then` follow in the same transaction: nobody sees the rows without them.
+
+        Rows that are here already are passed over; returns how many were new. The rows must be a whole
+        stream as `chain.check` accepts it. Raises ChainError where the stream here went another way,
+        and what `append` raises.
         """
+        for row in rows:
+            _refuse_unstorable(row._asdict())
 
         def work(cursor: Any) -> Appended:
             fresh = rows[self._common(cursor, stream, rows) :]
             failpoints.hit("adopt-began")
-            for start in range(0, len(fresh), PAGE):
-                page = [row[1:] for row in fresh[start : start + PAGE]]
-                self.database.insert(cursor, _insert_statement(self.database.mark), page)
+            drafts = [_draft(stream, new, context) for new in then if fresh]
+            added = [row[1:] for row in fresh]
+            added += _placed((len(rows), rows[-1].hash), drafts, self._clock)
+            for start in range(0, len(added), PAGE):
+                page = added[start : start + PAGE]
+                self.database.insert(cursor, insert_statement(self.database.mark), page)
             failpoints.hit("adopt-inserted")
             return Appended(tuple(fresh), fresh=True)
 
@@ -197,7 +212,9 @@ class EventStore:
             raise ChainError(stream, len(rows), why) from error
 
     def fits(self, stream: str, rows: Sequence[Envelope]) -> int:
-        """How many of these rows `adopt` would add. Raises ChainError where it would."""
+        """How many of these rows `adopt` would add. Raises what it would."""
+        for row in rows:
+            _refuse_unstorable(row._asdict())
         query = select(EVENTS.c.hash).where(EVENTS.c.stream == stream).order_by(EVENTS.c.version)
         return len(rows) - _agreeing(stream, self.database.rows(query), rows)
 
@@ -231,7 +248,7 @@ class EventStore:
         All of the keys or none: anything between is an error. One statement, because on a server
         every statement is a way there and back.
         """
-        cursor.execute(_place_query(self.database.mark, len(keys)), (*keys, stream))
+        cursor.execute(place_query(self.database.mark, len(keys)), (*keys, stream))
         rows = sorted(map(Envelope._make, cursor.fetchall()))
         last = rows.pop(0) if rows and rows[0].position == 0 else None
         if rows and ([r.key for r in rows] != keys or any(r.stream != stream for r in rows)):
@@ -241,7 +258,8 @@ class EventStore:
     def version(self, stream: str) -> int:
         """The stream's version; 0 where there is no such stream."""
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
-        return int(self.database.rows(query)[0][0] or 0)
+        found = self.database.rows(query)[0][0] or 0
+        return found if isinstance(found, int) else len(self.everything(stream))
 
     def end(self) -> int:
         """The position of the newest row; 0 where there is none."""
@@ -263,6 +281,20 @@ class EventStore:
             if len(rows) < PAGE:
                 return
             after = rows[-1].version
+
+    def everything(self, stream: str) -> list[Envelope]:
+        """Every row that is stored under the stream's name, in order of version, for verification.
+
+        `read` begins at version 1: it does not see a row that was inserted before the first event.
+        """
+        query = select(EVENTS).where(EVENTS.c.stream == stream)
+        rows = self.database.rows(query.order_by(EVENTS.c.version, EVENTS.c.position))
+        return list(map(Envelope._make, rows))
+
+    def names(self) -> list[str]:
+        """The names of all streams, in order."""
+        query = select(EVENTS.c.stream).distinct().order_by(EVENTS.c.stream)
+        return [name for (name,) in self.database.rows(query)]
 
     def read_all(self, after: int = 0, limit: int = PAGE) -> list[Envelope]:
         """At most `limit` rows of the whole log with a position above `after`, in order."""
@@ -324,10 +356,16 @@ def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
         "correlation": context.correlation,
         "code_version": CODE_VERSION,
     }
-    texts = {name: value for name, value in draft.items() if isinstance(value, str)}
-    if not _storable("".join(texts.values())):
-        raise UnstorableError(new.event.type, next(n for n in texts if not _storable(texts[n])))
+    _refuse_unstorable(draft)
     return draft
+
+
+def _refuse_unstorable(row: Mapping[str, Any]) -> None:
+    """Raise UnstorableError if not every database, and every table made from it, can take the row."""
+    texts = {name: value for name, value in row.items() if isinstance(value, str)}
+    if not storable("".join(texts.values())) or has_zero(texts["data"]):
+        bad = (name for name, value in texts.items() if not storable(value))
+        raise UnstorableError(texts["type"], next(bad, "data"))
 
 
 def _placed(
@@ -341,7 +379,7 @@ def _placed(
         now = clock().isoformat(timespec="microseconds")
         values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
         values["hash"] = head = chain.link(values)
-        rows.append(tuple(values[name] for name in _COLUMNS))
+        rows.append(tuple(values[name] for name in COLUMNS))
     return rows
 
 
@@ -351,49 +389,3 @@ def _enveloped(
     return tuple(
         Envelope(position or 0, *row) for position, row in zip(positions, rows, strict=True)
     )
-
-
-@cache
-def _insert_statement(mark: str) -> str:
-    """What inserts one row, for the driver."""
-    marks = ", ".join(mark for _ in _COLUMNS)
-    return f"INSERT INTO events ({', '.join(_COLUMNS)}) VALUES ({marks})"
-
-
-@cache
-def _follow_statement(mark: str) -> str:
-    """The same, only directly behind the row of its stream with this version and hash, and only
-    where its key is new: nothing is tried that the database would have to refuse.
-    """
-    marks = ", ".join(mark for _ in _COLUMNS)
-    before = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark} AND hash = {mark}"
-    taken = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark}"
-    known = f"SELECT 1 FROM events WHERE key = {mark}"
-    return f"""INSERT INTO events ({", ".join(_COLUMNS)}) SELECT {marks} WHERE EXISTS ({before})
-        AND NOT EXISTS ({taken}) AND NOT EXISTS ({known})"""
-
-
-def _follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row's values, and what `_follow_statement` asks of it."""
-    values = dict(zip(_COLUMNS, row, strict=True))
-    stream, version = values["stream"], values["version"]
-    return (*row, stream, version - 1, values["prev_hash"], stream, version, values["key"])
-
-
-@lru_cache(64)
-def _place_query(mark: str, keys: int) -> str:
-    """The rows under so many keys, and, as a row at position 0, where the stream ends."""
-    known = ", ".join([mark] * keys) or "NULL"
-    end = ("0", "''", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
-    return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({known}) UNION ALL
-        SELECT {", ".join(end)} FROM (SELECT version, hash FROM events WHERE stream = {mark}
-        ORDER BY version DESC LIMIT 1) AS last"""
-
-
-def _storable(value: str) -> bool:
-    """Whether both databases take the text as it is."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in value

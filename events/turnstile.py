@@ -3,7 +3,8 @@
 SQLite's own waiting is a sleep that grows, so a busy writer starves the others (one of eight got a
 single append in four seconds). Here a writer waits for the `gate`, then for the `room`, and leaves the
 gate when it is in the room: whoever has just left the room finds the next one holding the gate, and
-cannot be first again. Locks of files that the kernel drops with their process.
+cannot be first again. Locks of files that the kernel drops with their process. The files are the
+user's alone: another user's lock would hold everybody up.
 
 It is a courtesy, not a lock: SQLite's own decides who writes. So nobody waits for good here:
 whoever has waited too long (somebody was stopped in the room) goes on to SQLite, whose own waiting ends
@@ -130,6 +131,6 @@ def _close(files: _Files | tuple[()]) -> None:
 
 def _open(path: Path) -> int | None:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         return None

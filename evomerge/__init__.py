@@ -9,12 +9,15 @@ pure (no torch)
   state.py       evolve: the fold
   run.py         decide: what is next
   log.py         runs and candidates in the log; streams.py: their names; archived.py: in a file
+  pasts.py       runs that came only as the past of a fork
   history.py     places in a history, and where it may be cut
   audit.py       is a history what it says
   watching.py    when an evaluation may end early
   beside.py      a candidate beside another model, item by item
   verifiers/     is a generated reply right?
   sandbox/       programs of models, locked in; asking.py: processes that answer questions
+  patience.py    how waiting threads wait
+  tied.py        processes that end with the one that started them
   control.py     what users may ask of a run
   view.py        a run as it was, two beside each other
   projections.py tables that follow the log; listing.py: questions to them

@@ -36,33 +36,49 @@ class Respondent:
         return self.close.alive and self.process.poll() is None
 
     def ask(self, question: Any, patience: float) -> Any:
-        """The answer, within `patience` seconds. Raises TimeoutError, OSError or ValueError."""
+        """Return the answer, within `patience` seconds. Raise TimeoutError, OSError or ValueError."""
+        return self._asked(question, patience, False)[0]
+
+    def ask_for_bytes(self, question: Any, patience: float) -> tuple[Any, bytes]:
+        """Return the answer, an object, and the `size` bytes that follow it. Raise as `ask` does."""
+        return self._asked(question, patience, True)
+
+    def _asked(self, question: Any, patience: float, more: bool) -> tuple[Any, bytes]:
         self._number += 1
         try:
-            return self._ask(question, time.monotonic() + patience)
+            return self._ask(question, time.monotonic() + patience, more)
         except BaseException:
             self.close()  # its next answer would be to this question
             raise
 
-    def _ask(self, question: Any, deadline: float) -> Any:
-        process = self.process
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(json.dumps([self._number, question]).encode() + b"\n")
-        process.stdin.flush()
-        line = b""
-        while not line.endswith(b"\n"):
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([process.stdout], [], [], left)[0]:
-                raise TimeoutError("no answer in time")
-            piece = os.read(process.stdout.fileno(), 1 << 16)
-            if not piece:
-                raise ValueError("no answer")
-            line += piece
+    def _ask(self, question: Any, deadline: float, more: bool) -> tuple[Any, bytes]:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps([self._number, question]).encode() + b"\n")
+        self.process.stdin.flush()
+        said = b""
+        while b"\n" not in said:
+            said += self._piece(deadline)
+        line, _, rest = said.partition(b"\n")
         number, answer = json.loads(line)
         if number != self._number:
             raise ValueError("an answer to another question")
-        return answer
+        size = answer["size"] if more else 0
+        while len(rest) < size:
+            rest += self._piece(deadline)
+        if len(rest) > size:
+            raise ValueError("more than an answer")
+        return answer, rest
+
+    def _piece(self, deadline: float) -> bytes:
+        """Return what there is to read. Raise TimeoutError, or ValueError at the end."""
+        assert self.process.stdout
+        left = max(0.0, deadline - time.monotonic())
+        if not select.select([self.process.stdout], [], [], left)[0]:
+            raise TimeoutError("no answer in time")
+        piece = os.read(self.process.stdout.fileno(), 1 << 16)
+        if not piece:
+            raise ValueError("no answer")
+        return piece
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

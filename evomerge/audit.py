@@ -11,49 +11,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-from events import Envelope, Event, EventsError, UnknownEventError, chain
-from evomerge import facts, watching
+from events import Envelope, Event, EventsError, New, Registry, UnknownEventError, chain
+from evomerge import facts
+from evomerge.answers import ANSWERS, unasked
+from evomerge.archived import title
 from evomerge.control import CONTROLS, refusal
 from evomerge.errors import ForgeError
-from evomerge.fitness.layer_choice import choose
 from evomerge.history import appends
-from evomerge.run import (
-    Build,
-    BuildBaseline,
-    ChooseLayers,
-    Decision,
-    Evaluate,
-    Measure,
-    Start,
-    Task,
-    due,
-    open_tasks,
-)
+from evomerge.run import Decision, due, failed_key, open_tasks
 from evomerge.state import RunState, absorb
 
-Level = Literal["error", "unchecked"]
-Check = Literal["chain", "events", "decisions", "result", "weights", "fitness", "artifacts"]
-
-#: The kind of task that an event answers.
-ANSWERS: dict[type[Event], type[Task]] = {
-    facts.Started: Start,
-    facts.Profiled: Measure,
-    facts.BaselineBuilt: BuildBaseline,
-    facts.LayersChosen: ChooseLayers,
-    facts.Seeded: Build,
-    facts.Merged: Build,
-    facts.Mutated: Build,
-    facts.Sampled: Build,
-    facts.Crossed: Build,
-    facts.Evaluated: Evaluate,
-}
+#: An error: something is wrong. Unchecked: it could not be checked. A note: worth knowing, not wrong.
+Level = Literal["error", "unchecked", "note"]
+Check = Literal[
+    "chain", "events", "decisions", "result", "weights", "fitness", "artifacts", "files"
+]
+#: Events that are appended alone; the others are facts, which follow from the events before them.
+_ALONE = frozenset(
+    (
+        facts.Submitted, facts.Forked, facts.DivergenceDetected, facts.TaskFailed, facts.TaskDied,
+        *CONTROLS, *ANSWERS,
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be, or that could not be checked."""
+    """Something that is not as it should be, that could not be checked, or that is worth knowing."""
 
     level: Level
     check: Check
@@ -75,7 +62,8 @@ def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Find
     """Everything that can be checked from the log alone, for a run's whole history."""
     found = list(_chain(rows, anchors))
     broken = bool(found)
-    unreadable = list(_events(rows))
+    found += _clocks(rows)
+    unreadable = list(_events(rows, facts.REGISTRY))
     found += unreadable
     if broken or unreadable:
         why = (
@@ -83,6 +71,17 @@ def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Find
         )
         return [*found, *(Finding("unchecked", check, why) for check in ("decisions", "result"))]
     return [*found, *_decisions(rows)]
+
+
+def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Finding]:
+    """Everything that can be checked of a stream that is no run's: its chain and its events.
+
+    `registry` has its events; None if this program writes no such stream.
+    """
+    found = [*_chain(rows, ()), *_clocks(rows)]
+    if registry is None:
+        return [*found, Finding("unchecked", "events", "this program writes no such stream")]
+    return [*found, *_events(rows, registry)]
 
 
 def _chain(rows: Sequence[Envelope], anchors: Sequence[Anchor]) -> Iterator[Finding]:
@@ -100,10 +99,29 @@ def _chain(rows: Sequence[Envelope], anchors: Sequence[Anchor]) -> Iterator[Find
         start += len(own)
 
 
-def _events(rows: Sequence[Envelope]) -> Iterator[Finding]:
+def _clocks(rows: Sequence[Envelope]) -> Iterator[Finding]:
+    """Say where times run backwards: all that a forger leaves who exchanges two results and every hash.
+
+    Honest logs have it too, where a clock was set back or the clocks of machines differ.
+    """
+    back = [
+        place
+        for place, (before, row) in enumerate(pairwise(rows), start=2)
+        if before.stream == row.stream and str(row.recorded_at) < str(before.recorded_at)
+    ]
+    if back:
+        more = f" (and {len(back) - 1} more)" if len(back) > 1 else ""
+        what = (
+            f"event {back[0]} was recorded at an earlier time than the event before it{more}: a clock "
+            "was set back, clocks of machines differ, or events were exchanged"
+        )
+        yield Finding("note", "chain", what, back[0])
+
+
+def _events(rows: Sequence[Envelope], registry: Registry) -> Iterator[Finding]:
     for place, row in enumerate(rows, start=1):
         try:
-            facts.REGISTRY.load(row)
+            registry.load(row)
         except UnknownEventError as error:
             yield Finding("unchecked", "events", str(error), place)
         except EventsError as error:
@@ -137,31 +155,83 @@ def _undecided(
 
     `done` are the tasks that were answered before it.
     """
-    first = events[0]
-    if isinstance(first, facts.Submitted):
-        return None if state.place == 0 else f"event {group[0].type} is not at the beginning"
-    if isinstance(first, facts.Forked):
-        return _unlike_past(state, first)
-    if isinstance(first, facts.DivergenceDetected):
-        return None
-    if isinstance(first, CONTROLS):
-        why = refusal(state, first)
-        return None if why is None else f"the run could not be {group[0].type}: {why}"
-    if isinstance(first, facts.TaskFailed | facts.TaskDied):
-        asked = first.task in done or first.task in {task.key for task in open_tasks(state)}
-        return None if asked else f"task {first.task} failed, but was not asked for"
-    if type(first) in ANSWERS:
-        return _unasked(state, open_tasks(state), group[0], first)
-    decision = due(state)
-    if isinstance(first, facts.Failed) and state.started is None:
-        return None  # what was given could not be used: said by the start itself
-    return _unlike(decision, group, events)
+    row, first = group[0], events[0]
+    if state.submitted is None and not isinstance(first, facts.Submitted):
+        return f"the history begins with {row.type}, not with submitted"
+    if type(first) not in _ALONE:
+        return _unlike(_facts_due(state, first), group, events)
+    if len(group) > 1:
+        return f"{row.type} is never appended together with {group[1].type}"
+    return _misnamed(state, row, first) or _unfounded(state, row, first, done)
+
+
+def _facts_due(state: RunState, first: Event) -> Decision:
+    """The facts that the state asks for."""
+    if isinstance(first, facts.Failed) and state.started is None and not state.ended:
+        # What was given could not be used: the start itself says so, and only it knows why.
+        return Decision(facts=[New(first, failed_key(state))])
+    return due(state)
+
+
+def _unfounded(state: RunState, row: Envelope, event: Event, done: set[str]) -> str | None:
+    """Why an event that is appended alone does not follow from the state before it."""
+    if isinstance(event, facts.Submitted):
+        return None if state.place == 0 else f"event {row.type} is not at the beginning"
+    if isinstance(event, facts.Forked):
+        return _unlike_past(state, event)
+    if isinstance(event, facts.DivergenceDetected):
+        answered = event.task in done
+        return None if answered else f"task {event.task} differs from a result that is not there"
+    if isinstance(event, CONTROLS):
+        why = refusal(state, event)
+        return None if why is None else f"the run could not be {row.type}: {why}"
+    if isinstance(event, facts.TaskFailed | facts.TaskDied):
+        return _unlike_trouble(state, event, done)
+    return unasked(state, open_tasks(state), row, event)
+
+
+def _unlike_trouble(
+    state: RunState, event: facts.TaskFailed | facts.TaskDied, done: set[str]
+) -> str | None:
+    """Why a task cannot have failed, or died, as the event says."""
+    if event.task not in done and event.task not in {task.key for task in open_tasks(state)}:
+        return f"task {event.task} failed, but was not asked for"
+    before = (state.failures if isinstance(event, facts.TaskFailed) else state.deaths).get(
+        event.task
+    )
+    attempt = 1 + (before.attempt if before else 0)
+    if event.attempt != attempt:
+        return f"task {event.task} failed for the {event.attempt}. time, after {attempt - 1} before"
+    return None
+
+
+def _misnamed(state: RunState, row: Envelope, event: Event) -> str | None:
+    """Why the row's stream or key is not that of its event: a key says what was recorded once."""
+    run = title(row.stream)
+    own = event.run if isinstance(event, facts.Submitted | facts.Forked) else state.run
+    if run != own:
+        return f"{row.type} of run {own} stands in the stream of run {run}"
+    match event:
+        case facts.Submitted() | facts.Forked():
+            wanted = [run, event.type]
+        case facts.TaskFailed():
+            wanted = [run, event.task, "failed", str(event.attempt)]
+        case facts.TaskDied():
+            wanted = [run, event.task, "died", str(event.attempt)]
+        case facts.DivergenceDetected():
+            wanted = [run, event.task, "divergence", row.key.rpartition("/")[2]]
+        case _ if isinstance(event, CONTROLS):
+            wanted = [run, event.type, row.key.rpartition("/")[2]]
+        case _:  # an answer: the task that was asked for has the rest of the key
+            wanted = [run, row.key.partition("/")[2]]
+    key = "/".join(wanted)
+    return None if row.key == key else f"{row.type} is recorded under {row.key}, not under {key}"
 
 
 def _unlike_past(state: RunState, fork: facts.Forked) -> str | None:
     assert state.submitted
     expected = {**state.submitted.config.model_dump(mode="json"), **fork.changes}
-    if fork.head != state.head:
+    if (fork.parent, fork.version, fork.head) != (state.run, state.version, state.head):
         return "the fork names another past than the one before it"
     if expected != fork.config.model_dump(mode="json"):
         return "the fork's settings are not those before it with its changes"
@@ -172,58 +242,15 @@ def _unlike_past(state: RunState, fork: facts.Forked) -> str | None:
 
 
 def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
-    """Facts: the very same, in the same order."""
-    wanted = [(new.event.type, new.event) for new in decision.facts]
-    if wanted == [(event.type, event) for event in events]:
+    """Facts: the very same under the same keys, in the same order."""
+    wanted = [(new.event.type, new.key, new.event) for new in decision.facts]
+    if wanted == [(r.type, r.key, e) for r, e in zip(group, events, strict=True)]:
         return None
     told = ", ".join(row.type for row in group)
-    asked = ", ".join(type_ for type_, _ in wanted) or "tasks only"
+    asked = ", ".join(type_ for type_, _, _ in wanted) or "tasks only"
     if asked == told:
         return f"{told} does not say what follows from the events before"
     return f"{told} does not follow from the events before, which ask for: {asked}"
-
-
-def _unasked(state: RunState, tasks: list[Task], row: Envelope, event: Event) -> str | None:
-    """An answer: its task was asked for, and it is an answer to that task."""
-    suffix = row.key.partition("/")[2]
-    task = next((t for t in tasks if t.key == suffix), None)
-    if task is None or not isinstance(task, ANSWERS[type(event)]):
-        return f"{row.type} answers task {suffix}, which the events before do not ask for"
-    if isinstance(task, Build | BuildBaseline):
-        wanted = task.recipe if isinstance(task, BuildBaseline) else task.proposal.recipe
-        if getattr(event, "recipe", None) != wanted or getattr(event, "recipe_id", "") != wanted.id:
-            return f"{row.type} holds another recipe than the one that was asked for"
-    if isinstance(event, facts.LayersChosen) and isinstance(task, ChooseLayers):
-        if event.proposal != task.proposal.recipe.id:
-            return "layers were chosen for another proposal than the one that was asked for"
-        if event.layers != choose(event.scores):
-            return "the layers are not those that the recorded gains choose"
-    if isinstance(event, facts.Evaluated) and isinstance(task, Evaluate):
-        return _mismeasured(state, event, task)
-    return None
-
-
-def _mismeasured(state: RunState, event: facts.Evaluated, task: Evaluate) -> str | None:
-    """Fitness follows from the outcomes; nobody can raise it by hand."""
-    asked = (task.recipe_id, task.slice, task.generation)
-    if (event.recipe_id, event.slice, event.generation) != asked:
-        return "something else was measured than what was asked for"
-    if event.components is None:
-        bare = event.fitness is None and not event.outcomes
-        return None if bare else "there is a fitness without anything measured"
-    seen = {d: (len(o.nll), len(o.right), len(o.solved)) for d, o in event.outcomes.items()}
-    draws = event.scored or state.draws(event.slice, event.generation)
-    if seen != {d: (len(x.windows), len(x.questions), len(x.problems)) for d, x in draws.items()}:
-        return "other items were measured than those that were drawn"
-    if wrong := watching.unfounded(state, event):
-        return wrong
-    found = state.measure(event.recipe_id, event.outcomes)
-    if found != event.components:
-        return "the components are not those of the recorded outcomes"
-    judged = state.judge(event.recipe_id, event.slice, event.generation, found, event.scored)
-    if (event.reference, event.fitness) != judged:
-        return "the fitness is not that of the recorded outcomes"
-    return None
 
 
 def _result(state: RunState, rows: Sequence[Envelope]) -> Iterator[Finding]:

@@ -32,11 +32,13 @@ class Beside:
     others: Outcomes
     #: Of fitness; None where it was ended early.
     difference: Comparison | None
+    #: What evaluation computed in.
+    computed_in: str
 
     def contests(self, names: Names | None) -> list[Contest]:
         """Item by item."""
         mine = itemise(self.outcomes, self.draws, names)
-        return contest(mine, itemise(self.others, self.draws, names))
+        return contest(mine, itemise(self.others, self.draws, names), self.computed_in)
 
 
 def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> Beside:
@@ -47,6 +49,7 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
     event = state.evaluations[key]
     if event.components is None:
         raise ConfigError(f"candidate {recipe_id[:12]} has no scores there: {event.why_none}.")
+    assert state.started
     draws = event.scored or state.draws(key[1], key[2])
     name, other = _named(state, against) if against else _best(state, key)
     whole = state.evaluations.get((other, key[1], None))
@@ -67,6 +70,7 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
         outcomes=event.outcomes,
         others=theirs,
         difference=_difference(state, key, event.outcomes, theirs, other),
+        computed_in=state.started.profile.computed_in,
     )
 
 

@@ -21,11 +21,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from events import failpoints
+from evomerge import bounded, headers, modelconfig
 from evomerge.errors import SourceError, UnavailableError
 from evomerge.tensors import HEADS, Shape, elements
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+#: Characters of the longest name of a tensor.
+LONGEST_NAME = 500
 #: Largest shard written, bytes.
 SHARD_BYTES = 2_000_000_000
 #: dtypes by the names that safetensors gives them.
@@ -34,20 +37,6 @@ TORCH = {
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
     "U8": torch.uint8, "BOOL": torch.bool,
 }  # fmt: skip
-#: Files that belong to the tokenizer and to generation; taken from the base as they are.
-COMPANIONS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    "chat_template.json",
-    "generation_config.json",
-)
 
 
 @dataclass(frozen=True)
@@ -55,6 +44,8 @@ class Checkpoint:
     """An opened model folder: which tensors it has, and where."""
 
     folder: Path
+    #: The folder that the user named; `folder` may be a private copy of it.
+    given: Path
     config: Mapping[str, Any]
     #: Tensor name → file.
     files: Mapping[str, Path]
@@ -91,22 +82,20 @@ class Checkpoint:
         return {name: result[name] for name in sorted(result)}
 
 
-def open_checkpoint(folder: Path) -> Checkpoint:
-    """Open a model folder and read its headers. Raises SourceError naming what is wrong."""
+def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
+    """Open a model folder and read its headers; `given` is the folder that messages name.
+
+    Raises SourceError naming what is wrong.
+    """
     if not folder.exists():
         raise SourceError(f"model {folder} does not exist. Check the path, or give a Hub id.")
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise SourceError(f"model {folder} has no config.json: it is not a Hugging Face folder.")
-    try:
-        config = json.loads(config_file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{config_file} cannot be read as JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise SourceError(f"{config_file} does not hold an object of settings.")
+    config = modelconfig.read(folder)
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[str, Shape]] = {}
-    for file in _weight_files(folder):
+    for file in weight_files(folder):
         for name, shape in _header(file).items():
             files[name], shapes[name] = file, shape
     if not files:
@@ -114,10 +103,12 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     lacking = sorted(set(_indexed(folder)) - set(files))
     if lacking:
         raise SourceError(f"{folder / INDEX} names tensor {lacking[0]}, which no shard holds.")
-    return Checkpoint(folder, config, files, shapes)
+    modelconfig.check(config_file, config, {name: shape for name, (_, shape) in shapes.items()})
+    return Checkpoint(folder, given or folder, config, files, shapes)
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a model folder. Raises SourceError if there is none."""
     index = folder / INDEX
     if index.is_file():
         files = [folder / name for name in sorted(set(_indexed(folder).values()))]
@@ -144,23 +135,27 @@ def _indexed(folder: Path) -> dict[str, str]:
     if not index.is_file():
         return {}
     try:
-        where = json.loads(index.read_text("utf-8"))["weight_map"]
+        where = bounded.read_object(index)["weight_map"]
         return {str(tensor): Path(file).name for tensor, file in where.items()}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise SourceError(f"{index} is not a safetensors index: {error!r}") from error
+    except (SourceError, KeyError, AttributeError, TypeError) as error:
+        raise SourceError(f"{index} is not a safetensors index: {error}") from error
 
 
 def _header(file: Path) -> dict[str, tuple[str, Shape]]:
-    """Names, dtypes and shapes in a safetensors file. The library checks that it is whole."""
-    try:
-        with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
-            names = list(opened.keys())
-            slices = {name: opened.get_slice(name) for name in names}
-            return {n: (s.get_dtype(), tuple(s.get_shape())) for n, s in slices.items()}
-    except (SafetensorError, OSError) as error:
-        raise SourceError(
-            f"{file} is not a whole safetensors file ({error}). Download or copy it again."
-        ) from error
+    """Return dtypes and shapes in a safetensors file by name."""
+    entries = headers.read(file)
+    _check_names(file, list(entries))
+    return {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
+
+
+def _check_names(file: Path, names: list[str]) -> None:
+    """Raise SourceError for a tensor's name that no model has; names are searched and printed."""
+    for name in names:
+        if len(name) > LONGEST_NAME or not name.isprintable():
+            raise SourceError(
+                f"{file} names a tensor {name[:60]!r}, with {len(name):,} characters: a name has at "
+                f"most {LONGEST_NAME}, all of them printable."
+            )
 
 
 def untied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

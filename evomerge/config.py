@@ -20,6 +20,7 @@ from pydantic import (
 from evomerge.corpus.domains import DOMAINS
 from evomerge.errors import ConfigError
 from evomerge.fitness.composite import Weighting
+from evomerge.plain_text import shown
 from evomerge.recipe import PIPELINES, SPECIES
 
 #: Other names in the source documents → the setting.
@@ -189,9 +190,10 @@ class EvoMergeConfig(BaseModel):
     batch_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | Literal["probe"] | None = None
     """Tokens of a forward pass, 1 to 16,777,216; unset: 4096, fewer for a large vocabulary; probe:
     measured when the run starts, see docs/fitness.md."""
-    evaluation_dtype: Literal["model", "bfloat16", "probe"] = "model"
-    """What evaluation computes in: model, bfloat16, or probe: bfloat16 where it is measured to be
-    faster and to change no perplexity by more than 0.5 %."""
+    evaluation_dtype: Literal["auto", "model", "bfloat16", "probe"] = "auto"
+    """What evaluation computes in; auto: bfloat16 if the processor has instructions for it and no
+    source's perplexity changes by more than 0.5 %; model: the weights' own; bfloat16; or probe: as
+    auto, but only if it is also timed to be faster, whatever the processor."""
     evaluation_compile: Literal["off", "probe"] = "off"
     """Compiled passes: off, or probe: full batches of windows are compiled where that is measured
     to pay and to change no perplexity by more than 0.5 %."""
@@ -329,5 +331,5 @@ def _explain(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         known = ", ".join(sorted(EvoMergeConfig.model_fields))
         return f"setting {where} is not known. The settings are: {known}."
-    got = "" if error["type"] == "value_error" else f" (it is {error.get('input')!r})"
+    got = "" if error["type"] == "value_error" else f" (it is {shown(error.get('input'))})"
     return f"{'setting ' + where + ': ' if where else ''}{what}{got}."

@@ -20,6 +20,8 @@ def refusal(state: RunState, event: Event) -> str | None:
     match event:
         case facts.Retried():
             return _no_retry(state)
+        case facts.Imported():
+            return _no_import(state, event)
         case facts.Exported():
             return None if state.completed else f"it is {state.status}: there is no final champion"
         case _ if state.ended:
@@ -29,6 +31,12 @@ def refusal(state: RunState, event: Event) -> str | None:
         case facts.Resumed() if not state.paused:
             return "it is not paused"
     return None
+
+
+def _no_import(state: RunState, event: facts.Imported) -> str | None:
+    if state.completed or state.cancelled:
+        return f"it is {state.status}"
+    return None if event.head == state.head else "its last event is another than was imported"
 
 
 def _no_retry(state: RunState) -> str | None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from evomerge import groups
+from evomerge.fitness.composite import Components
 from evomerge.recipe import Flow, Grouped, Merge, Source, genome
 from evomerge.search import pareto
 from evomerge.search.genome import Detail, Space
@@ -53,38 +55,77 @@ def genes(state: RunState) -> list[dict[str, Any]]:
 
     It says what went with what in this search, which chose where to look; it is no effect of a cause.
     """
-    assert state.started
-    name = technique(state, state.champion) if state.champion else ""
+    space, kin = _kin(state)
     pairs: list[list[tuple[list[float], float]]] = []
-    kin = Family(
-        tuple(s.recipe_id for s in state.started.sources),
-        state.started.base.recipe_id,
-        state.started.blocks,
-    )
-    detail: Detail = "parts"
-    space: Space | None = None
     for _, done in sorted(state.generations.items()):
-        found = []
-        for id_, score in zip(done.ranking, done.scores, strict=True):
-            recipe = state.recipes[id_]
-            if isinstance(recipe, Source | Merge):
-                continue
-            merge, own = genome(recipe, state.recipes).pipeline, technique(state, id_)
-            merge = merge.merged if isinstance(merge, Flow) else merge
-            if isinstance(merge, Grouped) and own == name and score is not None:
-                space = space or Space(kin, merge.name, detail, merge.depths)
-                found.append((space.point(merge, state.recipes), score))
+        found = [
+            (kin[id_], score)
+            for id_, score in zip(done.ranking, done.scores, strict=True)
+            if id_ in kin and score is not None
+        ]
         if len(found) > 2:
             pairs.append(found)
     count = sum(map(len, pairs))
     if space is None or count < FEWEST:
         return []
     rows = []
-    for place, gene in enumerate(space.names):
+    for place, gene in enumerate(_gene_names(state, space)):
         value = _pooled([([x[place] for x, _ in p], [s for _, s in p]) for p in pairs])
         if value is not None:
             rows.append({"gene": gene, "correlation": value, "candidates": count})
     return sorted(rows, key=lambda row: (-abs(row["correlation"]), row["gene"]))
+
+
+def parts(state: RunState) -> dict[str, dict[str, float]]:
+    """Return, of each candidate of the champion's species, its genes by part of the model.
+
+    The names are those of `genes`, the values those of the merge.
+    """
+    space, kin = _kin(state)
+    if space is None:
+        return {}
+    names, one = _gene_names(state, space), space.genes
+    return {
+        id_: {
+            name: one[place % len(one)].value(x)
+            for place, (name, x) in enumerate(zip(names, point, strict=True))
+        }
+        for id_, point in kin.items()
+    }
+
+
+def _kin(state: RunState) -> tuple[Space | None, dict[str, list[float]]]:
+    """Return the champion's species by parts, and the point of each candidate that is of it."""
+    if state.started is None or state.champion is None:
+        return None, {}
+    name = technique(state, state.champion)
+    family = Family(
+        tuple(s.recipe_id for s in state.started.sources),
+        state.started.base.recipe_id,
+        state.started.blocks,
+    )
+    detail: Detail = "parts"
+    space: Space | None = None
+    points: dict[str, list[float]] = {}
+    for _, candidate in sorted(state.candidates.items()):
+        recipe = candidate.recipe
+        if isinstance(recipe, Source | Merge):
+            continue
+        merge = genome(recipe, state.recipes).pipeline
+        merge = merge.merged if isinstance(merge, Flow) else merge
+        if isinstance(merge, Grouped) and technique(state, candidate.recipe_id) == name:
+            space = space or Space(family, merge.name, detail, merge.depths)
+            points[candidate.recipe_id] = space.point(merge, state.recipes)
+    return space, points
+
+
+def _gene_names(state: RunState, space: Space) -> list[str]:
+    """Return the names of a point's genes, sources by their names: "attention weights code"."""
+    assert state.started
+    names = [source.name for source in state.started.sources]
+    said = [g.key if g.source is None else f"{g.key} {names[g.source]}" for g in space.genes]
+    cells = (*groups.PARTS, "embedding", "head")
+    return [f"{cell} {gene}" for cell in cells for gene in said]
 
 
 def _pooled(groups: Sequence[tuple[list[float], list[float]]]) -> float | None:
@@ -110,19 +151,24 @@ def _centred(values: Sequence[float]) -> list[float]:
 
 
 def front(state: RunState) -> dict[str, Any] | None:
-    """The candidates that no other dominates in the run's objectives on the selection slice, and the
-    volume above the sources' worst that they fill. None where fewer than two were judged.
+    """The candidates that no other dominates in the run's objectives on the selection slice, those
+    that are dominated, and the volume above the sources' worst that the front fills. None where fewer
+    than two were judged.
+
+    `objectives` of a candidate are as they are searched, larger being better; `values` as `axes` say.
     """
     assert state.submitted
     assert state.started
     wanted = state.submitted.config.objectives
     points: dict[str, tuple[float, ...]] = {}
+    measures: dict[str, Components] = {}
     for candidate in state.candidates.values():
         measured = state.components((candidate.recipe_id, "selection", None))
         if measured is not None and (candidate.recipe_id, "selection", None) in state.evaluations:
             point = objectives(measured, wanted)
             if point is not None:
                 points[candidate.recipe_id] = point
+                measures[candidate.recipe_id] = measured
     corners = []
     for source in state.started.sources:
         measured = state.components((source.recipe_id, "selection", None))
@@ -132,16 +178,37 @@ def front(state: RunState) -> dict[str, Any] | None:
     if len(points) < 2 or not corners:
         return None
     ids = sorted(points)
-    best = pareto.fronts([points[id_] for id_ in ids])[0]
+    best = {ids[i] for i in pareto.fronts([points[id_] for id_ in ids])[0]}
     worst = tuple(min(column) for column in zip(*corners, strict=True))
+    axes = [_axis(name, next(iter(measures.values()))) for name in wanted]
     rows = sorted(
-        ({"candidate": ids[i], "objectives": list(points[ids[i]])} for i in best),
+        ({"candidate": id_, "objectives": list(points[id_]), "values": _plain(axes, points[id_])}
+         for id_ in ids),
         key=lambda row: row["objectives"], reverse=True,
     )  # fmt: skip
     return {
-        "objectives": list(wanted), "candidates": rows, "reference": list(worst),
-        "hypervolume": pareto.hypervolume([points[ids[i]] for i in best], worst),
+        "objectives": list(wanted), "axes": [{k: a[k] for k in ("name", "better")} for a in axes],
+        "candidates": [row for row in rows if row["candidate"] in best],
+        "dominated": [row for row in rows if row["candidate"] not in best],
+        "reference": list(worst),
+        "hypervolume": pareto.hypervolume([points[id_] for id_ in sorted(best)], worst),
     }  # fmt: skip
+
+
+def _axis(objective: str, measured: Components) -> dict[str, Any]:
+    """Return what people call an objective, which end of it is better, and how it is read back."""
+    kind, _, domain = objective.partition("/")
+    if kind == "domain":
+        kind = "perplexity" if domain in measured.domains else "accuracy"
+    words = {"speed": "operations a token", "memory": "bytes"}
+    name = f"{words.get(kind, kind)}{f' on {domain}' if domain else ''}"
+    return {"name": name, "kind": kind, "better": "up" if kind == "accuracy" else "down"}
+
+
+def _plain(axes: Sequence[dict[str, Any]], point: Sequence[float]) -> list[float]:
+    """Return an objective's values as people know them: a perplexity instead of −log of it."""
+    read = {"perplexity": lambda x: math.exp(-x), "accuracy": lambda x: x}
+    return [read.get(a["kind"], lambda x: -x)(x) for a, x in zip(axes, point, strict=True)]
 
 
 def lines(data: dict[str, Any]) -> list[str]:

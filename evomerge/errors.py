@@ -43,6 +43,10 @@ class NotFoundError(ForgeError):
     exit_code = 5
 
 
+class AmbiguousError(NotFoundError):
+    """The name, or the beginning of the names, of several."""
+
+
 class RunFailedError(ForgeError):
     """The run ended in `failed`."""
 

@@ -13,9 +13,11 @@ from evomerge import older
 from evomerge import wishes as _wishes
 from evomerge.config import EvoMergeConfig
 from evomerge.corpus.documents import Slice
+from evomerge.digests import Digest
 from evomerge.fitness.composite import Components, Fitness, Reference
 from evomerge.fitness.cost import Cost, Speed
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool
+from evomerge.numbers import Count, Signed
 from evomerge.parts import ModelReference, Profile, Rival, SourceRecord
 from evomerge.recipe import Recipe
 from evomerge.wishes import (
@@ -23,6 +25,9 @@ from evomerge.wishes import (
 )
 from evomerge.wishes import (
     Exported as Exported,
+)
+from evomerge.wishes import (
+    Imported as Imported,
 )
 from evomerge.wishes import (
     Paused as Paused,
@@ -57,7 +62,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 9
+    schema_version = 10
 
     run: str
     owner: str
@@ -70,7 +75,7 @@ class Submitted(Event):
     #: Where the champion's folder is wanted.
     output_dir: str | None = None
     #: Of one owner's runs, those with the highest go first.
-    priority: int = 0
+    priority: Signed = 0
     #: What a worker must offer to take its tasks.
     labels: tuple[str, ...] = ()
     #: What becomes of the run when a task has killed its process three times: it fails, or it goes on
@@ -84,13 +89,13 @@ class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
-    schema_version = 7
+    schema_version = 8
 
     run: str
     owner: str
     #: The run whose stream holds the last event of the common past, its version there and its hash.
     parent: str
-    version: int
+    version: Count
     head: str
     #: Settings that were changed, and all of them after the change.
     changes: dict[str, Any]
@@ -106,7 +111,7 @@ class Started(Event):
     """Sources, data and profile were read and pinned."""
 
     type = "started"
-    schema_version = 6
+    schema_version = 7
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
@@ -114,7 +119,7 @@ class Started(Event):
     blocks: int
     cost: Cost
     context: int
-    data_digest: str
+    data_digest: Digest
     pools: dict[Slice, dict[str, Pool]]
     profile: Profile
     warnings: tuple[str, ...]
@@ -142,7 +147,7 @@ class _Built(Event):
 
     recipe_id: str
     recipe: Recipe
-    digest: str
+    digest: Digest
     sketch: str
     seconds: float
 
@@ -162,8 +167,8 @@ class Seeded(_Built):
 
     type = "seeded"
 
-    generation: int
-    slot: int
+    generation: Count
+    slot: Count
 
 
 @REGISTRY.event
@@ -172,8 +177,8 @@ class Merged(_Built):
 
     type = "merged"
 
-    generation: int
-    slot: int
+    generation: Count
+    slot: Count
     parents: tuple[str, ...]
 
 
@@ -183,8 +188,8 @@ class Mutated(_Built):
 
     type = "mutated"
 
-    generation: int
-    slot: int
+    generation: Count
+    slot: Count
     parents: tuple[str, ...]
 
 
@@ -195,8 +200,8 @@ class Sampled(_Built):
     type = "sampled"
     schema_version = 2
 
-    generation: int
-    slot: int
+    generation: Count
+    slot: Count
 
 
 @REGISTRY.event
@@ -206,8 +211,8 @@ class Crossed(_Built):
     type = "crossed"
     schema_version = 2
 
-    generation: int
-    slot: int
+    generation: Count
+    slot: Count
     parents: tuple[str, ...]
 
 
@@ -225,8 +230,8 @@ class LayersChosen(Event):
 
     type = "layers_chosen"
 
-    generation: int
-    slot: int
+    generation: Count
+    slot: Count
     #: Id of the proposal, whose layers were open.
     proposal: str
     measure: str
@@ -246,7 +251,7 @@ class Evaluated(Event):
     recipe_id: str
     slice: Slice
     #: The generation whose draw it was; None: the whole slice.
-    generation: int | None
+    generation: Count | None
     outcomes: dict[str, DomainOutcomes]
     #: None where something was NaN or Inf: no fitness.
     components: Components | None
@@ -265,7 +270,7 @@ class DiversityMeasured(Event):
 
     type = "diversity_measured"
 
-    generation: int
+    generation: Count
     diversity: float
     level: Literal["healthy", "low", "critical"]
 
@@ -276,7 +281,7 @@ class GenerationCompleted(Event):
 
     type = "generation_completed"
 
-    generation: int
+    generation: Count
     #: Recipe ids, best first.
     ranking: tuple[str, ...]
     #: Their fitness on the generation's draw of the search slice.
@@ -289,7 +294,7 @@ class ChampionChanged(Event):
 
     type = "champion_changed"
 
-    generation: int
+    generation: Count
     recipe_id: str
     previous: str | None
     score: float
@@ -301,8 +306,8 @@ class Reseeded(Event):
 
     type = "reseeded"
 
-    generation: int
-    slots: tuple[int, ...]
+    generation: Count
+    slots: tuple[Count, ...]
     diversity: float
 
 
@@ -313,7 +318,7 @@ class Converged(Event):
     type = "converged"
     schema_version = 2
 
-    generation: int
+    generation: Count
     reason: Reason
 
 
@@ -324,11 +329,11 @@ class Completed(Event):
     type = "completed"
 
     champion: str
-    digest: str
-    generations: int
+    digest: Digest
+    generations: Count
     test: Fitness
     rivals: tuple[Rival, ...]
-    lineage_digest: str
+    lineage_digest: Digest
     #: Hash of the event before this one: the chain that the result stands on.
     chain_head: str
 
@@ -340,7 +345,7 @@ class TaskFailed(Event):
     type = "task_failed"
 
     task: str
-    attempt: int
+    attempt: Count
     error: str
 
 
@@ -351,7 +356,7 @@ class TaskDied(Event):
     type = "task_died"
 
     task: str
-    attempt: int
+    attempt: Count
     #: What ended it: a signal or an exit code.
     how: str
 

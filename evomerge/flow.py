@@ -17,15 +17,15 @@ from typing import Any
 
 import torch
 
+from evomerge import companions
 from evomerge.checkpoints import Checkpoint
 from evomerge.errors import ConfigError
 from evomerge.methods import frankenmerge
+from evomerge.modelconfig import BLOCKS
 from evomerge.recipe import Flow
 
 #: Architectures whose blocks norm what comes in, and add by o_proj and down_proj alone.
 PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
-#: What a config.json calls the number of its blocks.
-BLOCKS = ("num_hidden_layers", "n_layer", "num_layers")
 #: The projections that write into the stream.
 INTO_STREAM = (".o_proj.", ".down_proj.")
 
@@ -96,7 +96,7 @@ def with_blocks(config: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
     """The config.json of a merge with these weights: the donor's, with what is different."""
-    config = {key: value for key, value in donor.config.items() if key != "torch_dtype"}
+    config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
     blocks = frankenmerge.blocks(list(weights))
     if blocks != frankenmerge.blocks(list(donor.shapes)):
         config = with_blocks(config, blocks)

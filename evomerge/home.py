@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evomerge.errors import ConfigError, UnavailableError
+from evomerge.streams import check_name
 
 if TYPE_CHECKING:
     from events import EventStore
@@ -57,12 +58,23 @@ class Home:
         """The weights cache. May be deleted at any time."""
         return self.folder / "artifacts"
 
+    def exports(self, run: str) -> Path:
+        """The folder that a run's champion is exported to. Raises ConfigError."""
+        return self.folder / "exports" / check_name(run)
+
+    def make(self) -> None:
+        """Create the folder, for its owner alone, if it is missing. Raises OSError.
+
+        Other users could read everything in a wider one, and stop appends by a lock.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def open_store(self) -> EventStore:
         """Open the log, creating folder and file where needed. Raises UnavailableError."""
         from events import StoreUnavailableError
 
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.make()
             return self._open()
         except OSError as error:
             raise UnavailableError(
@@ -77,7 +89,7 @@ class Home:
         from events import postgres, sqlite
 
         kind, place = self._parsed()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.make()
         return postgres.Postgres(place) if kind == "postgresql" else sqlite.Sqlite(Path(place))
 
     def _open(self) -> EventStore:

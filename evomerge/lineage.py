@@ -25,6 +25,7 @@ OUTSIDE = frozenset(
         facts.Retried,
         facts.PriorityChanged,
         facts.Exported,
+        facts.Imported,
     )
 )
 

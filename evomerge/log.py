@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from events import Envelope
 from evomerge import facts
-from evomerge.errors import NotFoundError, TamperedError
+from evomerge.errors import AmbiguousError, NotFoundError, TamperedError
 from evomerge.recipe import Merge, Mutate, Recipe, Source, label
 from evomerge.state import RunState, fold
 from evomerge.streams import PREFIX, stream
+from evomerge.wording import gist
 
 __all__ = [
     "PREFIX", "Log", "describe", "find", "full_name", "gist", "history", "load", "news", "place",
@@ -43,9 +44,9 @@ def full_name(store: Log, run: str) -> str:
     if len(alike) == 1:
         return alike[0]
     if alike:
-        hint = f"it is the beginning of {', '.join(alike[:5])}"
-    else:
-        hint = f"runs here: {', '.join(known[-5:])}" if known else "there are no runs here"
+        several = ", ".join(alike[:5])
+        raise AmbiguousError(f"run {run!r} is not known; it is the beginning of {several}.")
+    hint = f"runs here: {', '.join(known[-5:])}" if known else "there are no runs here"
     raise NotFoundError(f"run {run!r} is not known; {hint}. List them with `forge runs`.")
 
 
@@ -130,19 +131,3 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
     inputs = ", ".join(i[:12] for i in recipe.inputs)
     known_as = recipe.method if isinstance(recipe, Merge) else label(recipe, state.recipes)
     return f"{known_as} of {inputs}"
-
-
-def gist(type_: str, data: dict[str, Any]) -> str:
-    """The telling fields of an event on one line."""
-    told = []
-    for key in ("generation", "slot", "name", "slice", "reason", "task", "level", "priority"):
-        if data.get(key) is not None:
-            told.append(f"{key}={data[key]}")
-    for key in ("recipe_id", "champion"):
-        if data.get(key):
-            told.append(str(data[key])[:12])
-    if isinstance(data.get("fitness"), dict):
-        told.append(f"fitness={data['fitness']['scalar']:.4f}")
-    if type_ == "evaluated" and data.get("components") is None:
-        told.append(f"no fitness: {data.get('why_none')}")
-    return " ".join(told)

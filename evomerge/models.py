@@ -14,10 +14,22 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, or_, select
 from sqlmodel import Field, SQLModel
 
-from events import Envelope, Event, EventsError, EventStore, Registry
+from events import (
+    ChainError,
+    Envelope,
+    Event,
+    EventStore,
+    PayloadError,
+    Registry,
+    UnknownEventError,
+    chain,
+)
 from events.projection import catch_up
-from evomerge import facts
-from evomerge.errors import ForgeError, NotFoundError
+from events.store import EVENTS
+from evomerge import facts, listing
+from evomerge.digests import Digest
+from evomerge.errors import AmbiguousError, ForgeError, NotFoundError
+from evomerge.numbers import Large
 from evomerge.parts import ModelReference, SourceRecord
 from evomerge.streams import PREFIX
 
@@ -41,9 +53,9 @@ class ModelRegistered(Event):
     kind: Kind
     path: str
     #: BLAKE3 of its weights.
-    digest: str
-    bytes: int
-    parameters: int
+    digest: Digest
+    bytes: Large
+    parameters: Large
     metrics: dict[str, float] = {}
     #: Ids of the models that it was made from.
     lineage: tuple[str, ...] = ()
@@ -69,7 +81,7 @@ class ModelRow(SQLModel, table=True):
     first: int = Field(sa_type=BigInteger, index=True)
     name: str
     kind: str
-    digest: str
+    digest: Digest
     bytes: int | None = Field(sa_type=BigInteger)
     parameters: int = Field(sa_type=BigInteger)
     #: JSON.
@@ -91,11 +103,20 @@ def id_of(digest: str) -> str:
     return digest[:DIGITS]
 
 
+def _refuse_unlinked(connection: Connection, row: Envelope) -> None:
+    """Raise ChainError if the row does not follow on the one before it in the registry's stream."""
+    before = (EVENTS.c.stream == STREAM) & (EVENTS.c.version == row.version - 1)
+    head = connection.execute(select(EVENTS.c.hash).where(before)).scalar()
+    head = chain.GENESIS if row.version == 1 else head
+    if head is None or not chain.follows(row, row.version - 1, head):
+        raise ChainError(STREAM, row.version, "it was changed, or it was not recorded by forge")
+
+
 class Models:
     """The projection."""
 
     name = "models"
-    version = 1
+    version = 2
     tables = (MODELS,)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -103,13 +124,14 @@ class Models:
         for row in rows:
             try:
                 if row.stream == STREAM:
+                    _refuse_unlinked(connection, row)
                     self._registered(connection, row)
                 elif row.stream.startswith(PREFIX) and row.type == facts.Started.type:
                     self._started(store, connection, row)
                 elif row.stream.startswith(PREFIX) and row.type == facts.Completed.type:
                     self._completed(store, connection, row)
-            except (EventsError, ForgeError):
-                continue  # a newer version's, or damaged: `forge verify` says which
+            except (UnknownEventError, ForgeError):
+                continue  # a newer version's, or a fork whose past is gone: `forge verify` says which
 
     def _registered(self, connection: Connection, row: Envelope) -> None:
         event = REGISTRY.load(row)
@@ -134,6 +156,9 @@ class Models:
         )
         assert isinstance(event, facts.Started)
         given: list[ModelReference | None] = [None] * (1 + len(event.sources))
+        if submitted is not None and len(submitted.sources) != len(event.sources):
+            why = "its run was submitted with another number of sources"
+            raise PayloadError(row.position, row.type, why)
         if submitted is not None:
             given = [submitted.base or submitted.sources[0], *submitted.sources]
         base_given = submitted is not None and submitted.base is not None
@@ -227,8 +252,25 @@ def find(store: EventStore, id_: str) -> dict[str, Any]:
         if len(rows) == 1:
             return _told(rows[0])
         if rows:
-            raise NotFoundError(f"model {id_!r} is the name of several: give an id.")
+            raise AmbiguousError(f"model {id_!r} is the name of several: give an id.")
     raise NotFoundError(f"model {id_!r} is not known. List them with `forge models list`.")
+
+
+def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
+    """Return whose an entry is, and since which position: the run's owner, or who registered it.
+
+    The run's owner is that of the run list: forks and imported runs have another than their past says.
+    A user who came after the position has the name of an earlier one. None if there is no entry.
+    """
+    catch_up(store, Models())
+    rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & (MODELS.c.id == id_)))
+    if not rows:
+        return None
+    if rows[0].run is not None:
+        run = listing.row(store, rows[0].run)
+        return (run["owner"], run["first"]) if run else ("", rows[0].first)
+    found = store.read_all(rows[0].first - 1, 1)
+    return found[0].actor if found else "", rows[0].first
 
 
 def _told(row: Any) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from evomerge.digests import Digest, Pinned
 from evomerge.fitness.compare import Comparison
+from evomerge.numbers import Large
 
 
 class Part(BaseModel):
@@ -22,6 +24,8 @@ class ModelReference(Part):
     path: str
     hub_id: str | None = None
     revision: str | None = None
+    #: BLAKE3 of the weights that are meant; None: whatever the folder holds when the run starts.
+    digest: Digest | None = None
 
 
 class SourceRecord(Part):
@@ -30,9 +34,13 @@ class SourceRecord(Part):
     name: str
     recipe_id: str
     #: BLAKE3 of its weights.
-    digest: str
+    digest: Digest
     sketch: str
-    parameters: int
+    parameters: Large
+    #: Content address of the whole model (`companions.address`); empty in logs from before.
+    model: Pinned = ""
+    #: BLAKE3 of its config, tokenizer and templates, by name.
+    files: dict[str, Digest] = {}
 
 
 class Profile(Part):
@@ -51,6 +59,11 @@ class Profile(Part):
     evaluation: str = ""
     #: What compiles full batches of windows, with its version; empty: they are not compiled.
     compiled: str = ""
+
+    @property
+    def computed_in(self) -> str:
+        """What evaluation computes in, in so many words: `evaluation`, or the weights' dtype."""
+        return self.evaluation or self.dtype
 
     @property
     def of_machine(self) -> str:

@@ -70,5 +70,6 @@ def _leads(axes: Any, rivals: list[dict[str, Any]]) -> None:
         axes.plot([r["low"], r["high"]], [y, y], color=colour, linewidth=2)
         axes.plot([r["lead"]], [y], "o", color=colour)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_yticks(range(len(shown)), [r["name"] for r in shown], fontsize=8)
+    names = [r["name"] for r in shown]  # text of users: a $ in it begins no formula
+    axes.set_yticks(range(len(shown)), names, fontsize=8, parse_math=False)
     axes.set(xlabel="fitness, champion minus rival", title="Champion's lead on test (95 %)")

@@ -12,7 +12,15 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Index, Table, delete, desc, insert, select
 from sqlmodel import Field, SQLModel
 
-from events import Envelope, EventsError, EventStore, PayloadError, UnknownEventError
+from events import (
+    ChainError,
+    Envelope,
+    EventsError,
+    EventStore,
+    PayloadError,
+    UnknownEventError,
+)
+from evomerge import pasts
 from evomerge.errors import ForgeError
 from evomerge.streams import PREFIX
 
@@ -34,6 +42,8 @@ class RunRow(SQLModel, table=True):
     status: str
     started: bool
     paused: bool
+    #: It came as the past of a fork only, and waits.
+    past: bool
     ended: str | None
     owner: str
     priority: int
@@ -109,7 +119,7 @@ class Runs:
     """The projection of merging runs."""
 
     name = "evomerge"
-    version = 5
+    version = 7
     tables = (RUNS, CANDIDATES, METRICS, LINEAGE)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -117,7 +127,8 @@ class Runs:
         ours = [row for row in rows if row.stream.startswith(PREFIX)]
         names = list(dict.fromkeys(row.stream.removeprefix(PREFIX) for row in ours))
         known = select(RUNS).where(RUNS.c.run.in_(names))
-        batch = Batch({r.run: dict(r._mapping) for r in connection.execute(known)})
+        runs = {r.run: dict(r._mapping) for r in connection.execute(known)}
+        batch = Batch(runs, pasts.heads(store) if ours else frozenset())
         for row in ours:
             batch.add(store, row.stream.removeprefix(PREFIX), row)
         batch.write(connection)
@@ -126,8 +137,10 @@ class Runs:
 class Batch:
     """Changes of some rows of the log, gathered and then written at once."""
 
-    def __init__(self, runs: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, runs: dict[str, dict[str, Any]], pasts: frozenset[str]) -> None:
         self._runs = runs
+        #: Hashes of the events that pasts end with.
+        self._pasts = pasts
         self._changed: dict[str, None] = {}
         self._new: dict[Table, dict[tuple, dict[str, Any]]] = {
             table: {} for table in (CANDIDATES, METRICS, LINEAGE)
@@ -138,12 +151,15 @@ class Batch:
         from evomerge import facts
 
         entry = self._runs.setdefault(run, _blank(run, row))
+        if row.version <= entry["version"]:
+            raise ChainError(row.stream, row.version, "it was inserted, or its version is taken")
         self._changed[run] = None
         entry |= {"version": row.version, "head": row.hash, "updated_at": row.recorded_at}
+        entry["past"] = row.hash in self._pasts
         try:
             event = facts.REGISTRY.load(row)
-        except (UnknownEventError, PayloadError):
-            return  # a newer version's, or damaged: `forge verify` says which
+        except UnknownEventError:
+            return  # a newer version's
         if isinstance(event, facts.Forked):
             self._inherit(store, run, event)
         else:
@@ -181,6 +197,8 @@ class Batch:
                 entry["device"] = event.config.device
             case facts.PriorityChanged():
                 entry["priority"] = _bounded(event.priority)
+            case facts.Imported():
+                entry |= {"owner": event.owner, "paused": True, "priority": 0}
             case facts.Paused():
                 entry["paused"] = True
             case facts.Resumed():
@@ -285,6 +303,7 @@ def _blank(run: str, first: Envelope) -> dict[str, Any]:
         "first": first.position,
         "started": False,
         "paused": False,
+        "past": False,
         "ended": None,
         "owner": "",
         "priority": 0,
@@ -308,4 +327,5 @@ def _status(entry: dict[str, Any]) -> str:
     """The word that `RunState.status` has for it."""
     if entry["ended"]:
         return entry["ended"]
-    return "paused" if entry["paused"] else "running" if entry["started"] else "submitted"
+    waits = entry["paused"] or entry["past"]
+    return "paused" if waits else "running" if entry["started"] else "submitted"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime
-from itertools import combinations
+from datetime import timedelta
+from itertools import combinations, pairwise
 from typing import Any
 
 from events import Envelope
 from evomerge import diversity, earnings, facts
 from evomerge.fitness.compare import rounding
 from evomerge.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
+from evomerge.spending import elapsed
 from evomerge.state import RunState
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
@@ -105,10 +106,12 @@ def spent(state: RunState, rows: Sequence[Envelope]) -> dict[str, float]:
 
 
 def wall_seconds(rows: Sequence[Envelope]) -> float:
-    """From the first event to the last; pauses between two sittings included, exports not."""
-    own = [row for row in rows if row.type != facts.Exported.type]
-    first, last = (datetime.fromisoformat(own[i].recorded_at) for i in (0, -1))
-    return (last - first).total_seconds()
+    """Return the seconds from the first event to the last, with pauses and without later exports.
+
+    A clock that was set back adds nothing, and takes nothing away.
+    """
+    own = [row.recorded_at for row in rows if row.type != facts.Exported.type]
+    return sum((elapsed(a, b) for a, b in pairwise(own)), timedelta()).total_seconds()
 
 
 def generations(state: RunState) -> list[dict[str, Any]]:
@@ -152,9 +155,11 @@ def verdict(state: RunState) -> dict[str, Any]:
 def _rounding(state: RunState) -> float:
     """What of a lead on the test slice may be rounding."""
     assert state.submitted
+    assert state.started
     config, best = state.submitted.config, state.reference("test", None)
     assert best
-    return rounding(best, config.fitness_weights, config.normalise == "none")
+    computed_in = state.started.profile.computed_in
+    return rounding(best, config.fitness_weights, config.normalise == "none", computed_in)
 
 
 def sentence(state: RunState) -> str:

@@ -6,15 +6,17 @@ tensors and shapes; settings that bear on the function but not on shapes are com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evomerge.checkpoints import Checkpoint, open_checkpoint
 from evomerge.errors import SourceError, UnavailableError
 from evomerge.facts import ModelReference
 from evomerge.tensors import HEADS, Shape
+
+if TYPE_CHECKING:
+    from evomerge.checkpoints import Checkpoint
 
 ALIASES = {
     "deepseek": "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",
@@ -44,27 +46,51 @@ FUNCTIONAL = {
 READABLE = {"F32", "F16", "BF16", "F64"}
 
 
-def resolve(text: str, aliases: Mapping[str, str] = ALIASES) -> ModelReference:
-    """What the user typed as a local folder, fetching a Hub model if it is not here yet.
+def resolve(
+    text: str,
+    aliases: Mapping[str, str] = ALIASES,
+    named: Callable[[str], ModelReference | None] | None = None,
+) -> ModelReference:
+    """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
 
-    Raises SourceError or UnavailableError.
+    `named` finds models that are known by other names, those of a log. Raise SourceError or
+    UnavailableError.
     """
     if not text.strip():
         raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
-    path = Path(text).expanduser()
-    if path.exists() or text.startswith((".", "/", "~")):
-        return ModelReference(name=path.resolve().name, path=str(path.resolve()))
+    place = _place(text)
+    if place is not None:
+        return ModelReference(name=place.name, path=str(place))
     hub_id = aliases.get(text, text)
     repository, _, revision = hub_id.partition("@")
     if repository.count("/") != 1:
+        found = named(text) if named else None
+        if found is not None:
+            return found
         known = ", ".join(sorted(aliases))
+        more = ", nor a run (RUN or RUN:CANDIDATE), nor a registered model" if named else ""
         raise SourceError(
             f"model {text!r} is neither a folder here, nor a Hub id (owner/name[@revision]), nor "
-            f"an alias ({known})."
+            f"an alias ({known}){more}."
         )
     name = text if text in aliases else repository.split("/")[1]
     folder = _fetch(repository, revision or None)
     return ModelReference(name=name, path=str(folder), hub_id=repository, revision=folder.name)
+
+
+def _place(text: str) -> Path | None:
+    """Return the path that a name means; None if it is not written as one and nothing is there.
+
+    Raise SourceError for what no path can be.
+    """
+    if not text.isprintable():
+        raise SourceError(f"model {text[:200]!r} has characters that no name has. Leave them out.")
+    try:
+        path = Path(text).expanduser()
+        there = path.exists() or text.startswith((".", "/", "~"))
+        return path.resolve() if there else None
+    except (OSError, RuntimeError) as error:  # too long, links in a circle, no such user
+        raise SourceError(f"model {text[:200]!r} is no path: {error}.") from error
 
 
 def _fetch(repository: str, revision: str | None) -> Path:
@@ -93,12 +119,26 @@ class Family:
 
 
 def open_family(
-    sources: Sequence[ModelReference], base: ModelReference | None, strict: bool
+    sources: Sequence[ModelReference],
+    base: ModelReference | None,
+    strict: bool,
+    copies: Mapping[str, Path] | None = None,
 ) -> Family:
-    """Open and compare all models; headers only. Raises SourceError naming what does not fit."""
+    """Open and compare all models; headers only.
+
+    `copies` has folders to read in the place of given paths. Raises SourceError naming what does not
+    fit.
+    """
+    from evomerge.checkpoints import open_checkpoint  # torch: who only names models needs none
+
     check_distinct(sources)
-    opened = [open_checkpoint(Path(s.path)) for s in sources]
-    origin = open_checkpoint(Path(base.path)) if base else opened[0]
+
+    def open_one(model: ModelReference) -> Checkpoint:
+        given = Path(model.path)
+        return open_checkpoint((copies or {}).get(model.path, given), given)
+
+    opened = [open_one(model) for model in sources]
+    origin = open_one(base) if base else opened[0]
     warnings: list[str] = []
     if base is None:
         warnings.append(
@@ -141,25 +181,25 @@ def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
     kinds = [c.config.get("model_type") for c in (a, b)]
     if kinds[0] != kinds[1]:
         raise SourceError(
-            f"{a.folder} is a {kinds[0]} model and {b.folder} a {kinds[1]} model: only models of "
+            f"{a.given} is a {kinds[0]} model and {b.given} a {kinds[1]} model: only models of "
             "one architecture can be merged."
         )
     left, right = _shapes(a, tied), _shapes(b, tied)
     for name in sorted(set(left) ^ set(right)):
         has, lacks = (a, b) if name in left else (b, a)
         raise SourceError(
-            f"tensor {name} is in {has.folder} but not in {lacks.folder}: they are not of one "
+            f"tensor {name} is in {has.given} but not in {lacks.given}: they are not of one "
             "architecture and size."
         )
     for name in sorted(left):
         if left[name][1] != right[name][1]:
             raise SourceError(
-                f"tensor {name} is {list(left[name][1])} in {a.folder} and "
-                f"{list(right[name][1])} in {b.folder}: sources must agree on shapes."
+                f"tensor {name} is {list(left[name][1])} in {a.given} and "
+                f"{list(right[name][1])} in {b.given}: sources must agree on shapes."
             )
         for checkpoint, (dtype, _) in ((a, left[name]), (b, right[name])):
             if dtype not in READABLE and not dtype.startswith(("I", "U", "BOOL")):
-                raise SourceError(f"tensor {name} of {checkpoint.folder} is {dtype}: not readable.")
+                raise SourceError(f"tensor {name} of {checkpoint.given} is {dtype}: not readable.")
 
 
 def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
@@ -169,8 +209,8 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
         left, right = _setting(a.config, key), _setting(b.config, key)
         if left != right:
             warnings.append(
-                f"{key} is {left} in {a.folder.name} and {right} in {b.folder.name}: {meaning}. "
-                f"{a.folder.name}'s is kept."
+                f"{key} is {left} in {a.given.name} and {right} in {b.given.name}: {meaning}. "
+                f"{a.given.name}'s is kept."
             )
     return warnings
 

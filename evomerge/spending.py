@@ -9,7 +9,7 @@ one may go further than the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from evomerge import facts
 from evomerge.config import EvoMergeConfig
@@ -61,9 +61,10 @@ def after(spent: Spent, event: object) -> Spent:
     )
 
 
-def seconds(earlier: str, later: str) -> float:
-    """Between two times as the log has them."""
-    return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
+def elapsed(earlier: str, later: str) -> timedelta:
+    """Return the time between two times as the log has them; none if the clock was set back between."""
+    passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
+    return max(passed, timedelta())
 
 
 def exhausted(config: EvoMergeConfig, spent: Spent, last: Spent) -> facts.Reason | None:

@@ -63,6 +63,8 @@ class RunState(Measured):
     failed: facts.Failed | None = None
     cancelled: facts.Cancelled | None = None
     paused: bool = False
+    #: The last import from an archive: what was submitted before it was asked for elsewhere.
+    imported: facts.Imported | None = None
     priority: int = 0
     #: Task → its last failure.
     failures: dict[str, facts.TaskFailed] = field(default_factory=dict)
@@ -208,6 +210,14 @@ def _on_paused(state: RunState, _event: facts.Paused) -> None:
     state.paused = True
 
 
+def _on_imported(state: RunState, event: facts.Imported) -> None:
+    """The run is the importer's, and waits until the importer resumes it."""
+    assert state.submitted
+    changed = {"owner": event.owner, "output_dir": None}
+    state.submitted = state.submitted.model_copy(update=changed)
+    state.imported, state.paused, state.priority = event, True, 0
+
+
 def _on_resumed(state: RunState, _event: facts.Resumed) -> None:
     state.paused = False
 
@@ -285,6 +295,7 @@ _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
     facts.Resumed: _on_resumed,
     facts.Retried: _on_retried,
     facts.PriorityChanged: _on_priority,
+    facts.Imported: _on_imported,
     facts.Exported: lambda _state, _event: None,
     facts.TaskFailed: _put("failures", "task"),
     facts.TaskDied: _put("deaths", "task"),
@@ -344,9 +355,10 @@ def _spend(state: RunState, event: Event, recorded_at: str | None) -> None:
     if -1 not in state.closed and isinstance(event, Candidate | facts.LayersChosen):
         state.closed[-1] = state.spent
     state.spent = spending.after(state.spent, event)
-    waited = isinstance(event, facts.Forked | facts.Retried | facts.Exported)  # nobody was at it
+    # Nobody was at it.
+    waited = isinstance(event, facts.Forked | facts.Retried | facts.Exported | facts.Imported)
     if state.clock is not None and recorded_at is not None and not waited:
-        wall = state.spent.wall + spending.seconds(state.clock, recorded_at)
+        wall = state.spent.wall + spending.elapsed(state.clock, recorded_at).total_seconds()
         state.spent = replace(state.spent, wall=wall)
     counts = state.started is not None and not state.paused
     state.clock = recorded_at if counts else None

@@ -15,7 +15,8 @@ from evomerge.stretches import Merge, Pool, Stretches
 #: Techniques that work on each tensor alone, by the module of evomerge.methods that they are in.
 TECHNIQUES = (
     "linear", "slerp", "task_arithmetic", "ties", "dare", "dfs", "della", "breadcrumbs", "sce",
-    "model_stock", "karcher", "nearswap", "passthrough", "stages",
+    "model_stock", "karcher", "nearswap", "passthrough", "stages", "nuslerp", "multislerp",
+    "arcee_fusion", "ram", "ramplus_tl",
 )  # fmt: skip
 #: Those that draw masks.
 SEEDED = ("dare", "della", "stages")

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from events import Event
+from evomerge.digests import Digest
+from evomerge.numbers import Signed
 
 
 class Paused(Event):
@@ -48,7 +50,7 @@ class PriorityChanged(Event):
     type = "priority_changed"
     schema_version = 2
 
-    priority: int
+    priority: Signed
     reason: str | None = None
 
 
@@ -60,8 +62,21 @@ class Exported(Event):
     recipe_id: str
     folder: str
     #: Of the weights.
-    digest: str
+    digest: Digest
     reason: str | None = None
 
 
-WISHES = (Paused, Resumed, Cancelled, Retried, PriorityChanged, Exported)
+class Imported(Event):
+    """Somebody took the unfinished run in from an archive: it is theirs now, and waits.
+
+    What the archive said of owner, priority and the champion's folder counts no more.
+    """
+
+    type = "imported"
+
+    owner: str
+    #: Hash of the event before this one: the last of the archive.
+    head: str
+
+
+WISHES = (Paused, Resumed, Cancelled, Retried, PriorityChanged, Exported, Imported)

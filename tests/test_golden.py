@@ -146,6 +146,7 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
         "forked@5",
         "forked@6",
         "forked@7",
+        "forked@8",
         "divergence_detected@1",
     }
 

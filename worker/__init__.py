@@ -12,9 +12,13 @@ archive.py     a run to one file and back
 audit.py       what an audit needs weights for; anchors.py: what is noted outside of a run's stream
 control.py     pause, resume, cancel, retry, priority
 home.py        where the log and the cache are
-supply.py      models and data that this machine lacks; vault.py, sealed.py: the store they come from
+copies.py      private copies of models, which runs read
+delivered.py   a champion's folder against the log, file by file
+supply.py      models and data that this machine lacks
+vault.py       the store that they come from: sealed.py its bytes, stored_files.py its file system
 
 The queue, see docs/architecture.md: crew.py, dispatcher.py, desk.py, ledger.py, schedule.py,
-capability.py, locality.py, waiting.py, roster.py, slot.py, process.py, child.py, doorbell.py,
-limits.py, metrics.py, logs.py, servers.py
+capability.py, locality.py, waiting.py, underway.py, outlook.py, roster.py, slot.py, process.py,
+child.py, doorbell.py, limits.py, metrics.py, logs.py, servers.py, guard.py (stops a PostgreSQL that
+was left), running.py (what `forge up` has started)
 """

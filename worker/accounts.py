@@ -10,12 +10,24 @@ import hashlib
 import logging
 import re
 import secrets
+import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from events import ConcurrencyError, Context, Event, EventStore, New, PayloadError, Registry
+from events import (
+    ChainError,
+    ConcurrencyError,
+    Context,
+    Event,
+    EventStore,
+    New,
+    PayloadError,
+    Registry,
+    chain,
+)
 from evomerge.errors import ConfigError, ConflictError, NotFoundError
+from evomerge.plain_text import check
 from worker.submission import actor
 
 log = logging.getLogger(__name__)
@@ -25,6 +37,11 @@ REGISTRY = Registry()
 STREAM = "users"
 
 Role = Literal["viewer", "submitter", "admin"]
+#: A user's name: letters that are what they look like.
+NAME = r"[A-Za-z0-9._@+-]{1,64}"
+#: Longest life of a token that has an end.
+MOST_DAYS = 3650
+
 #: Each may what those before it may.
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -63,12 +80,21 @@ class TokenIssued(Event):
     """A user got a token."""
 
     type = "token_issued"
+    schema_version = 2
 
     id: str
     name: str
     #: SHA-256 of the token, hexadecimal.
     hash: str
     note: str = ""
+    #: Seconds since 1970 from which on it is void; None: never by itself.
+    expires: float | None = None
+
+
+@REGISTRY.upcaster("token_issued", 1)
+def _without_end(data: dict[str, Any]) -> dict[str, Any]:
+    """Tokens had no end."""
+    return {**data, "expires": None}
 
 
 @REGISTRY.event
@@ -86,6 +112,8 @@ class User:
 
     name: str
     role: Role
+    #: Runs from this position of the log on are the user's; those before are an earlier user's.
+    since: int = 0
 
     def may(self, role: Role) -> bool:
         """Whether the user may what this role may."""
@@ -100,6 +128,11 @@ class Token:
     name: str
     note: str
     issued_at: str
+    expires: float | None = None
+
+    def void(self) -> bool:
+        """Return True if it has expired."""
+        return self.expires is not None and self.expires <= time.time()
 
 
 @dataclass
@@ -109,18 +142,25 @@ class Accounts:
     roles: dict[str, Role] = field(default_factory=dict)
     #: Hash → token.
     tokens: dict[str, Token] = field(default_factory=dict)
+    #: Of the stream.
     version: int = 0
+    head: str = chain.GENESIS
+    #: Name → position of the event that removed the last user of this name.
+    since: dict[str, int] = field(default_factory=dict)
 
-    def absorb(self, event: Event, recorded_at: str) -> None:
+    def absorb(self, event: Event, recorded_at: str, position: int = 0) -> None:
         """One more event."""
         match event:
             case UserAdded() | RoleChanged():
                 self.roles[event.name] = event.role
             case UserRemoved():
+                self.since[event.name] = position
                 self.roles.pop(event.name, None)
                 self._drop(lambda token: token.name == event.name)
             case TokenIssued():
-                self.tokens[event.hash] = Token(event.id, event.name, event.note, recorded_at)
+                self.tokens[event.hash] = Token(
+                    event.id, event.name, event.note, recorded_at, event.expires
+                )
             case TokenRevoked():
                 self._drop(lambda token: token.id == event.id)
 
@@ -130,9 +170,9 @@ class Accounts:
     def user_of(self, secret: str) -> User | None:
         """Whose token this is; None where it is nobody's."""
         token = self.tokens.get(hashed(secret))
-        if token is None or token.name not in self.roles:
+        if token is None or token.name not in self.roles or token.void():
             return None
-        return User(token.name, self.roles[token.name])
+        return User(token.name, self.roles[token.name], self.since.get(token.name, 0))
 
     def tokens_of(self, name: str) -> list[Token]:
         """A user's tokens, the oldest first."""
@@ -147,22 +187,31 @@ def hashed(secret: str) -> str:
 
 
 def read(store: EventStore, accounts: Accounts | None = None) -> Accounts:
-    """The accounts, brought up to date. What cannot be read lets nobody in: it raises."""
+    """The accounts, brought up to date.
+
+    A list of users that somebody changed lets nobody in: raises PayloadError, and ChainError for a row
+    that does not follow on the one before it.
+    """
     accounts = accounts or Accounts()
     for row in store.iterate(STREAM, after=accounts.version):
         try:
-            accounts.absorb(REGISTRY.load(row), row.recorded_at)
-        except PayloadError:
-            log.error("the list of users is damaged at %s@%d", STREAM, row.version)
+            if not chain.follows(row, accounts.version, accounts.head):
+                raise ChainError(STREAM, row.version, "it was changed, or not recorded by forge")
+            accounts.absorb(REGISTRY.load(row), row.recorded_at, row.position)
+        except (ChainError, PayloadError):
+            log.error("the list of users is damaged at %s@%s", STREAM, row.version)
             raise
-        accounts.version = row.version
+        accounts.version, accounts.head = row.version, row.hash
     return accounts
 
 
 def add(store: EventStore, name: str, role: str, by: str | None = None) -> None:
     """Record a user. Raises ConfigError, ConflictError."""
-    if not re.fullmatch(r"[\w.@+-]{1,64}", name):
-        raise ConfigError(f"the user's name {name!r} must be 1 to 64 letters, digits or ._@+-")
+    if not re.fullmatch(NAME, name):
+        raise ConfigError(
+            f"the user's name {name!r} must be 1 to 64 letters from a to z, digits or ._@+-: letters "
+            "of other alphabets look alike."
+        )
     event = UserAdded(name=name, role=_role(role))
     _append(store, event, by, lambda known: _free(known, name))
 
@@ -178,10 +227,20 @@ def remove(store: EventStore, name: str, by: str | None = None) -> None:
     _append(store, UserRemoved(name=name), by, lambda known: _kept(known, name, None))
 
 
-def issue(store: EventStore, name: str, note: str = "", by: str | None = None) -> tuple[str, str]:
-    """Record a new token; (its id, the token itself, which is nowhere else). Raises NotFoundError."""
+def issue(
+    store: EventStore, name: str, note: str = "", by: str | None = None, days: int | None = None
+) -> tuple[str, str]:
+    """Record a new token; (its id, the token itself, which is nowhere else).
+
+    It is void after so many days; without, it has no end. Raises ConfigError, NotFoundError.
+    """
+    if days is not None and not 1 <= days <= MOST_DAYS:
+        raise ConfigError(f"a token is given for 1 to {MOST_DAYS:,} days, not for {days}.")
     secret, id_ = f"forge_{secrets.token_urlsafe(32)}", uuid.uuid4().hex[:12]
-    event = TokenIssued(id=id_, name=name, hash=hashed(secret), note=note[:200])
+    event = TokenIssued(
+        id=id_, name=name, hash=hashed(secret), note=check(note[:200], "the note"),
+        expires=None if days is None else time.time() + days * 86_400,
+    )  # fmt: skip
     _append(store, event, by, lambda known: _known(known, name))
     return id_, secret
 
@@ -216,8 +275,9 @@ def _role(text: str) -> Role:
 
 
 def _free(known: Accounts, name: str) -> None:
-    if name in known.roles:
-        raise ConflictError(f"user {name} is there already, as {known.roles[name]}.")
+    for other, role in known.roles.items():
+        if other.casefold() == name.casefold():
+            raise ConflictError(f"user {other} is there already, as {role}.")
 
 
 def _known(known: Accounts, name: str) -> None:

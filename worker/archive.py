@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from events import ChainError, Envelope, EventStore, archive
+from events import ArchiveError, ChainError, Context, Envelope, EventStore, New, archive
 from events.store import CODE_VERSION
-from evomerge import archived
+from evomerge import archived, facts, pasts
+from evomerge.audit import Finding, audit
+from evomerge.control import refusal
 from evomerge.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from evomerge.harness import specs
 from evomerge.log import full_name, history
 from evomerge.state import RunState, fold
-from worker.artifacts import Artifacts
+from evomerge.streams import NAME, PREFIX, stream
+from worker.artifacts import Artifacts, read_weights
+from worker.submission import actor, project
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,10 @@ class Imported:
     #: Run → events that were not here yet.
     new: dict[str, int]
     weights: int
+    #: Runs that can go on: they wait, and are the importer's.
+    waiting: list[str]
+    #: Those of them that had failed: they need a retry, too.
+    failed: list[str]
 
 
 def export(
@@ -66,42 +77,136 @@ def _champion(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
     return [(f"{digest}/{file.name}", file) for file in cache.files(digest)]
 
 
-def load(store: EventStore, cache: Artifacts, path: Path) -> Imported:
+def load(
+    store: EventStore,
+    cache: Artifacts,
+    path: Path,
+    by: str | None = None,
+    task_files: bool = False,
+) -> Imported:
     """Take a run in from an archive; what is here already is passed over.
 
-    Raises ArchiveError, ConflictError where a run of that name here is another, NotFoundError.
+    `task_files` allows a run that measures with task files of lm-evaluation-harness, which are code.
+
+    Nothing is recorded before all of it was verified. A run that can still go on is from now on `by`'s,
+    or whose process this is, and waits until it is resumed: a stranger's archive starts nothing here.
+    A run that comes only as the past of a fork stays open for more of its history, and waits, too.
+    Raises ArchiveError, ConflictError if a run of that name here is another, NotFoundError,
+    UnavailableError.
     """
+    who = by or actor()
     with tempfile.TemporaryDirectory() as folder:
         found = archive.read(path, Path(folder))
-        run = archived.run_of(found)
-        for _ in history(archived.ArchivedLog(found.streams), run):
-            pass  # raises where a fork's past is not in it
-        new = _adopted(store, found)
-        weights = sum(cache.adopt(place) for place in _folders(Path(folder), found.blobs))
-    return Imported(run, new, weights)
-
-
-def _adopted(store: EventStore, found: archive.Archive) -> dict[str, int]:
-    """Take in every stream, once all of them fit; run → new events."""
-    new: dict[str, int] = {}
-    for take in (store.fits, store.adopt):
+        run, rows = _history(path, found)
+        for wrong in audit(rows):
+            if wrong.level != "note":
+                raise ArchiveError(str(path), f"at event {wrong.place}", wrong.message)
+        state = fold(rows)
+        for refused in [] if task_files else _task_files(state):
+            raise ConfigError(refused.message)
+        check_weights(path, found.blobs, Path(folder), state)
+        ours = {name: _taken(found, name, who) for name in found.streams}
+        fresh = _each(found, store.fits)
+        places = _folders(Path(folder), found.blobs)
+        for place in places:
+            cache.adopt(place)
+        context = Context(actor=who)
         for name, rows in found.streams.items():
-            try:
-                new[archived.title(name)] = take(name, rows)
-            except ChainError as error:
-                raise ConflictError(
-                    f"run {archived.title(name)} is here already and has another history from event "
-                    f"{error.version} on: the archive was not imported."
-                ) from error
+            if name != stream(run) and ours[name] and fresh[archived.title(name)]:
+                pasts.note(store, archived.title(name), rows[-1].hash, context)
+        own = {stream(run): ours[stream(run)]}
+        new = _each(found, lambda name, rows: store.adopt(name, rows, own.get(name, ()), context))
+        project(store)
+    waiting = [run] if ours[stream(run)] and new[run] else []
+    return Imported(run, new, len(places), waiting, waiting if state.failed else [])
+
+
+def _task_files(state: RunState) -> list[Finding]:
+    """Return a finding if carrying the run on, or measuring it again, would run a file's code."""
+    given = state.submitted.data if state.submitted else ()
+    files = [spec.file for spec in map(specs.parse, filter(specs.is_task, given)) if spec.file]
+    why = (
+        f"run {state.run} measures with the task file {str(file)!r} of this machine, and a task file "
+        "can run code. Look at the file; then import the run with --allow-task-files."
+        for file in files[:1]
+    )
+    return [Finding("unchecked", "files", said) for said in why]
+
+
+def _each(found: archive.Archive, take: Callable[[str, list[Envelope]], int]) -> dict[str, int]:
+    """Run → what `take` says of its stream. Raises ConflictError if it does not fit what is here."""
+    new: dict[str, int] = {}
+    for name, rows in found.streams.items():
+        try:
+            new[archived.title(name)] = take(name, rows)
+        except ChainError as error:
+            raise ConflictError(
+                f"run {archived.title(name)} is here already and has another history from event "
+                f"{error.version} on: the archive was not imported."
+            ) from error
     return new
+
+
+def _taken(found: archive.Archive, name: str, who: str) -> list[New]:
+    """The event that makes a run the importer's and lets it wait; none if it has ended for good."""
+    run = archived.title(name)
+    state = fold(history(archived.ArchivedLog(found.streams), run))
+    event = facts.Imported(owner=who, head=state.head)
+    if refusal(state, event) is not None:
+        return []
+    return [New(event, f"{run}/{event.type}/{state.head}")]
+
+
+def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
+    """The run and its history, which must be all that the archive holds. Raises ArchiveError."""
+    run = archived.run_of(found)
+    for name in found.streams:
+        if not name.startswith(PREFIX) or NAME.fullmatch(archived.title(name)) is None:
+            why = f"it holds the stream {name[:100]!r}, which is no run's"
+            raise ArchiveError(str(path), "in its manifest", why)
+    rows = list(history(archived.ArchivedLog(found.streams), run))
+    counts = Counter(row.stream for row in rows)
+    for name, own in found.streams.items():
+        if counts[name] != len(own):
+            why = (
+                f"it holds events of {archived.title(name)} that are no part of run {run}'s history"
+            )
+            raise ArchiveError(str(path), "in its manifest", why)
+    return run, rows
+
+
+def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: RunState) -> None:
+    """Refuse files that are not the champion's weights. Raises ArchiveError."""
+    if not blobs:
+        return
+    champion = state.built[state.champion][0] if state.champion else None
+    for blob in blobs:
+        at, _, name = blob.partition("/")
+        if at != champion or "/" in name or not name.endswith(".safetensors"):
+            raise ArchiveError(
+                str(path), f"at blobs/{blob[:100]}", "it is no file of the champion's"
+            )
+    if champion is None or read_weights(folder / champion, champion) is None:
+        what = "the weights are not those that the log has the digest of"
+        raise ArchiveError(str(path), f"at blobs/{blobs[0]}", what)
 
 
 def _folders(root: Path, blobs: tuple[str, ...]) -> list[Path]:
     return [root / name for name in dict.fromkeys(Path(blob).parts[0] for blob in blobs)]
 
 
-def rows(path: Path) -> tuple[str, list[Envelope]]:
-    """The run that an archive is about, and its history; no database is needed."""
-    found = archive.read(path)
-    run = archived.run_of(found)
-    return run, list(history(archived.ArchivedLog(found.streams), run))
+def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:
+    """The run that an archive is about, its history, and what is wrong; no database is needed.
+
+    Everything that an import refuses by itself is found here; not that a run of that name here is
+    another, or that there is no room. Raises ArchiveError for what cannot be read at all.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found = archive.read(path, Path(folder))
+        run, rows = _history(path, found)
+        findings = audit(rows)
+        if not [f for f in findings if f.level != "note"]:
+            state = fold(rows)
+            check_weights(path, found.blobs, Path(folder), state)
+            findings += _task_files(state)
+    return run, rows, findings

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from evomerge.build import Weights
 from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
+from evomerge.digests import checked
 from evomerge.errors import ConfigError, TamperedError, UnavailableError
 from worker.supply import Supply
 
@@ -118,29 +119,37 @@ class Artifacts:
         return False
 
     def _place(self, digest_: str) -> Path:
-        return self.folder / digest_[:2] / digest_
+        return self.folder / digest_[:2] / checked(digest_)
 
     def check(self, digest_: str) -> bool | None:
         """Whether what is on disk under this digest has it; None where nothing is there."""
         place = self._place(digest_)
-        return _load(place, digest_) is not None if place.exists() else None
+        return read_weights(place, digest_) is not None if place.exists() else None
 
     def files(self, digest_: str) -> list[Path]:
         """The files on disk under this digest."""
         return sorted(self._place(digest_).glob("*.safetensors"))
 
     def adopt(self, folder: Path) -> bool:
-        """Take in a folder of weights that is named by their digest; False where it is another's."""
-        weights = _load(folder, folder.name)
+        """Take in a folder of weights that is named by their digest; False where it is another's.
+
+        Raises UnavailableError if the cache cannot be written.
+        """
+        weights = read_weights(folder, folder.name)
         if weights is None:
             log.warning("weights %s are not what their name says: left out", folder.name[:12])
             return False
         self.keep(folder.name, weights)
+        if not self._place(folder.name).exists():
+            raise UnavailableError(
+                f"the weights cannot be kept in {self.folder}. Nothing was imported; free space, or "
+                "set FORGE_HOME to a folder that you can write to."
+            )
         return True
 
     def _read(self, digest_: str) -> Weights | None:
         place = self._place(digest_)
-        weights = _load(place, digest_)
+        weights = read_weights(place, digest_)
         if weights is not None:
             with contextlib.suppress(OSError):
                 os.utime(place)
@@ -162,7 +171,7 @@ class Artifacts:
                 total -= bytes_
 
 
-def _load(place: Path, digest_: str) -> Weights | None:
+def read_weights(place: Path, digest_: str) -> Weights | None:
     """The weights in a folder, if they are there, can be read and have the digest."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file

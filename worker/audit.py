@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from evomerge import facts
+from evomerge import bounded, facts
 from evomerge.audit import Finding
-from evomerge.checkpoints import digest, open_checkpoint
+from evomerge.build import Weights
+from evomerge.checkpoints import digest
 from evomerge.errors import DataError, ForgeError, SourceChangedError, UnavailableError
 from evomerge.log import find, place
 from evomerge.recipe import Pipeline, Recipe, Source
@@ -199,11 +200,11 @@ def read_recipe(folder: Path) -> dict[str, Any]:
 def read_document(file: Path) -> dict[str, Any]:
     """A recipe file. Raises DataError."""
     try:
-        document = json.loads(file.read_text("utf-8"))
+        document = bounded.read_object(file, error=DataError)
         told = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
         told |= {key: dict(document.get(key) or {}) for key in ("sources", "places")}
         return {**told, "recipes": _recipes(document["recipes"])}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, DataError) as error:
         raise DataError(f"{file} cannot be read as a recipe file ({error}).") from error
 
 
@@ -212,12 +213,13 @@ def _recipes(documents: dict[str, Any]) -> dict[str, Recipe]:
     return {id_: adapter.validate_json(json.dumps(d)) for id_, d in documents.items()}
 
 
-def exported(folder: Path, document: dict[str, Any], state: RunState | None) -> Iterator[Finding]:
-    """A champion's folder against its own recipe file and, where it is known here, its run."""
+def exported(
+    weights: Weights, document: dict[str, Any], state: RunState | None
+) -> Iterator[Finding]:
+    """Compare a folder's weights with its recipe file and, if it is known here, with its run."""
     for id_, recipe in document["recipes"].items():
         if recipe.id != id_:
             yield Finding("error", "artifacts", f"recipe {id_[:12]} was changed: it has another id")
-    weights = open_checkpoint(folder).tensors()
     found, said = digest(weights), document["digest"]
     if found != said:
         what = f"the folder's weights have digest {found[:12]}, its recipe file says {said[:12]}"

@@ -6,16 +6,14 @@ Opening it at resume checks that everything is still what `started` recorded.
 from __future__ import annotations
 
 import os
-import platform
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-import transformers
 
-from evomerge import checkpoints, facts, flow, search, sketch
+from evomerge import checkpoints, companions, facts, flow, modelconfig, search, sketch
 from evomerge.build import Builder, Weights, not_finite
 from evomerge.config import EvoMergeConfig
 from evomerge.corpus import builtin, domains
@@ -45,58 +43,48 @@ from evomerge.state import RunState
 from worker import pace
 from worker.artifacts import Artifacts
 from worker.measurable import measurable, why_not_run
-
-#: Characters of built-in text per domain.
-BUILTIN_CHARACTERS = 4_000_000
+from worker.supply import check_named
 
 
-def load_items(paths: tuple[str, ...], allow_benchmarks: bool = False, seed: int = 0) -> list[Item]:
-    """The run's items: its data files and tasks, or the built-in corpus.
+def load_items(
+    paths: tuple[str, ...],
+    allow_benchmarks: bool = False,
+    parameters: int = 0,
+    note: Callable[[str], None] = lambda words: None,
+) -> list[Item]:
+    """Return the run's items: its data files and tasks, or built-in ones for models with so many
+    `parameters`.
 
+    `note` is told how files were read that are not written as items.
     Raises DataError, UnavailableError.
     """
     if not paths:
-        return data.from_rows(builtin.items(builtin.corpus(seed, BUILTIN_CHARACTERS), seed))
+        return data.from_rows(builtin.default(max(1, parameters)))
     if domains.NAME in paths:
         if len(paths) > 1:
             raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
-        return data.from_rows(domains.items(seed))
+        return data.from_rows(domains.items())
     files = [Path(path) for path in paths if not is_task(path)]
-    return data.load(files, tasks.rows(paths, allow_benchmarks))
+    return data.load(files, tasks.rows(paths, allow_benchmarks), note=note)
+
+
+def made_for_any_model(paths: tuple[str, ...]) -> bool:
+    """Return True if the items are built-in ones, of which those that do not fit are left out."""
+    return not paths or domains.NAME in paths
 
 
 def load_tokenizer(folder: str) -> Any:
     """The model folder's tokenizer. Raises SourceError."""
     from transformers import AutoTokenizer
 
-    try:
+    modelconfig.check_tokenizer(Path(folder))
+    with modelconfig.described(f"model {folder} has no usable tokenizer"):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise SourceError(f"model {folder} has no usable tokenizer: {reason}") from error
 
 
 def set_threads(count: int | None = None) -> None:
     """Use `count` threads (default: FORGE_THREADS, or every core we may run on)."""
     torch.set_num_threads(count or threads() or len(os.sched_getaffinity(0)))
-
-
-def machine_profile(device: str, dtype: str = "", attention: str = "") -> facts.Profile:
-    """What can change the last bit of a number on a device of this machine."""
-    machine = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    if device.startswith("cuda"):
-        machine += f" {torch.cuda.get_device_name(torch.device(device))}"
-    return facts.Profile(
-        device=device,
-        dtype=dtype,
-        threads=torch.get_num_threads(),
-        batch_tokens=BATCH_TOKENS,
-        attention=attention,
-        machine=machine,
-        torch=str(torch.__version__),
-        transformers=transformers.__version__,
-        numpy=np.__version__,
-    )
 
 
 class Bench:
@@ -112,27 +100,26 @@ class Bench:
 
     @cached_property
     def family(self) -> Family:
-        """The opened models."""
-        base, sources = self.references
-        return open_family(sources, base, self._submitted.config.strict)
-
-    @cached_property
-    def references(self) -> tuple[facts.ModelReference | None, tuple[facts.ModelReference, ...]]:
-        """Base and sources where they are on this machine, fetched where they were not."""
-        given, started = self._submitted, self.state.started
-        known = (
-            [None] * len(given.sources) if started is None else [s.digest for s in started.sources]
-        )
-        origin = None if started is None else started.base.digest
-        find = self.artifacts.supply.model
-        base = None if given.base is None else find(given.base, origin)
-        return base, tuple(map(find, given.sources, known))
+        """The opened models, read from this machine's own copies."""
+        given = self._submitted
+        copies = {m.path: place for m, place in zip(self._given, self.copies, strict=True)}
+        return open_family(given.sources, given.base, given.config.strict, copies)
 
     @property
-    def base_reference(self) -> facts.ModelReference:
-        """The base, or the first source standing in for it."""
-        base, sources = self.references
-        return base or sources[0]
+    def _given(self) -> tuple[facts.ModelReference, ...]:
+        """The models as the user named them, the base (or what stands in for it) first."""
+        return (self._submitted.base or self._submitted.sources[0], *self._submitted.sources)
+
+    @cached_property
+    def copies(self) -> tuple[Path, ...]:
+        """Folders of base and sources on this machine, the base first."""
+        started, places = self.state.started, dict[str, Path]()
+        nothing = [None] * len(self._given)
+        pinned = nothing if started is None else (started.base, *started.sources)
+        for model, record in zip(self._given, pinned, strict=True):
+            if model.path not in places:  # the first source may stand in for the base
+                places[model.path] = self.artifacts.supply.model(model, record)
+        return tuple(places[model.path] for model in self._given)
 
     @cached_property
     def origin(self) -> Weights:
@@ -160,7 +147,9 @@ class Bench:
         digest = None if started is None else started.data_digest
         fetched = self.artifacts.supply.items(given, digest)
         allowed = self._submitted.config.allow_benchmarks
-        return load_items(given, allowed) if fetched is None else fetched
+        return (
+            load_items(given, allowed, self.family.base.parameters) if fetched is None else fetched
+        )
 
     @property
     def resident(self) -> ResidentModel:
@@ -169,8 +158,7 @@ class Bench:
 
     @cached_property
     def _resident(self) -> ResidentModel:
-        folder = Path(self.base_reference.path)
-        return ResidentModel(folder, self.device, self.family.tied)
+        return ResidentModel(self.copies[0], self.device, self.family.tied)
 
     @property
     def device(self) -> str:
@@ -192,8 +180,8 @@ class Bench:
     @cached_property
     def _measurable(self) -> tuple[list[Item], tuple[str, ...]]:
         """The items without those that cannot be measured, and what is said of these."""
-        builtin_ = domains.NAME in self._submitted.data
-        return measurable(self.items, self.judge.tokenizer, self.context, builtin_, self.not_run)
+        ours = made_for_any_model(self._submitted.data)
+        return measurable(self.items, self.judge.tokenizer, self.context, ours, self.not_run)
 
     @cached_property
     def not_run(self) -> str:
@@ -205,14 +193,14 @@ class Bench:
     @cached_property
     def judge(self) -> Judge:
         """Who reads and verifies replies."""
-        return Judge(load_tokenizer(self.base_reference.path))
+        return Judge(load_tokenizer(str(self.copies[0])))
 
     def profile(self) -> facts.Profile:
         """What can change the last bit of a number, here and now."""
         dtype = str(next(iter(self.origin.values())).dtype).removeprefix("torch.")
         attention = str(self.resident.module.config._attn_implementation)
         evaluation = self.resident.dtype
-        return machine_profile(self.device, dtype, attention).model_copy(
+        return pace.machine_profile(self.device, dtype, attention).model_copy(
             update={
                 "batch_tokens": self.resident.batch_tokens or BATCH_TOKENS,
                 "evaluation": str(evaluation).removeprefix("torch.") if evaluation else "",
@@ -227,22 +215,8 @@ class Bench:
         config = self._submitted.config
         data.check_settings(self._measurable[0], config)
         check_paths(self.family, config)
-        references = [self.base_reference, *self.references[1]]
-        names = [reference.name for reference in references]
         weights = [self.origin, *self.source_weights]
-        for name, tensors in zip(names, weights, strict=True):
-            if bad := not_finite(tensors):
-                raise SourceError(f"model {name}: tensor {bad} holds NaN or Inf.")
-        records = [
-            facts.SourceRecord(
-                name=name,
-                recipe_id=Source(digest=digest).id,
-                digest=digest,
-                sketch=sketch.sketch(tensors, self.origin),
-                parameters=sum(t.numel() for t in tensors.values()),
-            )
-            for name, digest, tensors in zip(names, self.digests, weights, strict=True)
-        ]
+        records = self._records(weights)
         _check_different(records[1:])
         probed = pace.probe(
             self.resident, config, weights, self.packed["train"], self.context
@@ -254,8 +228,8 @@ class Bench:
             for slice_, domains in self.packed.items()
         }
         supply, digest = self.artifacts.supply, data.digest(self.items)
-        for reference, record in zip(references, records, strict=True):
-            supply.share_model(reference, record.digest)
+        for place in self.copies:
+            supply.share_model(place)
         supply.keep_items(self._submitted.data, self.items, digest)
         return facts.Started(
             base=records[0],
@@ -268,9 +242,41 @@ class Bench:
             data_digest=digest,
             pools=pools,
             profile=self.profile(),
-            warnings=self.family.warnings + self._measurable[1] + probed,
+            warnings=self.family.warnings + self._code_named() + self._measurable[1] + probed,
             strategy=search.current(config),
             not_run=self.not_run,
+        )
+
+    def _records(self, weights: Sequence[Weights]) -> list[facts.SourceRecord]:
+        """Return what is pinned of base and sources. Raises SourceError."""
+        names = [reference.name for reference in self._given]
+        for named in zip(self._given, self.digests, self.copies, strict=True):
+            check_named(*named)
+        for name, tensors in zip(names, weights, strict=True):
+            if bad := not_finite(tensors):
+                raise SourceError(f"model {name}: tensor {bad} holds NaN or Inf.")
+        return [
+            facts.SourceRecord(
+                name=name,
+                recipe_id=Source(digest=digest).id,
+                digest=digest,
+                sketch=sketch.sketch(tensors, self.origin),
+                parameters=sum(t.numel() for t in tensors.values()),
+                model=place.name,
+                files=companions.digests(place),
+            )
+            for name, digest, tensors, place in zip(
+                names, self.digests, weights, self.copies, strict=True
+            )
+        ]
+
+    def _code_named(self) -> tuple[str, ...]:
+        """Return a warning for each model whose settings name code that loaders may run."""
+        return tuple(
+            f"{', '.join(files)} of model {given.name} name Python code (auto_map): it is not run "
+            "here, and results are written without it."
+            for given, place in zip(self._given, self.copies, strict=True)
+            if (files := companions.naming_code(place))
         )
 
     def check_unchanged(self) -> None:
@@ -291,14 +297,25 @@ class Bench:
             )
 
     def check_sources(self) -> None:
-        """Raise where a source's weights are not those that `started` recorded."""
+        """Raise where a source's weights are not those that `started` recorded.
+
+        A copy of ours that is damaged is made again from the files that the user named.
+        """
         started = self.state.started
         assert started
-        for record, found in zip((started.base, *started.sources), self.digests, strict=True):
-            if record.digest != found:
+        records = (started.base, *started.sources)
+        found = list(zip(records, self.digests, self.copies, strict=True))
+        damaged = [c for r, digest, c in found if r.digest != digest and r.model == c.name]
+        if damaged:
+            for place in damaged:
+                self.artifacts.supply.forget(place)
+            for name in ("copies", "family", "origin", "source_weights", "digests"):
+                self.__dict__.pop(name, None)
+        for record, digest in zip(records, self.digests, strict=True):
+            if record.digest != digest:
                 raise SourceChangedError(
                     f"model {record.name} has changed since the run started (its digest was "
-                    f"{record.digest[:12]}, it is {found[:12]}). Put the old files back, or start "
+                    f"{record.digest[:12]}, it is {digest[:12]}). Put the old files back, or start "
                     "a new run."
                 )
 
@@ -362,9 +379,7 @@ def check_paths(family: Family, config: EvoMergeConfig) -> None:
     """Raise ConfigError where the settings want paths that these models do not allow."""
     if not config.path_repeats:
         return
-    from transformers import AutoConfig
-
-    found = AutoConfig.from_pretrained(family.base.folder, trust_remote_code=False)
+    found = modelconfig.load(family.base.folder)
     flow.check_architecture(found.to_dict())  # with what the file leaves to defaults
     blocks = int(found.get_text_config().num_hidden_layers)
     if config.path_blocks is not None and config.path_blocks < blocks:

@@ -61,14 +61,14 @@ class Child:
         """What this device has, for the roster."""
         import torch
 
-        from worker import bench
+        from worker import pace
 
         device = os.environ.get("FORGE_DEVICE", "cpu")
         if device.startswith("cuda"):
             memory = torch.cuda.mem_get_info(0)[1]
         else:
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return {"memory": memory, "profile": bench.machine_profile(device).of_machine}
+        return {"memory": memory, "profile": pace.machine_profile(device).of_machine}
 
     def _refresh(self, state: Any) -> None:
         from evomerge.log import news

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from contextlib import suppress
 
 from events import ConcurrencyError, Context, Event, EventStore, New
+from evomerge import pasts
 from evomerge.control import refusal
 from evomerge.errors import ConflictError
-from evomerge.facts import REGISTRY, PriorityChanged
+from evomerge.facts import REGISTRY, Imported, PriorityChanged
 from evomerge.log import full_name, load, news, stream
+from evomerge.plain_text import check
 from evomerge.state import RunState, absorb
 from worker.submission import actor, check_queued, project
 
@@ -23,6 +26,7 @@ def control(
     """
     if isinstance(event, PriorityChanged):
         check_queued(event.priority)
+    check(getattr(event, "reason", None) or "", "the reason")
     run = full_name(store, run)
     who = by or actor()
     last = uuid.uuid4().hex if key is None else hashlib.sha256(f"{who}/{key}".encode()).hexdigest()
@@ -32,6 +36,9 @@ def control(
         absorb(state, news(store, run, state))
         if key is not None and _asked(store, run, name, event):
             return state
+        if state.head in pasts.heads(store):
+            _take_over(store, state, who)
+            continue
         why = refusal(state, event)
         if why is not None:
             raise ConflictError(f"run {run} is left as it is: {why}. `forge show {run}` says more.")
@@ -41,6 +48,13 @@ def control(
             continue  # somebody appended in between: look again whether it still makes sense
         project(store)
         return state
+
+
+def _take_over(store: EventStore, state: RunState, who: str) -> None:
+    """Make a run that is the past of a fork only the user's: it goes its own way from here on."""
+    taken = New(Imported(owner=who, head=state.head), f"{state.run}/imported/{state.head}")
+    with suppress(ConcurrencyError):
+        store.append(stream(state.run), state.version, [taken], Context(actor=who))
 
 
 def _asked(store: EventStore, run: str, name: str, event: Event) -> bool:

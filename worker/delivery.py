@@ -38,11 +38,17 @@ def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
     store.close()
     data = report.report(state, rows)
     folder = export.export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
-    (folder / "report.json").write_text(json.dumps(data, indent=2) + "\n", "utf-8")
-    (folder / "report.md").write_text(report.markdown(data), "utf-8")
+    for name, content in documents(data).items():
+        (folder / name).write_bytes(content)
     plot.draw(data, folder / "report.svg")
     plot.draw(data, folder / "report.png")
     return {**data, "folder": str(folder)}
+
+
+def documents(data: dict[str, Any]) -> dict[str, bytes]:
+    """Return the report as files: name → content."""
+    told = json.dumps(data, indent=2) + "\n"
+    return {"report.json": told.encode(), "report.md": report.markdown(data).encode()}
 
 
 def deliver(

@@ -13,14 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from events import (
-    Context,
-    Envelope,
-    EventsError,
-    EventStore,
-    StoreUnavailableError,
-)
-from evomerge import facts, listing
+from events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
+from evomerge import facts, listing, pasts
 from evomerge.errors import ForgeError
 from evomerge.log import load
 from evomerge.run import Task
@@ -75,6 +69,8 @@ class Dispatcher(threading.Thread):
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
         self._aside: set[str] = set()
+        #: Where runs end that are the past of a fork only.
+        self._pasts: frozenset[str] = frozenset()
         self._after = 0
         #: What was noted last of what users have received.
         self._told: dict[str, float] | None = None
@@ -137,11 +133,17 @@ class Dispatcher(threading.Thread):
         self._scheduler.restore(self._received.read())
         limits.read(self._store, self._rules)
         self._apply_rules()
+        self._pasts = pasts.heads(self._store)
         self._after = listing.position(self._store)
         for row in listing.queue(self._store):
             labels = tuple(row["labels"].split())
             self._runs[row["run"]] = Known(
-                row["owner"], row["first"], row["priority"], labels, row["device"], row["paused"]
+                row["owner"],
+                row["first"],
+                row["priority"],
+                labels,
+                row["device"],
+                row["paused"] or row["past"],
             )
             self._put(row["run"])
         self.measures.leads = True
@@ -186,6 +188,8 @@ class Dispatcher(threading.Thread):
             limits.read(self._store, self._rules)
             self._apply_rules()
             return
+        if row.stream == pasts.STREAM:
+            self._pasts = pasts.heads(self._store)
         if not row.stream.startswith(PREFIX):
             return
         run = row.stream.removeprefix(PREFIX)
@@ -199,6 +203,10 @@ class Dispatcher(threading.Thread):
         if row.type in (facts.Completed.type, facts.Failed.type, facts.Cancelled.type):
             self._forget(run)
             return
+        if row.type == facts.Imported.type:
+            self._scheduler.drop(run)  # it has another owner, and waits
+            self._return(run, known.order)
+            known = self._runs[run]
         if row.type in (facts.Paused.type, facts.Resumed.type):
             known.paused = row.type == facts.Paused.type
             known.pending = 1
@@ -206,6 +214,8 @@ class Dispatcher(threading.Thread):
             event = facts.REGISTRY.load(row)
             assert isinstance(event, facts.PriorityChanged)
             known.priority = event.priority
+        if row.hash in self._pasts:
+            known.paused = True
         self._aside.discard(run)
         self._changed.add(run)
         if run not in self._desk.states:

@@ -2,7 +2,8 @@
 
 The grant that it is about stands in the database. A message that is lost, doubled, late or in another
 order changes nothing but how soon somebody looks: devices look by themselves every second. So Celery's
-own redelivery is not needed and not used; there is no result backend, and messages are JSON.
+own redelivery is not needed and not used; there is no result backend, and messages are JSON. Whoever
+listens needs no Celery worker: the message's coming is all that it says.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from celery import Celery
-from celery.worker import WorkController, state
-from kombu.entity import Queue
+from redis import exceptions as client_errors
 
 from evomerge.errors import ConfigError
 
@@ -25,8 +26,10 @@ log = logging.getLogger(__name__)
 DEFAULT_BROKER = "redis://127.0.0.1:6379/0"
 #: Seconds after which a message means nothing any more.
 STALE = 60
-#: Seconds without ringing after the broker could not be reached.
+#: Seconds without ringing or listening after the broker could not be reached.
 REST = 1.0
+#: Seconds between two looks whether listening is over.
+LOOK = 1
 
 
 def broker_url() -> str:
@@ -48,10 +51,6 @@ def make_app(url: str) -> Celery:
         task_serializer="json",
         task_ignore_result=True,
         task_acks_late=False,
-        worker_prefetch_multiplier=1,
-        worker_hijack_root_logger=False,
-        worker_send_task_events=False,
-        worker_enable_remote_control=False,
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -99,26 +98,48 @@ class Bells:
 
 
 class Listener:
-    """A Celery worker in a thread that wakes this process's devices."""
+    """A thread that wakes this process's devices when a message comes for them.
+
+    A message means "look", whatever stands in it: it is taken off its queue and not parsed. So nothing
+    that somebody puts there, and no countdown or expiry, can stop or delay the next one.
+    """
 
     def __init__(self, app: Celery, devices: dict[str, Callable[[], None]]) -> None:
-        def hint(device: str, _run: str, _task: str) -> None:
-            if device in devices:
-                devices[device]()
-
-        app.task(name="forge.hint", ignore_result=True)(hint)
-        app.conf.task_queues = [Queue(queue_of(device)) for device in devices]
-        state.should_stop = None
-        self._controller = WorkController(
-            app=app, pool="solo", concurrency=1, queues=[queue_of(d) for d in devices],
-            without_heartbeat=True, without_mingle=True, without_gossip=True,
-        )  # fmt: skip
+        self._app = app
+        self._rings = {queue_of(device): ring for device, ring in devices.items()}
+        self._closed = threading.Event()
         for noisy in ("celery", "kombu", "amqp"):
             logging.getLogger(noisy).setLevel(logging.ERROR)
-        self._thread = threading.Thread(target=self._controller.start, name="celery", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="doorbell", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening; not waited for where the broker hangs."""
-        state.should_stop = 0
+        self._closed.set()
         self._thread.join(timeout=3)
+
+    def _listen(self) -> None:
+        """Listen until it is closed; connect again after whatever went wrong."""
+        while not self._closed.is_set():
+            try:
+                with self._app.connection_for_read() as connection:
+                    self._serve(connection.channel())
+            except (
+                Exception
+            ) as error:  # whatever a broker's client raises: devices look by themselves
+                log.debug("the broker cannot be listened to: %s", error)
+                self._closed.wait(REST)
+
+    def _serve(self, channel: Any) -> None:
+        """Ring for every message; all those that wait for a device are one."""
+        with channel.conn_or_acquire() as client:
+            while not self._closed.is_set():
+                try:
+                    found = client.brpop(list(self._rings), timeout=LOOK)
+                except client_errors.ResponseError:  # something of another kind stands in its place
+                    client.delete(*self._rings)
+                    continue
+                if found is not None:
+                    queue = found[0].decode()
+                    client.delete(queue)
+                    self._rings[queue]()

@@ -7,15 +7,14 @@ token.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from evomerge import report
+from evomerge import companions, report
 from evomerge.build import Weights
-from evomerge.checkpoints import COMPANIONS, SHARD_BYTES, publish, write_weights
+from evomerge.checkpoints import SHARD_BYTES, Checkpoint, publish, write_weights
 from evomerge.documents import recipe_document
 from evomerge.errors import ForgeError
 from evomerge.flow import settings_for
@@ -26,6 +25,9 @@ from worker.artifacts import Artifacts
 from worker.bench import Bench, set_threads
 from worker.target import MARK, check_target
 
+#: How a model generates by default; written from its config if the base has none.
+GENERATION = "generation_config.json"
+
 
 def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:
     """Write the champion's folder to `out`; rebuilt from its recipe where it is not cached.
@@ -35,36 +37,57 @@ def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) ->
     if state.champion is None:
         raise ForgeError(f"run {state.run} has no champion yet: let it finish first.")
     out = check_target(out)
+    write(state, artifacts, state.champion, out, chain_head)
+    return out
+
+
+def write(
+    state: RunState, artifacts: Artifacts, recipe_id: str, out: Path, chain_head: str
+) -> None:
+    """Write the folder of any candidate to `out`, in the place of what is there."""
     assert state.started
     set_threads(state.started.profile.threads)  # else its bits could come out otherwise
     bench = Bench(state, artifacts)
     bench.check_sources()
-    weights = bench.weights(state.champion)
+    weights = bench.weights(recipe_id)
 
     def fill(folder: Path) -> None:
         write_weights(folder, weights, SHARD_BYTES)
-        _write_companions(folder, bench, weights)
-        recipe = recipe_document(state, state.champion or "", chain_head)
-        (folder / MARK).write_text(json.dumps(recipe, indent=2) + "\n", "utf-8")
-        (folder / "README.md").write_text(card(state, chain_head), "utf-8")
+        made = documents(state, recipe_id, bench.family.base, weights, chain_head)
+        for name, content in made.items():
+            (folder / name).write_bytes(content)
         check_loads(folder)
 
     publish(out, fill)
-    return out
 
 
-def _write_companions(folder: Path, bench: Bench, weights: Weights) -> None:
-    donor = bench.family.base
-    config = settings_for(weights, donor, bench.family.tied)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    for name in COMPANIONS:
-        if (donor.folder / name).is_file():
-            shutil.copyfile(donor.folder / name, folder / name)
-    if not (folder / "generation_config.json").exists():
-        from transformers import GenerationConfig
+def documents(
+    state: RunState, recipe_id: str, donor: Checkpoint, weights: Weights, chain_head: str
+) -> dict[str, bytes]:
+    """Return a candidate's files beside its weights: name → content. A champion has a card, too.
 
-        settings = GenerationConfig.from_model_config(bench.resident.config)
-        settings.save_pretrained(folder)
+    Config, tokenizer and templates are the donor's (the base's), less what names code to be run.
+    """
+    assert state.started
+    config = settings_for(weights, donor, state.started.tied)
+    recipe = recipe_document(state, recipe_id, chain_head)
+    made = {
+        GENERATION: _generation(donor.folder),
+        companions.CONFIG: companions.as_text(config).encode(),
+        **companions.contents(donor.folder),
+        MARK: (json.dumps(recipe, indent=2) + "\n").encode(),
+    }
+    if recipe_id == state.champion:
+        made["README.md"] = card(state, chain_head).encode()
+    return made
+
+
+def _generation(folder: Path) -> bytes:
+    """Return the generation settings that follow from a config.json."""
+    from transformers import AutoConfig, GenerationConfig
+
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return GenerationConfig.from_model_config(config).to_json_string().encode()
 
 
 def check_loads(folder: Path) -> None:

@@ -11,6 +11,7 @@ from evomerge.config import RENAMED, EvoMergeConfig, parse
 from evomerge.errors import ConfigError, ConflictError, TamperedError
 from evomerge.history import at_place, before_close
 from evomerge.log import full_name, history, stream
+from evomerge.plain_text import check
 from evomerge.state import RunState, fold
 from worker.submission import actor, keyed_name, new_name
 
@@ -132,6 +133,7 @@ def fork(
 
     The same `key` from the same user means the same fork. Raises ConflictError where it is another.
     """
+    check(reason or "", "the reason")
     run = new_name() if key is None else keyed_name(key, f"fork of {by or actor()}")
     event = facts.Forked(
         run=run,

@@ -23,6 +23,7 @@ from events import (
 from evomerge import facts
 from evomerge.errors import ConfigError, UnavailableError
 from evomerge.log import stream
+from evomerge.plain_text import visible
 from evomerge.run import Start, Task, failed_key, open_tasks
 from evomerge.state import RunState
 from worker.artifacts import Artifacts
@@ -124,13 +125,13 @@ class Hands:
         """A failure is an event; the decision after three of them is `failed`."""
         before = state.failures.get(task.key)
         attempt = before.attempt + 1 if before else 1
-        what = f"{type(error).__name__}: {error}"
+        what = visible(f"{type(error).__name__}: {error}")
         event = facts.TaskFailed(task=task.key, attempt=attempt, error=what)
         key = f"{state.run}/{task.key}/failed/{attempt}"
         self._store.append(stream(state.run), None, [New(event, key)], self._context)
 
     def _fail(self, state: RunState, error: Exception) -> None:
-        new = New(facts.Failed(reason=str(error)), failed_key(state))
+        new = New(facts.Failed(reason=visible(str(error))), failed_key(state))
         try:
             self._store.append(stream(state.run), state.version, [new], self._context)
         except ConcurrencyError:

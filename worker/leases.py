@@ -86,7 +86,12 @@ def myself(name: str | None = None) -> str:
     `name` tells apart several owners in one process; by default threads.
     """
     pid = os.getpid()
-    return f"{here()}/{pid}/{_started(pid)}/{name or threading.get_ident()}"
+    return owner_of(pid, name or str(threading.get_ident()))
+
+
+def owner_of(pid: int, name: str) -> str:
+    """Return what a process of this machine is called in leases; `alive` understands it."""
+    return f"{here()}/{pid}/{_started(pid)}/{name}"
 
 
 def alive(owner: str) -> bool | None:

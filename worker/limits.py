@@ -5,9 +5,24 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from events import ConcurrencyError, Context, Event, EventStore, New, PayloadError, Registry
+from pydantic import Field, WithJsonSchema
+
+from events import (
+    ChainError,
+    ConcurrencyError,
+    Context,
+    Event,
+    EventStore,
+    New,
+    PayloadError,
+    Registry,
+    chain,
+)
+from evomerge import plain_text
 from evomerge.errors import ConfigError
+from evomerge.numbers import Count
 from worker.schedule import Limits
 from worker.submission import actor
 
@@ -18,6 +33,10 @@ REGISTRY = Registry()
 STREAM = "queue"
 
 
+#: What the scheduler can divide by.
+Weight = Annotated[float, Field(gt=0, le=1e6), WithJsonSchema({"type": "number"})]
+
+
 @REGISTRY.event
 class LimitsChanged(Event):
     """Somebody changed a user's weight and limit, or everybody's limits."""
@@ -26,11 +45,11 @@ class LimitsChanged(Event):
 
     #: None: everybody who has none of their own.
     owner: str | None
-    weight: float | None = None
+    weight: Weight | None = None
     #: Tasks under way at once; 0 takes the limit away.
-    tasks: int | None = None
+    tasks: Count | None = None
     #: Of one run; for everybody only.
-    run_tasks: int | None = None
+    run_tasks: Count | None = None
 
 
 @dataclass
@@ -40,7 +59,9 @@ class Rules:
     everybody: Limits = field(default_factory=Limits)
     weights: dict[str, float] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
+    #: Of the stream.
     version: int = 0
+    head: str = chain.GENESIS
 
     def absorb(self, event: LimitsChanged) -> None:
         """One more event."""
@@ -69,7 +90,13 @@ def read(store: EventStore, rules: Rules | None = None) -> Rules:
     """
     rules = rules or Rules()
     for row in store.iterate(STREAM, after=rules.version):
-        rules.version = row.version
+        whole = chain.follows(row, rules.version, rules.head)
+        rules.version, rules.head = row.version, row.hash
+        if not whole:
+            log.error(
+                "%s", ChainError(STREAM, row.version, "it was changed, or not recorded by forge")
+            )
+            continue
         if not REGISTRY.knows(row):
             log.warning("%s@%d was recorded by a newer version: passed over", row.type, row.schema)
             continue
@@ -112,6 +139,8 @@ def _check(
         raise ConfigError("a weight is one user's: say whose, as in forge limits ada --weight 2.")
     if owner is not None and run_tasks is not None:
         raise ConfigError("--run-tasks is for everybody: leave out the user.")
+    if owner is not None:
+        plain_text.check(owner, "the user's name")
     if owner is not None and not owner.strip():
         raise ConfigError("the user's name is empty.")
     for number in (tasks, run_tasks):

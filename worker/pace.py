@@ -1,17 +1,41 @@
-"""How a run's evaluations are run: as its settings say, as was probed, as its profile is pinned to."""
+"""How evaluations are run here: as settings say, as was probed, as a run's profile is pinned to."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+import transformers
 
 from evomerge.build import Weights
 from evomerge.config import EvoMergeConfig
-from evomerge.facts import Started
+from evomerge.facts import Profile, Started
 from evomerge.fitness import compiled, probing
+from evomerge.fitness.evaluator import BATCH_TOKENS
 from evomerge.fitness.packing import Packed
 from evomerge.fitness.resident import ResidentModel
+
+
+def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profile:
+    """What can change the last bit of a number on a device of this machine."""
+    machine = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    if probing.has_bfloat16(torch.device("cpu")):  # emulated, sums are rounded elsewhere
+        machine += " bf16"
+    if device.startswith("cuda"):
+        machine += f" {torch.cuda.get_device_name(torch.device(device))}"
+    return Profile(
+        device=device,
+        dtype=dtype,
+        threads=torch.get_num_threads(),
+        batch_tokens=BATCH_TOKENS,
+        attention=attention,
+        machine=machine,
+        torch=str(torch.__version__),
+        transformers=transformers.__version__,
+        numpy=np.__version__,
+    )
 
 
 def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:
@@ -22,10 +46,10 @@ def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None
         model.dtype = getattr(torch, profile.evaluation) if profile.evaluation else None
         shape = (model.rows(started.context), started.context)
         model.compiled = shape if profile.compiled else None
-    elif config.batch_tokens != "probe" and config.evaluation_dtype != "probe":
+    elif config.batch_tokens != "probe" and config.evaluation_dtype not in ("auto", "probe"):
         model.batch_tokens = config.batch_tokens
         model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
-    return model  # what is to be probed is set by `probe`
+    return model  # what is to be found out is set by `probe`
 
 
 def probe(
@@ -35,7 +59,7 @@ def probe(
     data: Mapping[str, Packed],
     context: int,
 ) -> tuple[str, ...]:
-    """Measure what the settings want measured and set the model so; a line on each."""
+    """Measure what the settings want measured and set the model so; a line on what was timed."""
     told = []
     model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
     model.load(sources[0])
@@ -48,7 +72,9 @@ def probe(
         )
     elif config.batch_tokens is not None:
         model.batch_tokens = config.batch_tokens
-    if config.evaluation_dtype == "probe":
+    if config.evaluation_dtype == "auto":
+        model.dtype = torch.bfloat16 if probing.natively(model, sources, data) else None
+    elif config.evaluation_dtype == "probe":
         found = probing.halved(model, sources, data, context)
         model.dtype = torch.bfloat16 if found.better else None
         told.append(_told("bfloat16 is", found, found.better))

@@ -5,7 +5,7 @@ Terminal and API go through here, so that both refuse the same things with the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,10 +34,12 @@ def make(
     output_dir: str | None = None,
     aliases: Mapping[str, str] | None = None,
     elsewhere: bool = False,
+    named: Callable[[str], ModelReference | None] | None = None,
 ) -> Plan:
-    """The plan of a run with these settings; models are found, headers only.
+    """Return the plan of a run with these settings; models are found, headers only.
 
-    The device need not be on this machine for a run that is carried `elsewhere`.
+    The device need not be on this machine for a run that is carried `elsewhere`. `named` finds models
+    by names of the log, see `worker.origin`.
 
     Raises ConfigError or UnavailableError before anything is started.
     """
@@ -50,8 +52,8 @@ def make(
     known = {**ALIASES, **(aliases or {})}
     made = Plan(
         config=config,
-        sources=tuple(resolve(m, known) for m in _named(models)),
-        base=resolve(base, known) if base else None,
+        sources=tuple(resolve(m, known, named) for m in _named(models)),
+        base=resolve(base, known, named) if base else None,
         data=given_data(data, config.fitness_weights),
         output_dir=output_dir,
     )
@@ -106,20 +108,22 @@ class Checked:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers), tokenizer and data; raise what a run would stumble over."""
-    from evomerge import search
-    from evomerge.corpus import domains
+    from evomerge import modelconfig, search
     from evomerge.fitness.data import check_settings
     from evomerge.fitness.packing import pack
     from evomerge.sources import open_family
     from evomerge.verifiers.checks import Verifier
-    from worker.bench import check_paths, load_items, load_tokenizer
+    from worker.bench import check_paths, load_items, load_tokenizer, made_for_any_model
     from worker.measurable import measurable, why_not_run
 
     family = open_family(plan.sources, plan.base, plan.config.strict)
+    modelconfig.empty(family.base.folder, modelconfig.load(family.base.folder))
     tokenizer = load_tokenizer(str(family.base.folder))
-    items = load_items(plan.data, plan.config.allow_benchmarks)
+    notes: list[str] = []
+    allowed, parameters = plan.config.allow_benchmarks, family.base.parameters
+    items = load_items(plan.data, allowed, parameters, notes.append)
     context = min(plan.config.context, family.base.positions or plan.config.context)
-    builtin, not_run = domains.NAME in plan.data, why_not_run(items, Verifier())
+    builtin, not_run = made_for_any_model(plan.data), why_not_run(items, Verifier())
     items, told = measurable(items, tokenizer, context, builtin, not_run)
     check_settings(items, plan.config)
     check_paths(family, plan.config)
@@ -131,5 +135,7 @@ def check(plan: Plan) -> Checked:
         )
         row[item.slice] += 1
     return Checked(
-        search.unread(plan.config) + family.warnings + told, family.base.parameters, counts
+        (*search.unread(plan.config), *family.warnings, *notes, *told),
+        family.base.parameters,
+        counts,
     )

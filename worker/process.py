@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -12,15 +11,18 @@ import sys
 import threading
 from typing import Any
 
+from evomerge.child_environment import child_environment
+from evomerge.tied import tied
+
 
 class Process:
     """A device's process (`worker.child`), spawned, so that CUDA is never forked."""
 
     def __init__(self, env: dict[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "worker.child"],
+            tied([sys.executable, "-m", "worker.child"]),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-            env={**os.environ, **env}, start_new_session=True,
+            env={**child_environment("device"), **env}, start_new_session=True,
         )  # fmt: skip
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
@@ -39,14 +41,15 @@ class Process:
                 self._lines.put(line)
         self._lines.put(None)
 
+    def living(self) -> bool:
+        """Return True if it has not ended."""
+        return self._process.poll() is None
+
     def tell(self, order: dict[str, Any]) -> None:
-        """Give it a task; one that has died says nothing, which `answer` finds out."""
-        self.tasks += 1
+        """Give it a task. Raises BrokenPipeError if it has died: it never had the task."""
         assert self._process.stdin
-        try:
-            self._process.stdin.write(json.dumps(order) + "\n")
-        except OSError:
-            return
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self.tasks += 1
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
         """What it says within this time, or None. Raises EOFError where it has died."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evomerge import companions
 from evomerge.build import Builder, Weights
 from evomerge.checkpoints import (
-    COMPANIONS,
     Checkpoint,
     digest,
     open_checkpoint,
@@ -89,10 +88,8 @@ def _origin(recipes: Mapping[str, Any], id_: str) -> str:
 
 def _fill(folder: Path, weights: Weights, base: Checkpoint, file: Path, shard_bytes: int) -> None:
     write_weights(folder, weights, shard_bytes)
-    for name in COMPANIONS:
-        if (base.folder / name).is_file():
-            shutil.copyfile(base.folder / name, folder / name)
+    companions.write(base.folder, folder)
     tied = not any("lm_head" in n or "embed_out" in n for n in weights)
     config = settings_for(weights, base, tied)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    (folder / companions.CONFIG).write_text(companions.as_text(config), "utf-8")
     shutil.copyfile(file, folder / MARK)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evomerge import checkpoints
+from evomerge import checkpoints, modelconfig
 from evomerge.build import not_finite
 from evomerge.corpus.documents import Slice
 from evomerge.errors import DataError, NotFiniteError
@@ -122,13 +122,10 @@ def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
 
 def _price(model: ModelReference, context: int) -> Cost:
     """What the model costs by its shapes."""
-    from transformers import AutoConfig
-
     weights = checkpoints.open_checkpoint(Path(model.path)).tensors()
     shapes = {name: tuple(t.shape) for name, t in weights.items()}
     width = next(iter(weights.values())).element_size()
-    config = AutoConfig.from_pretrained(model.path, trust_remote_code=False)
-    return cost(shapes, width, config, context)
+    return cost(shapes, width, modelconfig.load(Path(model.path)), context)
 
 
 def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:

@@ -13,8 +13,9 @@ Salt and prefix are random, so no nonce is used twice under a key. Every chunk b
 `CHUNK` bytes; an empty file is one empty chunk. The bound data is authenticated by each tag: chunks
 that are cut off, reordered or taken from another file or artifact are found.
 
-Not hidden: artifact names, file names, sizes and which key was used. Not found: that a whole older
-copy of the same file was put back, which holds the same bytes.
+The manifest is sealed as a file of its own and lists every file with size and hash: so an artifact
+is authenticated as a whole, under its name. Not hidden: artifact names, file names, sizes and which
+key was used. Not found: that a whole older copy of an artifact was put back under the same name.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ READ_AHEAD = 4
 #: The manifest's own name; no file can have it.
 MANIFEST = "/manifest"
 
-#: What an artifact's name, a file's name and an attempt's name look like.
-NAME = r"^[0-9a-f]{64}$"
+#: What the names of artifacts, files and attempts look like, and a digest.
+NAME = r"^(model-)?[0-9a-f]{64}$"
+DIGEST = r"^[0-9a-f]{64}$"
 FILE = r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}$"
 ATTEMPT = r"^[0-9a-f]{1,16}-[0-9a-f]{16}$"
 
@@ -327,7 +329,7 @@ class Entry(BaseModel, frozen=True):
     """A file of an artifact: its plain bytes and their hash."""
 
     size: int = Field(ge=0)
-    blake3: str = Field(pattern=NAME)
+    blake3: str = Field(pattern=DIGEST)
 
 
 class Manifest(BaseModel, frozen=True):

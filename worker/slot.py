@@ -121,6 +121,9 @@ class Slot(threading.Thread):
 
     def _turn(self) -> None:
         """Look once, and do what was granted."""
+        if self._process is not None and not self._process.living():
+            self._lost()
+            self._roster.say(self.name, self._owner, "starting")
         if self._process is None and not self._begin():
             return
         if not self._entered:
@@ -150,6 +153,12 @@ class Slot(threading.Thread):
         self._offer = Offer(self._labels, found["memory"], found["profile"], self._only)
         self._process, self._entered = process, False
         return True
+
+    def _lost(self) -> None:
+        """Forget a process that died between two tasks; the next turn starts another."""
+        assert self._process is not None
+        log.warning("device %s: its idle process was %s", self.name, self._process.wait())
+        self._process = None
 
     def _enter(self) -> None:
         """Be on the roster, with what we offer."""
@@ -210,8 +219,12 @@ class Slot(threading.Thread):
         assert process is not None
         began, version = time.monotonic(), self._store.version(stream(run))
         order = {"run": run, "task": task, "lease": lease, "fence": fence, "owner": self._owner}
-        process.tell(order)
         told: dict[str, Any] = {"ended": "given back", "why": "", "seconds": 0.0}
+        try:
+            process.tell(order)
+        except BrokenPipeError:  # it died before: that is no death at this task
+            self._lost()
+            return told
         try:
             while (answer := process.answer(WATCH)) is None:
                 ended, version = self._run_ended(run, version)

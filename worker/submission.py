@@ -18,7 +18,9 @@ from evomerge import facts
 from evomerge.config import EvoMergeConfig
 from evomerge.errors import ConfigError, ConflictError, ForgeError
 from evomerge.log import stream
+from evomerge.plain_text import check
 from evomerge.projections import Runs
+from evomerge.streams import check_name
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,9 @@ log = logging.getLogger(__name__)
 def actor() -> str:
     """Who is acting: FORGE_USER or the account's name."""
     try:
-        return os.environ.get("FORGE_USER") or getpass.getuser()
+        return check(
+            os.environ.get("FORGE_USER") or getpass.getuser(), "FORGE_USER, the user's name,"
+        )
     except (KeyError, OSError):
         return f"uid-{os.getuid()}"
 
@@ -37,8 +41,13 @@ def new_name() -> str:
 
 
 def keyed_name(key: str, by: str | None = None) -> str:
-    """The name of the run that a user's idempotency key means."""
-    return f"key-{hashlib.sha256(f'{by or actor()}/{key}'.encode()).hexdigest()[:12]}"
+    """Return the name of the run that a user's idempotency key means.
+
+    A key that begins with a day, as the dashboard's do, gives the run's name that day.
+    """
+    day = re.match(r"20\d{6}(?=-)", key)
+    digits = hashlib.sha256(f"{by or actor()}/{key}".encode()).hexdigest()[:12]
+    return f"{day[0] if day else 'key'}-{digits}"
 
 
 def project(store: EventStore) -> None:
@@ -63,25 +72,32 @@ def submit(
     quarantine: facts.Quarantine | None = None,
     by: str | None = None,
     reason: str | None = None,
+    asked: str | None = None,
 ) -> str:
     """Record that a run is wanted, `by` a user or whose process this is; returns its name.
 
     The same `key` from the same user means the same run: the second time nothing is recorded. Raises
-    ConflictError where it is asked for with other settings then.
+    ConflictError where it is asked for with other settings then. `asked` is the digest of the request,
+    recorded as the event's correlation: the same request means the same settings, even if a model's
+    name in it has another folder by now.
     """
     check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key, by))
-    if "/" in run:
-        raise ConfigError(f"run name {run!r} holds a slash: leave it out.")
+    check_name(run)
+    check(reason or "", "the reason")
+    for model in (*sources, *filter(None, [base])):
+        check(model.name, "a model's name")
+    for path in (*data, output_dir or ""):
+        check(path, "a path")
     event = facts.Submitted(
         run=run, owner=by or actor(), config=config, sources=sources, base=base, data=data,
         output_dir=output_dir, priority=priority or 0, labels=labels, quarantine=quarantine or "fail",
         reason=reason,
     )  # fmt: skip
-    done = store.append(
-        stream(run), 0, [New(event, f"{run}/submitted")], Context(actor=by or actor())
-    )
-    if not done.fresh and facts.REGISTRY.load(done.rows[0]) != event:
+    context = Context(actor=by or actor(), correlation=asked)
+    done = store.append(stream(run), 0, [New(event, f"{run}/submitted")], context)
+    same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
+    if not same and facts.REGISTRY.load(done.rows[0]) != event:
         raise ConflictError(
             f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
         )

@@ -1,17 +1,20 @@
-"""A store of artifacts for workers that share no file system, at any URL that fsspec knows.
+"""A store of artifacts for workers that share no file system (`worker/stored_files.py`).
 
     manifests/NAME            which files the artifact has; without it the artifact is not there
     data/NAME/ATTEMPT/FILE    one file, as it is or sealed (`worker/sealed.py`)
 
-An artifact's name is the digest of its plain weights. Every upload writes into a new attempt, whose
-name starts with the second it began (hex, Unix time), and then replaces the manifest in one step:
-uploads and downloads never disturb each other, and one that died is not seen. What it left is
-removed by others once it is a day old.
+An artifact's name is a digest of what it holds; whole models have the prefix `model-`
+(`worker/supply.py`). Every upload writes into a new attempt, whose name starts with the second it
+began (hex, Unix time), and then replaces the manifest in one step: uploads and downloads never
+disturb each other, and one that died is not seen. What it left is removed by others once it is a
+day old.
 
 What is fetched has the bytes that were put, or an error says which file has not. Without keys that
 is against accidents: who can write to the store can change a file with its manifest. With keys it
-holds against those too, but a plain artifact in the place of a sealed one is accepted. Whether files
-fit their name is for the caller to check.
+holds against those too: an artifact is taken only if its manifest and every file are sealed under
+this name. What is not encrypted is refused, unless the vault is opened with `plain`: a store that was
+filled without keys is taken over once, by `rotate`. Whether files fit their name is for the caller
+to check.
 """
 
 from __future__ import annotations
@@ -24,16 +27,16 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from events import failpoints
 from evomerge.errors import ConfigError, ForgeError, TamperedError, UnavailableError
 from evomerge.home import Home
 from worker import sealed
 from worker.sealed import CHUNK, MANIFEST, Entry, Keys, Manifest, damaged
+from worker.stored_files import GoneError, StoredFiles, connected
 
 log = logging.getLogger(__name__)
 
@@ -45,22 +48,28 @@ MANIFEST_BYTES = 2**24
 TRIES = 5
 
 
+class UnsealedError(ConfigError):
+    """An artifact is not encrypted although there are keys: a stranger may have written it."""
+
+
 class Vault:
     """The artifacts at one URL. Any number of processes and threads may use it at once."""
 
-    def __init__(self, store: _Store, keys: Keys | None) -> None:
+    def __init__(self, store: StoredFiles, keys: Keys | None, plain: bool = False) -> None:
         self._store = store
         self._keys = keys
+        self._takes_plain = plain or keys is None
 
     @classmethod
-    def open(cls, url: str, keys: Keys | None = None) -> Vault:
-        """The vault at a URL such as file:///dir or s3://bucket/prefix; nothing is written yet.
+    def open(cls, url: str, keys: Keys | None = None, plain: bool = False) -> Vault:
+        """Open the vault at a URL such as file:///dir or s3://bucket/prefix; nothing is written yet.
 
-        With keys, what is put is encrypted. Raises ConfigError: a bad URL, a missing package.
+        With keys, what is put is encrypted, and what is not encrypted is refused unless `plain`.
+        Raises ConfigError: a bad URL, a missing package.
         """
         if keys is not None:
             sealed.check_installed()
-        return cls(_connected(url), keys)
+        return cls(connected(url), keys, plain)
 
     def put_folder(self, name: str, folder: Path) -> bool:
         """`put` all files in a folder but the hidden ones."""
@@ -73,7 +82,8 @@ class Vault:
     def put(self, name: str, files: Mapping[str, Path]) -> bool:
         """Store files as the artifact of that name, unless it is there whole; whether it was stored.
 
-        One that lacks files or bytes is replaced. Raises ConfigError, UnavailableError.
+        One that lacks files or bytes, or is refused as not encrypted, is replaced. Raises
+        ConfigError, UnavailableError.
         """
         _check(name, files)
         before = self._found(name)
@@ -87,7 +97,8 @@ class Vault:
         """Download an artifact as a folder, whole and checked; False where it is not there.
 
         A folder that is there already is replaced. Raises TamperedError where a file is not what was
-        put, ConfigError where its key is missing, UnavailableError; then nothing is left behind.
+        put, ConfigError where its key is missing or it is not encrypted, UnavailableError; then
+        nothing is left behind.
         """
         _check(name)
         existed = folder.is_dir()
@@ -110,6 +121,12 @@ class Vault:
                 shutil.rmtree(hidden, ignore_errors=True)
         raise UnavailableError(f"artifact {name} is replaced all the time. Try again later.")
 
+    def files(self, name: str) -> tuple[str, ...]:
+        """Return the names of an artifact's files; none where it is not there. Raises as `fetch`."""
+        _check(name)
+        manifest = self._manifest(name)
+        return tuple(manifest.files) if manifest else ()
+
     def names(self) -> list[str]:
         """Names of all artifacts that are there, sorted."""
         return [name for name in self._store.list("manifests") if re.fullmatch(sealed.NAME, name)]
@@ -123,10 +140,11 @@ class Vault:
         return there
 
     def rotate(self) -> int:
-        """Encrypt again, under the first key, all that is plain or under another; how many were.
+        """Encrypt again, under the first key, all that is under another; how many were.
 
-        May be interrupted and repeated. What cannot be read is left as it is, and its error raised
-        once all others are done. Older keys may go when nothing was raised and nobody puts with them.
+        What is not encrypted counts as unreadable, unless the vault takes it. May be interrupted and
+        repeated. What cannot be read is left as it is, and its error raised once all others are done.
+        Older keys may go when nothing was raised and nobody puts with them.
         """
         if self._keys is None:
             raise ConfigError(f"encrypting again needs keys. Set {sealed.FILE_VARIABLE}.")
@@ -180,7 +198,7 @@ class Vault:
             if size is None:
                 return None
             data = self._store.read(place) if size <= MANIFEST_BYTES else b""
-        except _GoneError:
+        except GoneError:
             return None
         was_sealed = sealed.is_sealed(data)
         if was_sealed:
@@ -189,12 +207,18 @@ class Vault:
         manifest = Manifest.decode(data, name)
         if was_sealed != (manifest.key is not None):
             raise damaged(name, MANIFEST, "does not say how the files are encrypted")
+        if manifest.key is None and not self._takes_plain:
+            raise UnsealedError(
+                f"artifact {name} is not encrypted, and keys are set: whoever can write to the store "
+                "may have put it there. If it is from before there were keys, `forge artifacts rotate "
+                "--plain` encrypts everything once; if not, `forge artifacts remove` removes it."
+            )
         return manifest
 
     def _found(self, name: str) -> Manifest | None:
         try:
             return self._manifest(name)
-        except TamperedError as error:
+        except (TamperedError, UnsealedError) as error:
             log.warning("%s", error)
             return None
 
@@ -248,7 +272,7 @@ class Vault:
         measured = sealed.Measured(chunks)
         try:
             yield from measured
-        except _GoneError:
+        except GoneError:
             raise damaged(name, file, "vanished") from None
         if measured.entry() != manifest.files[file]:
             raise damaged(name, file, "has other bytes than were put")
@@ -266,7 +290,9 @@ class Vault:
 def _check(name: str, files: Iterable[str] = ("any",)) -> None:
     """Raise ConfigError where an artifact or its files cannot be called so."""
     if not re.fullmatch(sealed.NAME, name):
-        raise ConfigError(f"{name!r} cannot name an artifact: give a digest of 64 hex digits.")
+        raise ConfigError(
+            f"{name!r} cannot name an artifact: give a digest of 64 hex digits, or model- and one."
+        )
     if not files or not all(re.fullmatch(sealed.FILE, file) for file in files):
         raise ConfigError(
             f"artifact {name} cannot hold the files {sorted(files)}: there must be some, each with "
@@ -298,112 +324,10 @@ def _settle(hidden: Path, folder: Path, replace: bool) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-class _GoneError(UnavailableError):
-    """What is asked of the store is not there."""
-
-
-class _Store:
-    """What a vault needs of a file system; whatever its library raises becomes an error of ours."""
-
-    def __init__(self, fs: Any, root: str, shown: str) -> None:
-        self._fs = fs
-        self._root = root.rstrip("/")
-        self._shown = shown
-        self._is_local = getattr(fs, "local_file", False)
-
-    def size(self, place: str) -> int | None:
-        """Bytes of a file, None where it is not there."""
-        info: dict[str, Any] = {"type": "none"}
-        with contextlib.suppress(_GoneError), self._doing("look for", place) as path:
-            self._fs.invalidate_cache()
-            info = self._fs.info(path)
-        return info["size"] if info["type"] == "file" else None
-
-    def read(self, place: str, start: int | None = None, end: int | None = None) -> bytes:
-        """Stored bytes. Raises _GoneError."""
-        with self._doing("read", place) as path:
-            return self._fs.cat_file(path, start=start, end=end)
-
-    def list(self, place: str) -> list[str]:
-        """Names of what is in a folder, sorted; none where there is no folder."""
-        found = []
-        with contextlib.suppress(_GoneError), self._doing("list", place) as path:
-            self._fs.invalidate_cache()
-            found = self._fs.ls(path, detail=False)
-        return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
-
-    def write(self, place: str, pieces: Iterable[bytes]) -> None:
-        """Write a file that is not there yet; on a local disk it is synced."""
-        with self._doing("write", place) as path:
-            opening = partial(self._fs.open, path, "wb", block_size=8 * CHUNK)
-            with self._below(path, opening) as file:
-                for piece in pieces:
-                    file.write(piece)
-                if self._is_local:
-                    file.flush()
-                    os.fsync(file.fileno())
-
-    def move(self, old: str, new: str) -> None:
-        """Replace a file by another in one step: renamed, or copied by a store of objects."""
-        move = os.replace if self._is_local else self._fs.mv  # a local mv may copy, byte by byte
-        with self._doing("write", new) as path:
-            self._below(path, lambda: move(f"{self._root}/{old}", path))
-
-    def _below(self, path: str, act: Callable[[], Any]) -> Any:
-        """Do what needs a path's folder; only stores that have folders miss it."""
-        try:
-            return act()
-        except FileNotFoundError:
-            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            return act()
-
-    def drop(self, place: str) -> None:
-        """Remove a file, or a folder with all that is in it; nothing where it is not there."""
-        with contextlib.suppress(_GoneError), self._doing("remove", place) as path:
-            self._fs.rm(path, recursive=True)
-
-    @contextlib.contextmanager
-    def _doing(self, what: str, place: str) -> Iterator[str]:
-        """Give the path of a place and translate what is raised meanwhile."""
-        path = f"{self._root}/{place}"
-        failed = f"vault {self._shown} cannot {what} {place}"
-        try:
-            yield path
-        except ForgeError:
-            raise
-        except FileNotFoundError as error:
-            raise _GoneError(f"{failed}: it is not there. Check the vault's URL.") from error
-        except Exception as error:  # the libraries of stores have no base class in common
-            why = str(error) or type(error).__name__
-            remedy = "Check free space, permissions and the network, then try again"
-            raise UnavailableError(
-                f"{failed}: {why}. {remedy}; what is stored is whole."
-            ) from error
-
-
-def _connected(url: str) -> _Store:
-    """The store at a URL, whose user and password are never shown. Raises ConfigError."""
-    protocol, _, rest = url.partition("://")
-    shown = f"{protocol}://{rest.rpartition('@')[2]}"
-    names_a_folder = rest.strip("/") and (rest[0] == "/" or protocol != "file")
-    if not protocol or not names_a_folder or "::" in url or set("*?[") & set(rest):
-        remedy = "Give the URL of a folder, as file:///dir or s3://bucket/prefix, without :: * ? ["
-        raise ConfigError(f"{shown} cannot be a vault. {remedy}")
-    try:
-        from fsspec.core import url_to_fs
-
-        return _Store(*url_to_fs(url, use_listings_cache=False), shown)
-    except (ImportError, ValueError) as error:
-        remedy = "Install the package that is named, or correct the URL."
-        raise ConfigError(f"vault {shown} cannot be used: {error}. {remedy}") from error
-    except Exception as error:
-        raise UnavailableError(f"vault {shown} cannot be reached: {error}. Try later.") from error
-
-
-def open_vault(home: Home) -> Vault:
+def open_vault(home: Home, plain: bool = False) -> Vault:
     """The store that FORGE_ARTIFACT_STORE names, with the environment's keys. Raises ConfigError."""
     if home.store is None:
         raise ConfigError(
             "FORGE_ARTIFACT_STORE is not set: name a store, such as s3://bucket/forge or file:///mnt/forge."
         )
-    return Vault.open(home.store, Keys.from_environment())
+    return Vault.open(home.store, Keys.from_environment(), plain)

@@ -1,20 +1,24 @@
 /** The frame around every page, and which page is shown. */
-import { lazy, type ReactNode, Suspense, useEffect, useRef } from "react";
+import { type ReactNode, Suspense, useEffect, useRef } from "react";
 import type { Me } from "./api/types";
 import { useResource, useToken } from "./lib/hooks";
+import { lazily } from "./lib/lazily";
 import { type Route, useRoute } from "./lib/router";
 import { RunsPage } from "./pages/runs/RunsPage";
 import { SignIn } from "./pages/SignIn";
 import { MeContext } from "./lib/me";
 import { Bar } from "./ui/Bar";
+import { Arriving, Boundary } from "./ui/Boundary";
 import { Empty, Failure } from "./ui/Messages";
+import { Newer } from "./ui/Newer";
+import { OtherToken } from "./ui/OtherToken";
 
-const RunPage = lazy(() => import("./pages/run/RunPage"));
-const ComparePage = lazy(() => import("./pages/compare/ComparePage"));
-const QueuePage = lazy(() => import("./pages/queue/QueuePage"));
-const ModelsPage = lazy(() => import("./pages/models/ModelsPage"));
-const NewRunPage = lazy(() => import("./pages/new/NewRunPage"));
-const UsersPage = lazy(() => import("./pages/users/UsersPage"));
+const RunPage = lazily(() => import("./pages/run/RunPage"));
+const ComparePage = lazily(() => import("./pages/compare/ComparePage"));
+const QueuePage = lazily(() => import("./pages/queue/QueuePage"));
+const ModelsPage = lazily(() => import("./pages/models/ModelsPage"));
+const NewRunPage = lazily(() => import("./pages/new/NewRunPage"));
+const UsersPage = lazily(() => import("./pages/users/UsersPage"));
 
 export function App() {
   const token = useToken();
@@ -47,11 +51,15 @@ function SignedIn() {
         Skip to content
       </a>
       <Bar route={route} />
+      <OtherToken />
+      <Newer />
       <main className="page" id="main" tabIndex={-1} ref={main}>
         {me.error !== null && me.data === undefined ? (
           <Failure error={me.error} onRetry={() => void me.reload()} />
         ) : (
-          <Suspense fallback={<p className="loading">Loading …</p>}>{pageOf(route)}</Suspense>
+          <Boundary at={route.text}>
+            <Suspense fallback={<Arriving />}>{pageOf(route)}</Suspense>
+          </Boundary>
         )}
       </main>
     </MeContext>

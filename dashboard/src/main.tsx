@@ -3,6 +3,7 @@ import { createRoot } from "react-dom/client";
 import { goLive } from "./api/live";
 import { begin } from "./api/session";
 import { App } from "./App";
+import { Boundary } from "./ui/Boundary";
 import { beginTheme } from "./ui/theme";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -20,7 +21,9 @@ const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(
     <StrictMode>
-      <App />
+      <Boundary at="">
+        <App />
+      </Boundary>
     </StrictMode>,
   );
 }

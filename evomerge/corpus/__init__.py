@@ -1,6 +1,7 @@
-"""Text that is lawfully on every machine with Python: the built-in data.
+"""The built-in data: text that is shipped or generated, the same on every machine.
 
     documents.py   Document, slices, splitting by hash of the file's name
+    shipped.py     reads library.jsonl.gz, which code and prose are in (library.md says more)
     code.py        Python, from the standard library's own source (PSF licence)
     arithmetic.py  generated arithmetic and word problems
     structured.py  generated JSON, CSV, YAML and TOML

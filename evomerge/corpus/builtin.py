@@ -23,8 +23,15 @@ HELD_OUT: Mapping[Slice, int] = {
     "test": 100_000,
 }
 
-#: Multiple-choice items per domain and slice.
-QUESTIONS: Mapping[Slice, int] = {"search": 60, "selection": 60, "test": 100}
+#: Multiple-choice items per domain and slice. Those of the test slice decide how wide its intervals
+#: are, and are asked of few models, so that there can be many.
+QUESTIONS: Mapping[Slice, int] = {"search": 60, "selection": 60, "test": 400}
+
+#: Characters of text per domain that items of a run without data are taken from.
+CHARACTERS = 4_000_000
+#: Up to so many parameters a run without data is measured on all items; beyond, on a share that falls
+#: as a forward pass grows, and never on less than `LEAST` of them.
+FULL_UP_TO, LEAST = 4_000_000, 1 / 8
 
 
 def corpus(
@@ -47,13 +54,29 @@ def corpus(
     return result
 
 
+def default(parameters: int) -> Iterator[dict[str, Any]]:
+    """Yield the items of a run that is given no data: fewer, the more parameters its models have.
+
+    The number of items depends on `parameters` alone: no clock and no machine decides it, so a run
+    that is resumed elsewhere has the same items.
+    """
+    return items(corpus(0, CHARACTERS), 0, share(parameters))
+
+
+def share(parameters: int) -> float:
+    """Return the share of all items that models with so many parameters are measured on."""
+    return min(1.0, max(LEAST, FULL_UP_TO / parameters))
+
+
 def items(
-    texts: Mapping[str, Mapping[Slice, list[Document]]], seed: int
+    texts: Mapping[str, Mapping[Slice, list[Document]]], seed: int, part: float = 1.0
 ) -> Iterator[dict[str, Any]]:
-    """Items of all domains and slices: text up to `HELD_OUT` characters, then the questions."""
+    """Yield items of all domains and slices: text up to `HELD_OUT` characters, then the questions;
+    of both a `part`.
+    """
     for domain, split in texts.items():
         for slice_, documents in split.items():
-            left = HELD_OUT[slice_]
+            left = round(HELD_OUT[slice_] * part)
             for document in documents:
                 if left <= 0:
                     break
@@ -63,7 +86,7 @@ def items(
                 yield {"id": name, "domain": domain, "slice": slice_, "text": text}
             if slice_ in QUESTIONS and documents:
                 ask = choices.equations if domain == "math" else choices.continuation
-                for item in ask(documents, QUESTIONS[slice_], seed):
+                for item in ask(documents, round(QUESTIONS[slice_] * part), seed):
                     yield {**item, "id": f"{domain}/{slice_}/{item['id']}", "slice": slice_}
 
 

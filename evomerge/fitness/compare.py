@@ -6,12 +6,13 @@ best sources' values that normalise fitness are held fixed.
 
 A difference is a win or a loss only where its whole interval lies beyond what rounding makes: the
 same sums in another order move every item a little, often the same way, and the interval of that can
-leave zero out.
+leave zero out. How much that is depends on what evaluation computes in.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,13 @@ from evomerge.fitness.composite import Reference, Weighting
 from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
 
 RESAMPLES = 2000
-#: Up to here a difference in nats a token is rounding: ten times what another order of the same float32
-#: sums was seen to move a window (docs/benchmarks.md), and less than a table shows.
-ROUNDING = 1e-5
+#: What evaluation computes in → up to where a difference in nats a token is rounding: ten times what
+#: another order of the same sums was seen to move (docs/benchmarks.md), less than a table shows. Of
+#: one window, and of a domain's mean, in which the windows' own ups and downs cancel.
+WINDOW_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 4e-2}
+MEAN_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 1e-3}
+#: The same of accuracy: in bfloat16 two tokens are often equally likely, and either may be taken.
+ACCURACY_ROUNDING: Mapping[str, float] = {"float32": 0.0, "bfloat16": 1e-3}
 
 Counts = NDArray[np.float64]
 #: Of windows, questions and problems, [resamples, items] each.
@@ -54,13 +59,22 @@ class Comparison(BaseModel):
         return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
 
 
-def rounding(best: Reference, weighting: Weighting, raw: bool) -> float:
-    """What of a difference of fitness may be rounding: what ROUNDING nats a token in every domain make
-    of a model about as good as the best sources.
+def rounding(
+    best: Reference, weighting: Weighting, raw: bool, computed_in: str = "float32"
+) -> float:
+    """Return what of a difference of fitness may be rounding: what `MEAN_ROUNDING` nats a token and
+    `ACCURACY_ROUNDING` in every domain make of a model about as good as the best sources.
+
+    `computed_in`: what evaluation computed in; a dtype that was not measured counts as bfloat16.
     """
-    parts = [(weighting.perplexity, best.perplexity)]
-    parts += [(w, best.domains[d]) for d, w in weighting.domains.items() if d in best.domains]
-    return ROUNDING * math.fsum(w / perplexity if raw else w for w, perplexity in parts)
+    known = computed_in if computed_in in MEAN_ROUNDING else "bfloat16"
+    likely = [(weighting.perplexity, best.perplexity)]
+    likely += [(w, best.domains[d]) for d, w in weighting.domains.items() if d in best.domains]
+    right = [(weighting.accuracy, best.accuracy)]
+    right += [(w, best.accuracies.get(d, 0.0)) for d, w in weighting.domains.items()]
+    nats = math.fsum(w / perplexity if raw else w for w, perplexity in likely)
+    share = math.fsum(w if raw else w / max(a, composite.ACCURACY_FLOOR) for w, a in right)
+    return MEAN_ROUNDING[known] * nats + ACCURACY_ROUNDING[known] * share
 
 
 def compare(

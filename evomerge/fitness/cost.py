@@ -20,7 +20,7 @@ from evomerge.tensors import HEADS, Shape, elements
 class Cost(BaseModel):
     """The deterministic cost of an architecture."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     flops_per_token: float
     bytes: float
@@ -36,7 +36,7 @@ class Cost(BaseModel):
 class Speed(BaseModel):
     """Measured once per architecture and device; reported, never decided by."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     tokens_per_second: float
     #: Half the spread between the fastest and the slowest repetition, tokens a second.

@@ -9,13 +9,12 @@ A line of JSONL is a text, a multiple-choice question or a problem whose reply i
 `domain` is the file's stem by default. `slice` is train (calibration), search, selection or test;
 where it is missing the item falls into one by the hash of its id. `id` must be unique; where it is
 missing it is made from the file's name and the line. A `.txt` file becomes one item for every two
-thousand characters or so, cut at paragraphs.
+thousand characters or so, cut at paragraphs. Other files and rows: `reading.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -28,6 +27,7 @@ from evomerge.config import EvoMergeConfig
 from evomerge.corpus import domains
 from evomerge.corpus.documents import MEASURING_SHARES, SLICES, Slice, slice_of
 from evomerge.errors import DataError
+from evomerge.fitness import reading
 from evomerge.fitness.composite import Weighting
 from evomerge.harness import specs
 from evomerge.verifiers.checks import AnyCheck
@@ -36,6 +36,17 @@ from evomerge.verifiers.scorer import Scored
 
 #: Characters of one item cut from a text file.
 PARAGRAPHS = 2000
+#: A text with too few paragraphs for all slices is cut into about so many pieces of at least this.
+PIECES, SHORTEST = 40, 200
+#: What a folder without .jsonl and .txt is searched for; a .json beside data is often something else.
+IN_FOLDERS = (".jsonl", ".txt", ".csv", ".parquet")
+#: Names of files in a note about a folder.
+LISTED = 5
+#: The slices of such pieces: a tenth, two fifths and a quarter twice, as nearly as ten can be shared.
+IN_TURN: tuple[Slice, ...] = (
+    "search", "selection", "test", "train", "search",
+    "selection", "test", "search", "selection", "search",
+)  # fmt: skip
 
 
 class _Item(BaseModel):
@@ -113,35 +124,78 @@ def _absolute(given: str | Path) -> str:
         return str(given)
     if specs.is_task(given):
         return specs.absolute(str(given))
-    return str(Path(given).expanduser().resolve())
+    try:
+        return str(Path(given).expanduser().resolve())
+    except RuntimeError as error:
+        raise DataError(f"data file {given} is a link to itself, or has no home folder.") from error
 
 
 def load(
-    paths: Sequence[Path], more: Iterable[dict[str, Any]] = (), ours: bool = False
+    paths: Sequence[Path],
+    more: Iterable[dict[str, Any]] = (),
+    ours: bool = False,
+    note: reading.Note = lambda words: None,
 ) -> list[Item]:
-    """All items of files and folders of `.jsonl` and `.txt`, and `more` rows, sorted by id.
+    """All items of files and folders (`reading.KINDS`), and `more` rows, sorted by id.
 
     `ours`: the files were written by this program. In others nothing may name a task of
-    lm-evaluation-harness: a task is code, and data is not. Raises DataError naming file and line.
+    lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
+    are not written as items. Raises DataError naming file and line.
     """
+    files, more = _files(paths, note), list(more)
+    said: list[str] = []
+    items = _items(files, more, ours, said.append)
+    texts = [file for file in files if reading.kind(file) == ".txt"]
+    if texts and _empty(items.values()):
+        said = []
+        finer = _items(files, more, ours, said.append, finer=True)
+        if not _empty(finer.values()):
+            items = finer
+            names = ", ".join(file.name for file in texts)
+            said.append(
+                f"{names}: too few paragraphs for every slice, so cut at line ends, slices in turn."
+            )
+    check(items.values())
+    for words in said:
+        note(words)
+    return [items[id_] for id_ in sorted(items)]
+
+
+def _items(
+    files: Sequence[Path],
+    more: Iterable[dict[str, Any]],
+    ours: bool,
+    note: reading.Note,
+    finer: bool = False,
+) -> dict[str, Item]:
+    """Items by id."""
     items: dict[str, Item] = {}
     rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, "task")) for row in more)
-    for where, item in chain((pair for f in _files(paths) for pair in _read(f, ours)), rows):
+    read = (pair for file in files for pair in _read(file, ours, note, finer))
+    for where, item in chain(read, rows):
         if item.id in items:
             raise DataError(f"{where}: id {item.id!r} is used twice. Ids must be unique.")
         items[item.id] = item
-    check(items.values())
-    return [items[id_] for id_ in sorted(items)]
+    return items
+
+
+def _empty(items: Iterable[Item]) -> list[str]:
+    """The slices without text."""
+    filled = {item.slice for item in items if isinstance(item, Text)}
+    return [s for s in SLICES if s not in filled]
 
 
 def check(items: Iterable[Item]) -> None:
     """Raise DataError where a slice that a run needs has no text."""
-    filled = {item.slice for item in items if isinstance(item, Text)}
-    empty = [s for s in SLICES if s not in filled]
-    if empty:
+    items = list(items)
+    if empty := _empty(items):
+        characters = sum(len(item.text) for item in items if isinstance(item, Text))
+        shares = ", ".join(f"{slice_} {share:.0%}" for slice_, share in MEASURING_SHARES.items())
         raise DataError(
             f"the data has no text in the slice{'s' if len(empty) > 1 else ''} "
-            f"{', '.join(empty)}. Give more text (a few dozen items), or name the slice of each "
+            f"{', '.join(empty)}: it has {len(items)} items, {characters} characters of text. Give "
+            f"more text: a .txt file needs {len(SLICES) * SHORTEST} characters, .jsonl some dozens, "
+            f"which fall into slices by the hash of their ids ({shares}). Or name the slice of each "
             'item with "slice". Tasks of lm-evaluation-harness need text beside them: another --data.'
         )
 
@@ -197,55 +251,55 @@ def from_rows(rows: Iterable[dict[str, Any]]) -> list[Item]:
     return sorted(items, key=lambda item: item.id)
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def _files(paths: Sequence[Path], note: reading.Note) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             inside = sorted(p for s in ("*.jsonl", "*.txt") for p in path.glob(s))
+            inside = inside or sorted(p for p in path.iterdir() if reading.kind(p) in IN_FOLDERS)
             if not inside:
-                raise DataError(f"data folder {path} has no .jsonl and no .txt file.")
+                raise DataError(
+                    f"data folder {path} has no .jsonl and no .txt file, and no {', '.join(IN_FOLDERS)}"
+                )
             found += inside
+            beside = [p for p in path.iterdir() if reading.kind(p) and p not in inside]
+            if beside:
+                note(
+                    f"{path.name}: {_listed(inside)} of this folder is read, and not "
+                    f"{_listed(beside)}: name the files that are meant."
+                )
         elif not path.exists():
             raise DataError(f"data file {path} does not exist.")
-        elif path.suffix not in (".jsonl", ".txt"):
-            raise DataError(f"data file {path} is neither .jsonl nor .txt.")
+        elif not reading.kind(path):
+            raise DataError(
+                f"data file {path} is neither .jsonl nor .txt, .json, .csv or .parquet (.gz behind "
+                "the first four)."
+            )
         else:
             found.append(path)
     return found
 
 
-def _read(file: Path, ours: bool) -> Iterator[tuple[str, Item]]:
-    try:
-        content = file.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"data file {file} is not UTF-8 text (byte {error.start}). Is it a binary file?"
-        ) from error
-    except OSError as error:
-        raise DataError(f"data file {file} cannot be read: {error.strerror}.") from error
-    if not content.strip():
-        raise DataError(f"data file {file} is empty.")
-    if "\0" in content:
-        raise DataError(f"data file {file} has NUL bytes: it is a binary file, not text.")
-    if file.suffix == ".txt":
-        yield from _paragraphs(file, content)
+def _listed(files: Sequence[Path]) -> str:
+    names = sorted(file.name for file in files)
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
+
+
+def _read(file: Path, ours: bool, note: reading.Note, finer: bool) -> Iterator[tuple[str, Item]]:
+    if not ours:
+        reading.check_size(file)
+    if reading.kind(file) == ".txt":
+        yield from (_pieces if finer else _paragraphs)(file, reading.text(file))
         return
-    for number, line in enumerate(content.split("\n"), start=1):
-        if line.strip():
-            where = f"{file}:{number}"
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{where}: not JSON ({error}).") from error
-            if not isinstance(row, dict):
-                raise DataError(f"{where}: a line must be a JSON object.")
-            item = _parse(row, where, number, file.name)
-            if not ours and _names_task(item):
-                raise DataError(
-                    f"{where}: an item of a file cannot be judged by a task of lm-evaluation-harness. "
-                    "Give the task itself as data: lm-eval:NAME or lm-eval:FILE.yaml."
-                )
-            yield where, item
+    for where, number, row in reading.rows(file, note):
+        item = _parse(row, where, number, file.name)
+        if not ours and _names_task(item):
+            raise DataError(
+                f"{where}: an item of a file cannot be judged by a task of lm-evaluation-harness. "
+                "Give the task itself as data: lm-eval:NAME or lm-eval:FILE.yaml."
+            )
+        yield where, item
 
 
 def _names_task(item: Item) -> bool:
@@ -257,7 +311,7 @@ def _names_task(item: Item) -> bool:
 
 
 def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:
-    row = {"id": f"{file}:{number}", "domain": Path(file).stem, **row}
+    row = {"id": f"{file}:{number}", "domain": reading.domain(Path(file)), **row}
     try:
         if "slice" not in row:
             row["slice"] = slice_of(str(row["id"]), MEASURING_SHARES)
@@ -284,3 +338,23 @@ def _paragraphs(file: Path, content: str) -> Iterator[tuple[str, Item]]:
                 row = {"text": text}
                 yield f"{file} (piece {number})", _parse(row, str(file), number, file.name)
             piece, number = [], number + 1
+
+
+def _pieces(file: Path, content: str) -> Iterator[tuple[str, Item]]:
+    """Cut a text that has too few paragraphs: at line ends or blanks, with its slices in turn."""
+    size = min(PARAGRAPHS, max(SHORTEST, len(content) // PIECES))
+    start = number = 0
+    while start < len(content):
+        end = start + size
+        if end < len(content):
+            for mark in ("\n", " "):
+                found = content.rfind(mark, start + size // 2, end)
+                if found >= 0:
+                    end = found + 1
+                    break
+        piece = content[start:end]
+        if piece.strip():
+            row = {"text": piece, "slice": IN_TURN[number % len(IN_TURN)]}
+            yield f"{file} (piece {number})", _parse(row, str(file), number, file.name)
+            number += 1
+        start = end

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from evomerge.errors import EndpointError
 from evomerge.fitness.evaluator import Losses, batches, rows_per_batch
 from evomerge.fitness.packing import Ids, Posed
+from evomerge.redaction import Address
 
 #: Seconds that the server may take for one answer; how often one that cannot be reached is tried.
 PATIENCE, TRIES = 600.0, 3
@@ -35,15 +36,24 @@ class Endpoint:
     ) -> None:
         """`url` is that of the API (`http://host:8000/v1`), `model` the name it serves it under.
 
-        `key` is sent as the bearer token. Nothing is asked yet. Raises EndpointError.
+        `key` is sent as the bearer token, or the URL's own user and password are; none of them is
+        ever shown. Nothing is asked yet. Raises EndpointError.
         """
-        self._url, self._model, self._positions = url.rstrip("/"), model, positions
-        key = (key or "").strip()
+        self._address = Address(url.rstrip("/"))
+        self._model, self._positions = model, positions
+        self._key = key = (key or "").strip()
+        if self._address.unclear:
+            raise self._error(
+                "its port is no number, or a slash of its password is not written as %2F"
+            )
         if not (key.isascii() and key.isprintable()):
             raise self._error("the key in FORGE_ENDPOINT_KEY has characters that no key has")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         transport = httpx.HTTPTransport(retries=TRIES - 1)
-        self._client = httpx.Client(headers=headers, timeout=PATIENCE, transport=transport)
+        # Apart from the URL: the client's log and errors show that.
+        self._client = httpx.Client(
+            auth=self._address.login, headers=headers, timeout=PATIENCE, transport=transport
+        )
 
     @property
     def positions(self) -> int | None:
@@ -108,7 +118,7 @@ class Endpoint:
         """The choices of one request, in the order of the prompts."""
         wanted = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
         try:
-            answer = self._client.post(f"{self._url}/completions", json=wanted)
+            answer = self._client.post(f"{self._address.bare}/completions", json=wanted)
         except httpx.TimeoutException as error:
             raise self._error(f"no answer in {PATIENCE:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
@@ -132,7 +142,8 @@ class Endpoint:
             raise self._error(f"its answer is not that of a completion ({what})") from error
 
     def _error(self, what: str) -> EndpointError:
+        said = self._address.masked(what, self._key)  # a server may repeat what it was sent
         return EndpointError(
-            f"endpoint {self._url}, model {self._model!r}: {what}. Check the address, the name under "
-            "which the model is served, and the key in FORGE_ENDPOINT_KEY."
+            f"endpoint {self._address.shown}, model {self._model!r}: {said}. Check the address, the "
+            "name under which the model is served, and the key in FORGE_ENDPOINT_KEY."
         )

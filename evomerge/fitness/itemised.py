@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evomerge.fitness.compare import ROUNDING
+from evomerge.fitness.compare import WINDOW_ROUNDING
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Draws, Outcomes
 
 Kind = Literal["window", "question", "problem"]
@@ -36,6 +36,8 @@ class Contest:
     name: str
     mine: float
     theirs: float
+    #: A difference up to here is rounding.
+    rounding: float = WINDOW_ROUNDING["float32"]
 
     @property
     def lead(self) -> float:
@@ -44,8 +46,8 @@ class Contest:
 
     @property
     def alike(self) -> bool:
-        """What difference there is may be rounding."""
-        return abs(self.lead) <= ROUNDING
+        """Return True if what difference there is may be rounding."""
+        return abs(self.lead) <= self.rounding
 
 
 def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[Item]:
@@ -68,10 +70,16 @@ def _values(seen: DomainOutcomes, draw: Draw) -> list[tuple[Kind, Sequence[int],
     ]
 
 
-def contest(mine: Sequence[Item], theirs: Sequence[Item]) -> list[Contest]:
-    """The same items of two models, in their order."""
+def contest(
+    mine: Sequence[Item], theirs: Sequence[Item], computed_in: str = "float32"
+) -> list[Contest]:
+    """Return the same items of two models, in their order.
+
+    `computed_in`: what evaluation computed in, as for `compare.rounding`.
+    """
+    bound = WINDOW_ROUNDING.get(computed_in, WINDOW_ROUNDING["bfloat16"])
     return [
-        Contest(a.domain, a.kind, a.name, a.value, b.value)
+        Contest(a.domain, a.kind, a.name, a.value, b.value, bound)
         for a, b in zip(mine, theirs, strict=True)
     ]
 

@@ -1,8 +1,9 @@
 """How an architecture is best run here: measured when a run is started, pinned in its profile.
 
 The batch: forward passes of 1, 2, 4, … windows, until twice as many are no faster (by 5 %) two times in
-a row, or do not fit into memory. The dtype: bfloat16 where it is at least a tenth faster and the
-perplexity of every source on the calibration windows stays within `TOLERANCE` of itself. Compiled
+a row, or do not fit into memory. The dtype: bfloat16 where the perplexity of every source on the
+calibration windows stays within `TOLERANCE` of itself, and the processor has instructions for it
+(`natively`: no clock is asked) or it is timed to be at least a tenth faster (`halved`). Compiled
 passes: where the same holds, and a run's search would win back the seconds that compiling takes.
 """
 
@@ -12,6 +13,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -29,6 +31,9 @@ GAIN, REPETITIONS = 1.05, 3
 #: By how much a perplexity may differ, relatively, for another way to count as equal; how much
 #: faster it must be.
 TOLERANCE, FASTER = 0.005, 1.1
+#: What the kernel says of processors that multiply in bfloat16: x86 (AVX-512, AMX) and ARM.
+BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+PROCESSORS = Path("/proc/cpuinfo")
 
 
 def batch(model: ResidentModel, context: int, most: int = MOST) -> dict[int, float]:
@@ -98,6 +103,41 @@ class Trial:
     def pays(self, tokens: float) -> bool:
         """Whether so many tokens win back its seconds too."""
         return self.better and tokens / self.speed * (1 - 1 / self.ratio) > self.seconds
+
+
+def natively(
+    model: ResidentModel, sources: Sequence[Mapping[str, torch.Tensor]], data: Mapping[str, Packed]
+) -> bool:
+    """Return True if bfloat16 is native to the device and changes no source's perplexity by more
+    than `TOLERANCE`. Nothing is timed: another call on the same machine gives the same.
+
+    False for sources that are in bfloat16 already. Leaves the model as `halved` does.
+    """
+    kinds = {tensor.dtype for weights in sources for tensor in weights.values()}
+    if not has_bfloat16(model.device) or kinds <= {torch.bfloat16}:
+        return False
+    own, losses = model.dtype, []
+    try:
+        for dtype in (own, torch.bfloat16):
+            model.dtype = dtype
+            losses.append([calibration_loss(model, weights, data) for weights in sources])
+    finally:
+        model.dtype = own
+        model.load(sources[-1])
+    return _change(*losses) <= TOLERANCE
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Return True if the device has instructions that multiply in bfloat16.
+
+    Of a CPU the kernel says so; where it does not tell (no Linux), the answer is no.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    try:
+        return not BFLOAT16_FLAGS.isdisjoint(PROCESSORS.read_text("utf-8", "replace").split())
+    except OSError:
+        return False
 
 
 def halved(

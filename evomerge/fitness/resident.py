@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evomerge import flow
+from evomerge import flow, modelconfig
 from evomerge.errors import SourceError
 from evomerge.fitness import compiled
 from evomerge.fitness.choices import continuations
@@ -37,13 +37,12 @@ class ResidentModel:
 
     def __init__(self, folder: Path, device: str, tied: bool) -> None:
         """Build the architecture of the model folder `folder` (its weights are not read)."""
-        from transformers import AutoConfig
-
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = modelconfig.load(folder)
         config.tie_word_embeddings = tied
         config.use_cache = False
         self.device = torch.device(device)
         self.config = config
+        self.folder = folder
         self.module: Any = self._empty(config)
         #: The module with as many blocks as the folder's model.
         self._whole = self.module
@@ -65,10 +64,7 @@ class ResidentModel:
 
     def _empty(self, config: Any) -> Any:
         """A module without weights."""
-        from transformers import AutoModelForCausalLM
-
-        with torch.device("meta"):
-            module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        module = modelconfig.empty(self.folder, config)
         self._materialise_buffers(module, config)
         return module.eval()
 

@@ -12,9 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from evomerge.child_environment import child_environment
 from evomerge.errors import DataError, UnavailableError
 from evomerge.harness import specs
 from evomerge.harness.specs import Spec
+
+#: Seconds that a task may take to be read, its data set fetched where that is allowed.
+LONGEST = 1800.0
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,16 @@ def _read(spec: Spec) -> Read:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
         command = [sys.executable, "-m", "evomerge.harness.reader", str(spec), str(out)]
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                env=child_environment("task"), timeout=LONGEST,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise DataError(
+                f"{spec}: lm-evaluation-harness took longer than {LONGEST:g} s to read it. Fetch its "
+                "data set first, or take fewer documents (@COUNT)."
+            ) from error
         if not out.exists():
             last = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
             raise DataError(f"{spec}: lm-evaluation-harness could not read it ({last[:300]}).")

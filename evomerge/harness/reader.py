@@ -15,6 +15,9 @@ import os
 import random
 import re
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, nullcontext
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import groupby
@@ -53,11 +56,12 @@ def tasks(task: str) -> list[Any]:
     torch.manual_seed(FEWSHOT_SEED)
     file = Spec(task).file
     given = os.environ.get(specs.FOLDERS, "").split(os.pathsep)
-    folders: list[str | Path] = [folder for folder in given if folder]
+    folders: list[str | Path] = [Path(folder).resolve() for folder in given if folder]
     manager = TaskManager(include_path=folders or None, include_defaults=file is None)
     if file is None and task not in manager.task_index:  # it would be taken for a path
         raise Refused("lm-evaluation-harness has no task of that name")
-    loaded = manager.load([task if file is None else str(file.resolve())])["tasks"]
+    with _nowhere() if file is None else nullcontext():
+        loaded = manager.load([task if file is None else str(file.resolve())])["tasks"]
     found = [loaded[name] for name in sorted(loaded)]
     for each in found:
         if getattr(each, "UNSAFE_CODE", False):
@@ -66,6 +70,13 @@ def tasks(task: str) -> list[Any]:
             raise Refused("it has pictures or sound, which language models do not read")
         each.set_fewshot_seed(FEWSHOT_SEED)
     return found
+
+
+@contextmanager
+def _nowhere() -> Iterator[None]:
+    """Work in an empty folder: a data set `OWNER/NAME` is the Hub's, not a folder that lies here."""
+    with tempfile.TemporaryDirectory() as empty, chdir(empty):
+        yield
 
 
 @lru_cache(maxsize=64)

@@ -33,7 +33,7 @@ from evomerge.stretches import Merge, Pool, Stretches, finite
 AHEAD = 3
 PLAN = ".plan"
 #: Counted up where the last bit of a merge changes: work that was begun before is not gone on with.
-ARITHMETIC = 2
+ARITHMETIC = 3
 
 Progress = Callable[[int, int, str], None]
 

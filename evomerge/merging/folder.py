@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evomerge.checkpoints import COMPANIONS
+from evomerge import bounded, companions, modelconfig
 from evomerge.errors import ConfigError
 from evomerge.merging import vocabulary
 from evomerge.merging.grammar import Document, Reference
@@ -34,11 +33,9 @@ def fill(
 ) -> None:
     """Write everything but weights. Raises ConfigError where the result could not be used."""
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
-    for name in COMPANIONS:
-        if (donor / name).is_file():
-            shutil.copyfile(donor / name, folder / name)
+    companions.write(donor, folder)
     config = _config(layout, donor)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    (folder / companions.CONFIG).write_text(companions.as_text(config), "utf-8")
     if layout.vocabulary is not None:
         vocabulary.write(folder, layout.vocabulary)
     _template(folder, document, models)
@@ -57,22 +54,23 @@ def fill(
 
 
 def check(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> None:
-    """Raise ConfigError for what would be found out at the end: template, tokens, special ids."""
+    """Raise ConfigError for what would be found at the end: links, template, tokens, special ids."""
     vocabulary.chat_template(document.chat_template, list(models.values()))
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
+    companions.found(donor)  # raises for a link out of the folder
     check_tokens(donor, _config(layout, donor), _rows(layout))
 
 
 def _config(layout: Layout, donor: Path) -> dict[str, Any]:
     """config.json: the dtype of most weights, and the special tokens of the tokenizer's model."""
-    config = dict(layout.config)
+    config = companions.cleaned(layout.config)
     sizes: dict[str, int] = {}
     for output in layout.outputs:
         name = str(output.dtype).removeprefix("torch.")
         sizes[name] = sizes.get(name, 0) + 1
     config["dtype"] = max(sorted(sizes), key=lambda name: sizes[name])
     if donor != layout.donor.checkpoint.folder:
-        theirs = json.loads((donor / "config.json").read_text("utf-8"))
+        theirs = modelconfig.read(donor)
         for key in _SPECIAL:
             if key in theirs:
                 config[key] = theirs[key]
@@ -91,7 +89,7 @@ def _template(folder: Path, document: Document, models: Mapping[Reference, Model
     (folder / "chat_template.jinja").write_text(text, "utf-8")
     file = folder / "tokenizer_config.json"
     if file.is_file():
-        config = json.loads(file.read_text("utf-8"))
+        config = bounded.read_object(file)
         if config.pop("chat_template", None) is not None:
             file.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", "utf-8")
 
@@ -110,7 +108,7 @@ def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> N
     settings = {"config.json": config}
     generation = folder / "generation_config.json"
     if generation.is_file():
-        settings["generation_config.json"] = json.loads(generation.read_text("utf-8"))
+        settings["generation_config.json"] = bounded.read_object(generation)
     for file, said in settings.items():
         for key in _SPECIAL:
             ids = said.get(key)

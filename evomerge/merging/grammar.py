@@ -8,16 +8,23 @@ names it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from evomerge import bounded
 from evomerge.errors import ConfigError
+from evomerge.merging import yamlfile
+from evomerge.merging.yamlfile import Map
 
+#: Bytes of the largest file, and layers of the largest result.
+MOST_BYTES, MOST_LAYERS = 4 << 20, 2_000
+#: Rows that an embedding may be padded to a multiple of.
+MOST_PADDING = 1 << 16
+#: Bytes of the longest name of a merge, which is a folder's name.
+LONGEST_NAME = 200
 #: Keys of a document.
 KEYS = {
     "merge_method", "models", "slices", "modules", "base_model", "parameters", "dtype", "out_dtype",
@@ -44,52 +51,6 @@ class Reference:
 
     def __str__(self) -> str:
         return self.model if self.adapter is None else f"{self.model}+{self.adapter}"
-
-
-class Map(dict[str, Any]):
-    """A YAML mapping that knows the lines of its keys."""
-
-    line: int
-    lines: dict[str, int]
-    #: The node of each key: of merged mappings it is another's.
-    origin: dict[str, Any]
-
-    @classmethod
-    def empty(cls, line: int) -> Map:
-        """Without keys."""
-        made = cls()
-        made.line, made.lines = line, {}
-        return made
-
-
-class _Loader(yaml.SafeLoader):
-    """Mappings with lines; a key twice is an error."""
-
-
-def _construct_map(loader: _Loader, node: yaml.MappingNode) -> Iterator[Map]:
-    result = Map()
-    result.line, result.lines = node.start_mark.line + 1, {}
-    result.origin = {}
-    yield result
-    own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-    loader.flatten_mapping(node)
-    for key_node, value_node in node.value:
-        key, line = str(loader.construct_object(key_node)), key_node.start_mark.line + 1
-        if key in result and key_node in own and result.origin[key] in own:
-            first = result.lines[key]
-            raise ConfigError(f"line {line}: the key {key} stands twice (first in line {first}).")
-        result.origin[key] = key_node
-        result[key] = loader.construct_object(value_node, deep=True)
-        result.lines[key] = line
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_map)
-# YAML 1.1 takes 1e-5 for text.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
 
 
 @dataclass(frozen=True)
@@ -163,25 +124,23 @@ class Document:
 
 
 def read(file: Path) -> list[Document]:
-    """The merges of a file. Raises ConfigError with file, line and key."""
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from error
-    return parse(text, str(file))
+    """Return the merges of a file. Raise ConfigError with file, line and key."""
+    return parse(bounded.read_text(file, MOST_BYTES, ConfigError), str(file))
 
 
 def parse(text: str, file: str = "config") -> list[Document]:
     """The merges of a text. Raises ConfigError with file, line and key."""
     try:
-        found = [d for d in yaml.load_all(text, _Loader) if d is not None]
+        found = [d for d in yamlfile.load(text) if d is not None]
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{file}, line {line}: this is not YAML: {error.problem}.") from error
     except ConfigError as error:
         raise ConfigError(f"{file}, {error}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except yamlfile.UNREADABLE as error:
         raise ConfigError(f"{file}: this is not YAML: {error}.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file} is nested too deep: that is no merge.") from error
     if not found:
         raise ConfigError(f"{file} is empty: a merge needs at least merge_method and models.")
     if len(found) > 1:
@@ -193,8 +152,8 @@ def parse(text: str, file: str = "config") -> list[Document]:
     documents = [_Reader(file, text).document(d) for d in found]
     names = [d.name for d in documents if d.name is not None]
     for name in names:
-        if names.count(name) > 1 or name in (".", "..") or "/" in name:
-            raise ConfigError(f"{file}: name {name!r}: a folder's name, each once in a file.")
+        if names.count(name) > 1 or not _is_folder(name):
+            raise ConfigError(f"{file}: name {name[:300]!r}: a folder's name, each once in a file.")
     return documents
 
 
@@ -278,7 +237,12 @@ class _Reader:
             revision = inner.get("revision") if isinstance(inner, Map) else None
             lora = value.get("lora")
             lora = lora.get("path") if isinstance(lora, Map) else lora
-            text = f"{path}@{revision}" if revision else str(path)
+            for name, said in (("path", path), ("revision", revision), ("lora", lora)):
+                if not isinstance(said, str) and (said is not None or name == "path"):
+                    raise self.error(
+                        given.lines[key], f"{key}: its {name} is no text. Write it in quotes."
+                    )
+            text = f"{path}@{revision}" if revision else path
             value = f"{text}+{lora}" if lora else text
         if value is None:
             return None
@@ -341,7 +305,19 @@ class _Reader:
             merged = Map({**own, **self._parameters(item)})
             merged.line, merged.lines = item.line, {}
             found.append(Slice(parts, merged, self._reference(item, "base_model"), item.line))
+        self._check_layers(found)
         return tuple(found)
+
+    def _check_layers(self, slices: list[Slice]) -> None:
+        """Raise ConfigError if the result would have more layers than any model has."""
+        total = 0
+        for each in slices:
+            first, end = each.parts[0].layers or (0, 0)
+            total += end - first
+            if total > MOST_LAYERS:
+                raise self.error(
+                    each.line, f"the slices have more than {MOST_LAYERS:,} layers together."
+                )
 
     def _part(self, item: Map, sliced: bool) -> Part:
         known = {"model", "parameters", "layer_range"} if sliced else {"model", "parameters"}
@@ -368,9 +344,13 @@ class _Reader:
         said = self._map(given, "tokenizer")
         self._unknown(said, {"source", "tokens", "pad_to_multiple_of"}, "tokenizer.")
         multiple = said.get("pad_to_multiple_of")
-        if multiple is not None and (not isinstance(multiple, int) or multiple < 1):
+        if multiple is not None and (
+            type(multiple) is not int or not 1 <= multiple <= MOST_PADDING
+        ):
             line = said.lines["pad_to_multiple_of"]
-            raise self.error(line, "pad_to_multiple_of is a whole number from 1.")
+            raise self.error(
+                line, f"pad_to_multiple_of is a whole number from 1 to {MOST_PADDING:,}."
+            )
         tokens = self._map(said, "tokens")
         rules = {token: self._rule(tokens, token) for token in tokens}
         return Vocabulary(self._text_of(said, "source") or "union", rules, multiple)
@@ -389,11 +369,18 @@ class _Reader:
             return TokenRule(zero=True, force=force)
         other = source.get("token", source.get("token_id"))
         model = self._reference(source, "model")
-        if model is None or other is None or ("token" in source and "token_id" in source):
+        both = "token" in source and "token_id" in source
+        if model is None or not isinstance(other, str | int) or both:
             raise self.error(
                 line, f"the source of token {token} names a model and a token or token_id."
             )
         return TokenRule(model, other, force=force)
+
+
+def _is_folder(name: str) -> bool:
+    """Return True if a name can be that of one folder, on a disk and at a terminal."""
+    plain = name not in ("", ".", "..") and "/" not in name and name.isprintable()
+    return plain and len(name.encode("utf-8", "replace")) <= LONGEST_NAME
 
 
 def _is_range(layers: list[Any]) -> bool:

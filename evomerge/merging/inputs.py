@@ -7,23 +7,29 @@ anywhere. Tensors are memory-mapped and read when a stretch of them is.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
-import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import regex
 import torch
 from safetensors import SafetensorError, safe_open
 
+from evomerge import bounded, headers
 from evomerge.checkpoints import TORCH, Checkpoint
 from evomerge.errors import SourceError
 from evomerge.stretches import Rows, as_rows
 from evomerge.tensors import HEADS, elements
 
+CONFIG = "adapter_config.json"
+#: Bytes of the largest adapter_config.json, patterns in it, and the largest alpha.
+MOST_CONFIG, MOST_PATTERNS, MOST_ALPHA = 4 << 20, 10_000, 1e30
+#: Seconds that the patterns of an adapter may take to match all modules.
+PATIENCE = 10.0
 #: What peft puts before a module's name.
 _PREFIX = "base_model.model."
 
@@ -97,10 +103,12 @@ class Adapter:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            self.config = json.loads((folder / "adapter_config.json").read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            what = f"adapter_config.json: {error}"
-            raise SourceError(f"{folder} is not a LoRA adapter: {what}") from error
+            self.config = bounded.read_object(folder / CONFIG, MOST_CONFIG)
+        except SourceError as error:
+            raise SourceError(f"{folder} is not a LoRA adapter: {error}") from error
+        self._check_scales()
+        #: Seconds left for finding which pattern means a module.
+        self._patience = PATIENCE
         kind = str(self.config.get("peft_type", "LORA"))
         for key in ("use_dora", "fan_in_fan_out", "lora_bias"):
             if self.config.get(key):
@@ -130,6 +138,11 @@ class Adapter:
                     self.used.add(key)
                     return as_rows(self.tensors[key])
             return rows
+        if a.dim() != 2 or b.dim() != 2 or not 0 < len(a) == b.shape[1]:
+            raise SourceError(
+                f"adapter {self.folder}: its matrices for {name} are {list(a.shape)} and "
+                f"{list(b.shape)}, not [rank, columns] and [rows, rank]."
+            )
         if (b.shape[0], a.shape[1]) != tuple(rows.shape):
             raise SourceError(
                 f"adapter {self.folder}: its change of {name} is {[b.shape[0], a.shape[1]]}, the "
@@ -148,10 +161,46 @@ class Adapter:
         """α / r, or α / √r for rank-stabilised adapters (Kalajdzievski 2023, arXiv 2312.03732)."""
         alpha = self.config.get("lora_alpha", rank)
         for pattern, value in (self.config.get("alpha_pattern") or {}).items():
-            if re.match(rf"(.*\.)?({pattern})$", module):  # as peft does: the first that matches
+            if self._means(pattern, module):  # as peft does: the first that matches
                 alpha = value
                 break
         return alpha / (rank**0.5 if self.config.get("use_rslora") else rank)
+
+    def _check_scales(self) -> None:
+        """Raise SourceError naming the key if a scale is no number, or a pattern no short text."""
+        patterns = self.config.get("alpha_pattern") or {}
+        if not isinstance(patterns, dict) or len(patterns) > MOST_PATTERNS:
+            raise SourceError(
+                f"{self.folder / CONFIG}: alpha_pattern is a mapping of at most {MOST_PATTERNS:,} "
+                "patterns to numbers."
+            )
+        scales = {"lora_alpha": self.config.get("lora_alpha", 1)}
+        scales |= {f"alpha_pattern {pattern[:60]!r}": value for pattern, value in patterns.items()}
+        for name, value in scales.items():
+            if type(value) not in (int, float) or not abs(value) < MOST_ALPHA:
+                shown = repr(value)[:60]
+                raise SourceError(
+                    f"{self.folder / CONFIG}: {name} is {shown}, not a finite number."
+                )
+
+    def _means(self, pattern: str, module: str) -> bool:
+        """Return True if a pattern means a module: literally, or as a regular expression.
+
+        Raise SourceError if it is none, or if the search takes longer than all may take together.
+        """
+        if module == pattern or module.endswith(f".{pattern}"):
+            return True
+        began = time.monotonic()
+        try:
+            form = rf"(.*\.)?({pattern})$"
+            return regex.match(form, module, timeout=max(self._patience, 1e-3)) is not None
+        except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+            what = f"is no regular expression ({error})"
+        except TimeoutError:
+            what = f"took longer than {PATIENCE:g} s to match: write the module's name instead"
+        finally:
+            self._patience -= time.monotonic() - began
+        raise SourceError(f"{self.folder / CONFIG}: alpha_pattern {pattern[:60]!r} {what}.")
 
     def check_used(self) -> None:
         """Raise SourceError where a tensor of the adapter changed nothing."""
@@ -242,8 +291,7 @@ class Model:
         found: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.checkpoint.files.values())):
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-            size = int.from_bytes(os.pread(descriptor, 8, 0), "little")
-            header = json.loads(os.pread(descriptor, size, 8))
+            entries = headers.read(file)
             flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
             memory = mmap.mmap(descriptor, 0, flags, mmap.PROT_READ | mmap.PROT_WRITE)
             for name, (dtype, shape) in self.checkpoint.shapes.items():
@@ -251,9 +299,9 @@ class Model:
                     continue
                 if dtype not in TORCH:
                     raise SourceError(f"tensor {name} of {self.name} is {dtype}: not readable.")
-                first, end = header[name]["data_offsets"]
-                self._places[name] = _Place(descriptor, 8 + size + first, end - first)
-                found[name] = _tensor(memory, TORCH[dtype], shape, 8 + size + first)
+                entry = entries[name]
+                self._places[name] = _Place(descriptor, entry.begin, entry.end - entry.begin)
+                found[name] = _tensor(memory, TORCH[dtype], shape, entry.begin)
         return {name: found[name] for name in sorted(found)}
 
     def close(self) -> None:
@@ -266,6 +314,6 @@ class Model:
         """What changes when somebody writes to its files: sizes and times."""
         files = sorted(set(self.checkpoint.files.values()))
         if self.adapter is not None:
-            names = ("adapter_model.safetensors", "adapter_config.json")
+            names = ("adapter_model.safetensors", CONFIG)
             files += [self.adapter.folder / name for name in names]
         return [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files]

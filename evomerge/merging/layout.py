@@ -15,12 +15,13 @@ import torch
 from pydantic import BaseModel
 
 from evomerge.errors import ConfigError, SourceError
-from evomerge.flow import BLOCKS, PRE_NORM
+from evomerge.flow import PRE_NORM
 from evomerge.merging import methods, vocabulary
 from evomerge.merging.grammar import Document, Map, Part, Reference, Slice
 from evomerge.merging.inputs import Model
 from evomerge.merging.parameters import GROUPS, Settings
 from evomerge.methods import frankenmerge
+from evomerge.modelconfig import BLOCKS
 from evomerge.sources import compare_settings
 from evomerge.stretches import Rows
 from evomerge.tensors import HEADS, Shape
@@ -66,6 +67,15 @@ def lay_out(document: Document, models: Mapping[Reference, Model]) -> Layout:
     return _Layout(document, models).made()
 
 
+def _by_layer(names: Sequence[str]) -> dict[int, dict[tuple[str, str], str]]:
+    """Return layer → (what stands before its number, what after) → the tensor's name."""
+    found: dict[int, dict[tuple[str, str], str]] = {}
+    for name in names:
+        if match := _BLOCK.match(name):
+            found.setdefault(int(match[2]), {})[match[1], match[3]] = name
+    return found
+
+
 class _Layout:
     def __init__(self, document: Document, models: Mapping[Reference, Model]) -> None:
         self._document, self._models = document, models
@@ -74,6 +84,8 @@ class _Layout:
         self._donor = models[donor]
         self._tied = all(m.tied for m in models.values())
         self._names = {r: m.names(self._tied) for r, m in models.items()}
+        self._by_layer = {r: _by_layer(names) for r, names in self._names.items()}
+        self._counts = {r: frankenmerge.blocks(names) for r, names in self._names.items()}
         self._vocabulary = vocabulary.plan(document.vocabulary, document.base, models)
         self._slices = [self._complete(s) for s in document.slices]
         self._warnings: list[str] = []
@@ -130,7 +142,8 @@ class _Layout:
         base = given.base or self._document.base
         parts = list(given.parts)
         listed = [p.reference for p in parts]
-        if base is not None and base not in listed and self._method.base != "none":
+        wanted = self._method.apart or (self._method.base == "member" and self._document.whole)
+        if base is not None and base not in listed and wanted:
             layers = parts[0].layers
             parts.append(Part(base, Map.empty(given.line), layers, given.line))
         if self._document.whole:
@@ -151,7 +164,7 @@ class _Layout:
         return Slice(tuple(parts), given.parameters, base, given.line)
 
     def _count(self, reference: Reference) -> int:
-        return frankenmerge.blocks(self._names[reference])
+        return self._counts[reference]
 
     def _edges(self) -> list[Output]:
         """What is in no block: the embedding by the first slice, the rest by the last."""
@@ -199,12 +212,7 @@ class _Layout:
         suffixes = []
         for part in slice_.parts:
             number = (part.layers or (0, 0))[0] + offset
-            own = {}
-            for name in self._names[part.reference]:
-                match = _BLOCK.match(name)
-                if match and int(match[2]) == number:
-                    own[match[1], match[3]] = name
-            suffixes.append(own)
+            suffixes.append(self._by_layer[part.reference].get(number, {}))
         for part, own in zip(slice_.parts, suffixes, strict=True):
             for prefix, suffix in sorted(set(suffixes[0]) ^ set(own)):
                 raise SourceError(
@@ -219,7 +227,18 @@ class _Layout:
     def _settings(self, slice_: Slice, part: Part | None, tensor: str, t: float) -> Settings:
         own = () if part is None else (part.parameters,)
         maps = (*own, slice_.parameters, self._document.parameters)
-        return Settings(self._document.file, maps, tensor, t)
+        return Settings(self._document.file, maps, tensor, t, self._told(slice_, part))
+
+    def _told(self, slice_: Slice, part: Part | None) -> str:
+        """What a part is called in errors."""
+        if part is None:
+            return ""
+        if self._method.base == "member" and part.reference == slice_.base and not part.parameters:
+            return (
+                f"{part.reference}: {self._method.name} merges the base_model in, too. Give it a "
+                "weight among the models, or leave base_model out"
+            )
+        return str(part.reference)
 
     def _output(
         self, name: str, reads: Sequence[str], slice_: Slice, t: float, scale: float = 1.0

@@ -43,12 +43,18 @@ class Method:
     technique: str
     params: _Params
     #: "task": the others are task vectors on the base. "first": the base is the first input.
-    #: "none": a base is not read.
-    base: Literal["task", "first", "none"]
+    #: "optional": as "task", without a base as they are. "member": a base beside the list is one
+    #: more of the models. "none": a base is not read.
+    base: Literal["task", "first", "optional", "member", "none"]
     least: int = 1
     most: int | None = None
     #: Parameters that it reads.
     known: tuple[str, ...] = ()
+
+    @property
+    def apart(self) -> bool:
+        """Whether a base is another thing than one of the models."""
+        return self.base in ("task", "first", "optional")
 
     def check_inputs(
         self, parts: Sequence[Part], base: Reference | None, file: str, line: int
@@ -56,14 +62,14 @@ class Method:
         """Raise ConfigError where models are too few, too many, or lack a base."""
         where = f"{file}, line {line}: {self.name}"
         listed = [p.reference for p in parts]
-        if self.base != "none" and base is None:
+        if self.base in ("task", "first") and base is None:
             raise ConfigError(f"{where} needs a base_model.")
-        if self.base != "none" and base not in listed:
+        if self.apart and base is not None and base not in listed:
             raise ConfigError(
                 f"{where}: the base_model {base} is not among the sources of the slice."
             )
-        count = len([r for r in listed if r != base]) if self.base != "none" else len(listed)
-        apart = " beside the base" if self.base != "none" else ""
+        apart = " beside the base" if self.apart and base is not None else ""
+        count = len([r for r in listed if r != base]) if apart else len(listed)
         if count < self.least or (self.most is not None and count > self.most):
             limits = f"{self.least}" if self.most == self.least else f"{self.least} or more"
             raise ConfigError(f"{where} takes {limits} models{apart}, not {count}.")
@@ -80,7 +86,7 @@ class Method:
         """The technique of one tensor with its parameters. Raises ConfigError."""
         at = next((i for i, p in enumerate(parts) if p.reference == base), None)
         others = [i for i in range(len(parts)) if i != at]
-        if self.base == "task":
+        if self.base in ("task", "optional") and at is not None:
             inputs, origin = others, at
         elif self.base == "first" and at is not None:
             inputs, origin = [at, *others], None
@@ -164,7 +170,7 @@ def _dare(vote: bool) -> _Params:
 def _della(vote: bool) -> _Params:
     def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
         return {
-            **_task(False)(own, whole),
+            **_task(vote)(own, whole),  # those elected have a mean, a sum has none
             "density": _each(own, "density", 1.0),
             "epsilon": _each(own, "epsilon", 0.15),
             "rescale": _flag(whole, "rescale", True),
@@ -195,6 +201,23 @@ def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     return given
 
 
+def _nuslerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    """Return the parameters: `nuslerp_row_wise` has the vectors along the first dimension, columns."""
+    by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
+    flat = _flag(whole, "nuslerp_flatten", True)
+    return {"weights": _each(own, "weight"), "by": "tensor" if flat else by}
+
+
+def _multislerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    normalise = _flag(whole, "normalize_weights", True)
+    return {"weights": _each(own, "weight"), "normalise": normalise, **_said(whole, "eps")}
+
+
+def _said(whole: Settings, *keys: str) -> dict[str, Any]:
+    """Parameters that are called alike here, those that are said."""
+    return {key: whole.number(key) for key in keys if whole.get(key) is not None}
+
+
 def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     """A pipeline's genes: those that are said."""
     given: dict[str, Any] = {}
@@ -212,8 +235,10 @@ def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
 #: Of a slice or of everything, never of one model alone.
 _OF_ALL = {
     "lambda", "normalize", "rescale", "t", "select_topk", "filter_wise", "max_iter", "tol",
-    "int8_mask",
+    "int8_mask", "nuslerp_row_wise", "nuslerp_flatten", "normalize_weights", "eps", "r", "alpha",
 }  # fmt: skip
+#: Techniques that read nothing but a weight of one model alone, if that.
+_WHOLE = ("stages", "dfs", "ram", "ramplus_tl")
 _GENES = ("weight", "drop", "density", "epsilon", "lambda", "layers", "ts")
 _TASK = ("weight", "lambda", "normalize")
 _SPARSE = (*_TASK, "density", "rescale")
@@ -221,7 +246,7 @@ _SPARSE = (*_TASK, "density", "rescale")
 METHODS: Mapping[str, Method] = {
     m.name: m
     for m in (
-        Method("linear", "linear", _linear, "none", known=("weight", "normalize")),
+        Method("linear", "linear", _linear, "member", known=("weight", "normalize")),
         Method("slerp", "slerp", lambda _, w: {"ts": (w.number("t"),)}, "first", 1, 1, ("t",)),
         Method("task_arithmetic", "task_arithmetic", _task(False), "task", known=_TASK),
         Method("ties", "ties", _ties, "task", known=(*_TASK, "density")),
@@ -237,8 +262,16 @@ METHODS: Mapping[str, Method] = {
                known=("select_topk",)),
         Method("model_stock", "model_stock", lambda _, w: {"by_row": _flag(w, "filter_wise", False)},
                "task", 2, known=("filter_wise",)),
-        Method("karcher", "karcher", _karcher, "none", known=("weight", "max_iter", "tol")),
+        Method("karcher", "karcher", _karcher, "member", known=("weight", "max_iter", "tol")),
         Method("nearswap", "nearswap", lambda _, w: {"t": w.number("t")}, "task", 1, 1, ("t",)),
+        Method("nuslerp", "nuslerp", _nuslerp, "optional", 2, 2,
+               ("weight", "nuslerp_row_wise", "nuslerp_flatten")),
+        Method("multislerp", "multislerp", _multislerp, "optional",
+               known=("weight", "normalize_weights", "eps")),
+        Method("arcee_fusion", "arcee_fusion", lambda *_: {}, "task", 1, 1),
+        Method("ram", "ram", lambda _, w: _said(w, "epsilon"), "task", known=("epsilon",)),
+        Method("ramplus_tl", "ramplus_tl", lambda _, w: _said(w, "r", "alpha", "epsilon"), "task",
+               known=("r", "alpha", "epsilon")),
         Method("passthrough", "passthrough", lambda o, _: {"scale": o[0].number("scale", 1.0)}, "none",
                1, 1, ("scale",)),
         Method("frankenmerge", "passthrough", lambda o, _: {"scale": o[0].number("scale", 1.0)}, "none",
@@ -267,7 +300,7 @@ def unread(document: Document) -> list[str]:
     """Warnings of parameters that the method does not read, or not where they stand."""
     chosen = method(document)
     known = {*chosen.known, "int8_mask"}
-    own = known & {"weight"} if chosen.technique in ("stages", "dfs") else known - _OF_ALL
+    own = known & {"weight"} if chosen.technique in _WHOLE else known - _OF_ALL
     maps = [(document.parameters, known)]
     for slice_ in document.slices:
         maps += [(slice_.parameters, known), *((part.parameters, own) for part in slice_.parts)]

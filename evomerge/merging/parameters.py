@@ -61,8 +61,8 @@ def matches(filter_: str | None, tensor: str) -> bool:
 def _filtered(setting: list[dict[str, Any]], tensor: str, t: float) -> float | bool | None:
     for item in setting:
         strange = set(item) - {"filter", "value"}
-        if strange or "value" not in item:
-            raise ValueError("an item of a list of filters has the keys filter and value")
+        if strange or "value" not in item or not isinstance(item.get("filter"), str | None):
+            raise ValueError("an item of a list of filters has the keys filter, a text, and value")
         if matches(item.get("filter"), tensor):
             return evaluate(item["value"], tensor, t)
     return None
@@ -76,6 +76,8 @@ class Settings:
     maps: tuple[Map, ...]
     tensor: str
     t: float
+    #: The model whose own parameters come first, for errors.
+    model: str = ""
 
     def get(self, key: str, default: float | bool | None = None) -> float | bool | None:
         """The value of a parameter. Raises ConfigError naming file, line and key."""
@@ -84,7 +86,7 @@ class Settings:
                 continue
             try:
                 value = evaluate(given[key], self.tensor, self.t)
-            except ValueError as error:
+            except (ValueError, OverflowError, RecursionError) as error:
                 line = given.lines.get(key, given.line)
                 raise ConfigError(f"{self.file}, line {line}: parameter {key}: {error}.") from error
             if value is not None:
@@ -99,5 +101,8 @@ class Settings:
         """A parameter that must be there unless it has a default. Raises ConfigError."""
         value = self.get(key, default)
         if value is None:
-            raise ConfigError(f"{self.file}: parameter {key} is missing for tensor {self.tensor}.")
+            of = f" of {self.model}" if self.model else ""
+            raise ConfigError(
+                f"{self.file}: parameter {key} is missing for tensor {self.tensor}{of}."
+            )
         return float(value)

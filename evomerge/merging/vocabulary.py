@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from evomerge import bounded, modelconfig
 from evomerge.errors import ConfigError, SourceError
 from evomerge.merging.grammar import Reference, TokenRule, Vocabulary
 from evomerge.merging.inputs import Model, TokenRows
@@ -42,15 +43,16 @@ class Tokenizer:
 
 
 def read(folder: Path) -> Tokenizer:
-    """The tokens of a model's folder. Raises SourceError."""
+    """Return the tokens of a model's folder. Raise SourceError."""
     try:
-        document = json.loads((folder / FILE).read_text("utf-8"))
+        document = bounded.read_object(folder / FILE)
+        modelconfig.check_ids(folder / FILE, document)
         vocab = document["model"]["vocab"]
         ids = {t[0]: i for i, t in enumerate(vocab)} if isinstance(vocab, list) else dict(vocab)
         added = {token["content"]: token for token in document.get("added_tokens") or []}
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (SourceError, LookupError, TypeError) as error:
         raise SourceError(
-            f"{folder / FILE} cannot be read ({error!r}): the policy for tokenizers needs it. "
+            f"{folder / FILE} cannot be read ({error}): the policy for tokenizers needs it. "
             "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes one."
         ) from error
     return Tokenizer(folder, {**ids, **{t: said["id"] for t, said in added.items()}}, added)
@@ -173,7 +175,7 @@ def write(folder: Path, made: Plan) -> None:
     """Put appended tokens into the folder's tokenizer files, which are the donor's."""
     if not made.appended:
         return
-    document = json.loads((folder / FILE).read_text("utf-8"))
+    document = bounded.read_object(folder / FILE)
     vocab, added = document["model"]["vocab"], document.setdefault("added_tokens", [])
     ids = {token: id_ for id_, token in enumerate(made.tokens) if token is not None}
     for token, said in made.appended.items():
@@ -214,7 +216,7 @@ def _decoder(folder: Path, made: Plan, ids: Mapping[str, int]) -> None:
     file = folder / "tokenizer_config.json"
     if not file.is_file():
         return
-    config = json.loads(file.read_text("utf-8"))
+    config = bounded.read_object(file)
     listed = config.get("added_tokens_decoder")
     if isinstance(listed, dict):
         for token, said in made.appended.items():
@@ -239,8 +241,8 @@ def chat_template(said: str | None, models: Sequence[Model]) -> str | None:
         return _most_common([found for m in models if (found := template_of(m.checkpoint.folder))])
     if said == "chatml":
         return CHATML
-    if said.endswith(".jinja") and Path(said).is_file():
-        return Path(said).read_text("utf-8")
+    if said.endswith(".jinja") and said.isprintable() and len(said) < 4096 and Path(said).is_file():
+        return bounded.read_text(Path(said), modelconfig.MOST_BYTES, ConfigError)
     if "{" in said and len(said) >= 20:
         return said
     raise ConfigError(
@@ -256,13 +258,11 @@ def _most_common(found: Sequence[str]) -> str | None:
 def template_of(folder: Path) -> str | None:
     """A model's chat template: a file of its own, or in tokenizer_config.json."""
     if (folder / "chat_template.jinja").is_file():
-        return (folder / "chat_template.jinja").read_text("utf-8").strip()
-    try:
-        found = json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get(
-            "chat_template"
-        )
-    except (OSError, ValueError, AttributeError):
+        return bounded.read_text(folder / "chat_template.jinja", modelconfig.MOST_BYTES).strip()
+    if not (folder / "tokenizer_config.json").is_file():
         return None
+    found = bounded.read_object(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(found, list):
-        found = next((t.get("template") for t in found if t.get("name") == "default"), None)
+        named = [t for t in found if isinstance(t, dict) and t.get("name") == "default"]
+        found = named[0].get("template") if named else None
     return found.strip() if isinstance(found, str) and found.strip() else None

@@ -1,9 +1,12 @@
 """Model breadcrumbs: drop the largest and the smallest (Davari and Belilovsky 2023, arXiv 2312.06795).
 
 Of each task vector the top γ·n by |τ| (outliers) and as many of the bottom are dropped that density·n
-remain. With `vote` what remains is merged by TIES' sign election, else it is added up. Every |τ|
-equal to one of the two bounds is kept, so with γ·n < 1 no outlier is dropped (mergekit's slice is
-empty there and erases the whole tensor).
+remain; in the paper's words β = 1 − density − γ. Where density + γ is above 1 there is no such β, and
+density·n remain all the same: nothing is dropped at the bottom, fewer than γ·n at the top, none at
+density 1.
+
+With `vote` what remains is merged by TIES' sign election, else it is added up. Counts are rounded to
+the nearest, and every |τ| equal to one of the two bounds is kept.
 """
 
 from __future__ import annotations
@@ -34,11 +37,11 @@ class Params(BaseModel):
 
 
 def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tuple[float, float]]:
-    """The smallest and the largest |τ| that is kept of each input; (∞, 0) where nothing is."""
+    """Return the smallest and the largest |τ| that is kept of each input; (∞, 0) where nothing is."""
     ranks: list[tuple[int, int] | None] = []
     for share, outliers in zip(density, gamma, strict=True):
-        top = round(outliers * work.size)
-        kept = min(ties.kept(share, work.size), work.size - top)
+        kept = ties.kept(share, work.size)
+        top = min(ties.kept(outliers, work.size), work.size - kept)
         ranks.append((top + kept, top + 1) if kept else None)
     wanted = [(i, k) for i, pair in enumerate(ranks) if pair for k in pair]
     found = iter(

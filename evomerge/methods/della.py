@@ -2,12 +2,12 @@
 
 Within each row the elements are ranked by |τ|; the kept probability rises linearly with the rank, from
 density − ε of the smallest to density + ε of the largest. What is kept is divided by its own
-probability, so that the expectation is the task vector. Then sign election as in TIES (`vote`), or a
-plain sum.
+probability, so that the expectation is the task vector. Then TIES' sign election and the mean of those
+elected (`vote`; `normalise` is that mean's divisor), or a sum.
 
 Probabilities are multiples of 1/65536, and the rescaling uses exactly those. Elements of equal
-magnitude rank in their order. At density 1 nothing is dropped. A row of one element (a vector's) has
-the density itself.
+magnitude rank in their order. At density 1 nothing is dropped, at 0 everything, whatever ε. A row of
+one element (a vector's) has the density itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Params(BaseModel):
     epsilon: float | tuple[float, ...] = Field(default=0.1)
     weights: tuple[float, ...] | None = None
     scale: float = 1.0
-    normalise: bool = False
+    normalise: bool = True
     vote: bool = True
     #: False leaves what is kept as it is.
     rescale: bool = True
@@ -67,6 +67,8 @@ def sparsifier(
     """A function that drops by rank and rescales stretches of a tensor. `key` names the mask."""
     if density >= 1.0:  # nothing is dropped
         return lambda _, rows, out: out.copy_(rows)
+    if density <= 0.0:
+        return lambda _, rows, out: out.zero_()
     check(density, epsilon)
     kept = probabilities(work.columns, density, epsilon)
     factors = randomness.LANES / kept.astype(np.float64)

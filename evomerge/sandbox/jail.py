@@ -1,19 +1,25 @@
-"""The jail: reads requests from its standard input, forks a locked child for each, answers.
+"""The jail: forks a locked child for every program, and passes its answer on unread.
 
 The process has nothing of ours: an empty environment, an empty folder, three pipes. It has loaded
-what programs may import (`OFFERED`); a child then gives up files, root, and all system calls but
-those of `filters`, runs the program, evaluates the given expressions in it and writes their `repr`
-into a pipe. What the values should be the child never knows: they are compared on our side, so that
-a program can pass only by computing them.
+what programs may import (`OFFERED`). For each request it forks a child, which reads the request from
+standard input, gives up files, root, and all system calls but those of `filters`, runs the program,
+evaluates the given expressions in it and writes their `repr` into a file in memory. What the values
+should be the child never knows: they are compared on our side, so that a program can pass only by
+computing them.
 
-A request is one line of JSON (see `evomerge.asking`): program, calls, cpu and wall (seconds), memory
-(bytes). An answer is one, too: how ("" where the child ended by itself) and said, what it wrote.
+The jail itself reads neither requests nor answers: the kernel copies an answer from the child's file
+to our pipe. Every child begins with the jail's memory, and finds nothing there of earlier programs.
+
+A request is one line of JSON (see `evomerge.asking`): program, calls, cpu (seconds), memory (bytes). An
+answer is one, too: how ("" if the child ended by itself) and size, followed by `size` bytes, which are
+what the child wrote.
 
 Standard library only.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -42,6 +48,8 @@ CUT = 200
 
 #: Bytes that a child may answer with.
 ANSWER = 1 << 16
+#: Seconds between two looks at a child that has not ended.
+STEP = 0.05
 #: Whom root becomes: "nobody" everywhere.
 NOBODY = 65534
 #: The one descriptor that a child can write its answer to.
@@ -49,67 +57,70 @@ _OUT = 3
 
 
 def serve() -> None:
-    """Answer requests until the input ends. The folder is gone at once: nothing can be left in it."""
+    """Answer requests until the input ends. The folder is gone at once: nothing can be left in it.
+
+    The process's arguments are how many seconds a program may sleep, and how many it may take in all.
+    """
+    sleep, wall = map(int, sys.argv[1:])
     os.rmdir(os.getcwd())
     for name in (*OFFERED, *_QUIETLY):
         __import__(name)
-    for line in sys.stdin:
-        number, request = json.loads(line)
-        sys.stdout.write(json.dumps([number, _one(request)]) + "\n")
-        sys.stdout.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
+    for number in itertools.count(1):
+        if not waiting.poll()[0][1] & select.POLLIN:
+            return  # the other end is closed, and everything was read
+        _one(number, sleep, wall)
 
 
-def _one(request: dict[str, Any]) -> dict[str, str]:
-    """Run one program in a child and wait for it."""
-    reading, writing = os.pipe()
+def _one(number: int, sleep: int, wall: int) -> None:
+    """Run one program in a child, wait for it and pass on what it wrote."""
+    answer = os.memfd_create("answer")
+    jail = os.getpid()
     child = os.fork()
     if child == 0:
         try:
-            _locked(request, writing)
+            _locked(number, answer, jail)
         except BaseException as error:
             os.write(_OUT, json.dumps({"jail": f"{type(error).__name__}: {error}"}).encode())
         finally:
             os._exit(0)
-    os.close(writing)
-    deadline = time.monotonic() + request["wall"]
-    said, how = _listen(reading, deadline)
-    os.close(reading)
-    status = None if how else _ended(child, deadline)
-    if status is None:
-        how = how or "ran out of time"
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    elif os.WIFSIGNALED(status):
-        how = _death(os.WTERMSIG(status))
-    return {"how": how, "said": said.decode("utf-8", "replace")}
+    how = _ended(child, sleep, wall)
+    size = os.fstat(answer).st_size
+    if size > ANSWER:
+        how, size = "answered too much", 0
+    os.write(1, json.dumps([number, {"how": how, "size": size}]).encode() + b"\n")
+    sent = 0
+    while sent < size:
+        sent += os.sendfile(1, answer, sent, size - sent)
+    os.close(answer)
 
 
-def _ended(child: int, deadline: float) -> int | None:
-    """How a child that said all it had to say has ended; None where it goes on."""
-    pause = 0.0005
+def _ended(child: int, sleep: int, wall: int) -> str:
+    """Wait for a child, and kill it if it takes too long. Return why it did not end by itself."""
+    deadline, asleep = time.monotonic() + wall, 0.0
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
-            return status
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
+            return _death(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ""
+        if asleep > sleep or time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return "ran out of time"
+        if signal.sigtimedwait([signal.SIGCHLD], STEP) is None and _sleeps(child):
+            asleep += STEP
 
 
-def _listen(reading: int, deadline: float) -> tuple[bytes, str]:
-    """What a child writes until it closes the pipe, and why we did not wait for that."""
-    said = b""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([reading], [], [], left)[0]:
-            return said, "ran out of time"
-        piece = os.read(reading, 1 << 16)
-        if not piece:
-            return said, ""
-        said += piece
-        if len(said) > ANSWER:
-            return b"", "answered too much"
+def _sleeps(child: int) -> bool:
+    """Return True if a child's program waits for time to pass; not if it waits for a processor."""
+    if os.getsid(child) != child:
+        return False  # it is still reading the request
+    try:
+        with open(f"/proc/{child}/stat", "rb") as opened:
+            return opened.read().rpartition(b")")[2].split()[0] == b"S"
+    except OSError:
+        return False  # no such folder here: the wall clock bounds it
 
 
 def _death(number: int) -> str:
@@ -118,29 +129,55 @@ def _death(number: int) -> str:
     return f"ended by {signal.Signals(number).name}"
 
 
-def _locked(request: dict[str, Any], writing: int) -> None:
-    """In the child: give everything up, then run the program."""
-    os.dup2(writing, _OUT)
+def _locked(number: int, answer: int, jail: int) -> None:
+    """In the child: read the request, give everything up, then run the program."""
+    filters.die_with_parent()
+    request = _request(number, jail)
+    if answer != _OUT:
+        os.dup2(answer, _OUT)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     os.closerange(_OUT + 1, 4096)
     os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     _limit(request["cpu"], request["memory"])
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    filters.die_with_parent()
+    filters.die_with_parent()  # again: a change of user cleared it
     filters.apply()
     told = _run(request["program"], request["calls"])
     os.write(_OUT, json.dumps(told).encode())
 
 
+def _request(number: int, jail: int) -> dict[str, Any]:
+    """Return the request of this number, and end the jail if it is another's.
+
+    A child whose jail is gone has another parent, which is none of ours to end.
+    """
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1 << 16)
+        if not piece:
+            break
+        line += piece
+    try:
+        asked, request = json.loads(line)
+        if asked == number:
+            return request
+    except (ValueError, TypeError):
+        pass
+    if os.getppid() == jail:
+        os.kill(jail, signal.SIGKILL)  # a rest of an earlier request: nothing would fit again
+    os._exit(1)
+
+
 def _limit(cpu: int, memory: int) -> None:
     for what, bound in (
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, ANSWER),
+        (resource.RLIMIT_FSIZE, ANSWER + 1),
         (resource.RLIMIT_NOFILE, 16),
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_AS, memory),

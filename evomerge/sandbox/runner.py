@@ -9,8 +9,9 @@ cannot lock a process in (not Linux, a processor without a table in `filters`, a
 seccomp), SandboxUnavailableError says so and nothing is ever run.
 
 A jail of one program does not outlive it: nothing is shared between two programs but the memory
-image that both start from. The time limit is processor time, so that a busy machine does not fail a
-program; a program that sleeps meets the wall clock, ten times as late.
+image that both start from, which is that of a process that never read a program or an answer. The time
+limit is processor time, so that a busy machine does not fail a program; time asleep has the same limit,
+counted apart, and the wall clock ends what is left, ten times as late.
 """
 
 from __future__ import annotations
@@ -58,9 +59,10 @@ class Sandbox:
 
     def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
         """Start the process; `open` also tests that it holds."""
-        self._limits = {"cpu": cpu, "wall": cpu * PATIENCE, "memory": memory}
+        self._limits, self._wall = {"cpu": cpu, "memory": memory}, cpu * PATIENCE
+        start = [sys.executable, "-s", "-S", "-B", "-P", "-c", _START.format(root=str(_ROOT))]
         self._jail = Respondent(
-            [sys.executable, "-s", "-S", "-B", "-P", "-c", _START.format(root=str(_ROOT))],
+            [*start, str(cpu), str(self._wall)],
             stderr=subprocess.DEVNULL,
             cwd=tempfile.mkdtemp(prefix="forge-sandbox-"),  # the jail removes it
             env={"PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8"},
@@ -105,7 +107,7 @@ class Sandbox:
         """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
         request = {"program": program, "calls": list(calls), **self._limits}
         try:
-            answer = self._jail.ask(request, self._limits["wall"] + 30)
+            answer, said = self._jail.ask_for_bytes(request, self._wall + 30)
         except (OSError, ValueError) as error:
             raise SandboxUnavailableError(
                 f"the sandbox's process has ended ({error}). If this happens again, items that run "
@@ -113,7 +115,7 @@ class Sandbox:
             ) from error
         if answer["how"]:
             return _nothing(calls, answer["how"])
-        return _understood(answer["said"], calls)
+        return _understood(said.decode("utf-8", "replace"), calls)
 
     def __enter__(self) -> Sandbox:
         return self

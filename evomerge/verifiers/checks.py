@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from evomerge.errors import UnavailableError
 from evomerge.sandbox.runner import Sandbox, SandboxUnavailableError
 from evomerge.verifiers import exact, number, program, structured
 from evomerge.verifiers.exact import Exact
@@ -15,6 +17,8 @@ from evomerge.verifiers.parts import Verdict
 from evomerge.verifiers.program import Program
 from evomerge.verifiers.scorer import Scored, Scorer
 from evomerge.verifiers.structured import Structured
+
+log = logging.getLogger(__name__)
 
 AnyCheck = Annotated[Exact | Number | Structured | Program | Scored, Field(discriminator="kind")]
 
@@ -32,10 +36,24 @@ class Verifier:
         return Sandbox.open()
 
     def verify(self, check: AnyCheck, reply: str, item: dict[str, Any]) -> Verdict:
-        """Whether a reply to `item` (its id, domain and prompt) is right.
+        """Return how right a reply to `item` (its id, domain and prompt) is.
 
-        Raises SandboxUnavailableError where a program cannot be locked in.
+        A reply over which a verifier breaks counts 0 and is logged: a model's text must not end a run.
+        Raise UnavailableError if a sandbox or a scorer is not to be had on this machine, OSError or
+        MemoryError if the machine is short of something: that says nothing of the reply.
         """
+        try:
+            return self._verdict(check, reply, item)
+        except (UnavailableError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            log.exception(
+                "the verifier of %s failed on the reply to %s", check.kind, item.get("id")
+            )
+            why = f"the verifier raised {type(error).__name__}: {error}"[:200]
+            return Verdict(0.0, why, scored=False)
+
+    def _verdict(self, check: AnyCheck, reply: str, item: dict[str, Any]) -> Verdict:
         match check:
             case Exact():
                 return exact.verify(check, reply)

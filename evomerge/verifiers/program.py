@@ -79,8 +79,8 @@ def _equal(said: str, meant: Any) -> bool:
     """Whether the text of a value stands for the value that is meant."""
     try:
         return same(ast.literal_eval(said), meant)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return False
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError, ArithmeticError):
+        return False  # no literal, or a number that cannot be compared with the one that is meant
 
 
 def same(a: Any, b: Any) -> bool:

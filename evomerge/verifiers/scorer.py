@@ -6,7 +6,8 @@ entry points of the group `evomerge.scorers`.
 
 It is the user's own, installed code and runs with our rights, but in a process of its own, one for
 each scorer, so that one that hangs is ended and one that raises is told: such an item counts 0 and
-its event says why. `item` has the item's `id`, `domain`, `prompt` and the check's `options`.
+its event says why. It is given none of our secrets (`evomerge/child_environment.py`). `item` has the
+item's `id`, `domain`, `prompt` and the check's `options`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator
 
 from evomerge.asking import Respondent
+from evomerge.child_environment import child_environment
 from evomerge.errors import UnavailableError
+from evomerge.harness import specs
 from evomerge.verifiers.parts import Check, Verdict
 
 GROUP = "evomerge.scorers"
@@ -58,18 +61,20 @@ class Scorer:
     def verify(self, reply: str, item: dict[str, Any]) -> Verdict:
         """What the scorer says. It is ended where it does not answer in time.
 
-        Raises UnavailableError where the scorer does, because what it needs is not on this machine.
+        Raises UnavailableError where the scorer does, because what it needs is not on this machine,
+        and OSError or MemoryError where this machine cannot start or ask it.
         """
         process, patience = self._process, self._patience
         if process is None or not process.living:
             start = [sys.executable, "-c", f"from {__name__} import serve; serve({self._name!r})"]
-            process = self._process = Respondent(start)
+            kind = "task" if self._name == specs.SCORER else "scorer"
+            process = self._process = Respondent(start, env=child_environment(kind))
             patience = max(LOADING, patience)
         try:
             said = process.ask([reply, item], patience)
         except TimeoutError:
             return _failed(f"scorer {self._name} did not answer in {patience:g} s")
-        except (OSError, ValueError):
+        except (ConnectionError, ValueError):
             return _failed(f"scorer {self._name} ended without an answer")
         if isinstance(said, dict):
             raise UnavailableError(f"scorer {self._name}: {said['unavailable']}")
@@ -101,6 +106,8 @@ def serve(name: str) -> None:
             answer: Any = float(function(reply, item))
         except UnavailableError as error:
             answer = {"unavailable": str(error)}
+        except (MemoryError, BlockingIOError) as error:  # short for a moment, whatever the reply is
+            answer = {"unavailable": f"{type(error).__name__}: {error}"[:200]}
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"[:200]
         out.write(json.dumps([number, answer]) + "\n")

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create
-from api.options import Options
+from api.options import LOOPBACK, Options
 from evomerge import facts
 from evomerge.home import Home
 from tests.evomerge import fake_runs
@@ -75,7 +75,9 @@ def _serve(recorded: Recorded, folder: Path, wrong: int = 20) -> Iterator[Served
     shutil.copytree(recorded[0], home.folder)
     roots = folder / "models"
     roots.mkdir()
-    app = create(home, Options((roots,), rate=1e5, burst=100_000, wrong_burst=wrong))
+    hosts = (*LOOPBACK, "testserver")
+    options = Options((roots,), rate=1e5, burst=100_000, wrong_burst=wrong, hosts=hosts)
+    app = create(home, options)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield Served(client, home, dict(recorded[1]), dict(recorded[2]))
 

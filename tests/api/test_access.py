@@ -28,6 +28,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/me"): "viewer",
     ("GET", "/runs"): "viewer",
     ("GET", "/runs/{run}"): "viewer",
+    ("GET", "/runs/{run}/head"): "viewer",
     ("GET", "/runs/{run}/events"): "viewer",
     ("GET", "/runs/{run}/population"): "viewer",
     ("GET", "/runs/{run}/candidates/{candidate}"): "viewer",
@@ -224,7 +225,8 @@ def test_too_many_requests_are_told_so(tmp_path) -> None:
     accounts.add(store, "ada", "viewer")
     _, token = accounts.issue(store, "ada")
     store.close()
-    with TestClient(create(home, Options((tmp_path,), rate=0.001, burst=3))) as client:
+    app = create(home, Options((tmp_path,), rate=0.001, burst=3))
+    with TestClient(app, "http://127.0.0.1") as client:
         head = {"Authorization": f"Bearer {token}"}
         codes = [client.get("/me", headers=head).status_code for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
@@ -257,3 +259,17 @@ def test_models_outside_of_the_roots_are_not_told_apart_from_missing_ones(tmp_pa
             options.place(bad)
         told.add(str(caught.value).replace(repr(bad), "X"))
     assert len(told) == 1
+
+
+def test_a_link_in_a_folder_leads_out_of_no_root(tmp_path) -> None:
+    """Its target would be read with the server's rights, and its text stand in a result."""
+    folder = tmp_path / "models" / "code"
+    folder.mkdir(parents=True)
+    (tmp_path / "secret").write_text("password")
+    (folder / "config.json").write_text("{}")
+    (folder / "vocab.json").symlink_to(folder / "config.json")
+    options = Options((tmp_path / "models",))
+    assert options.place("code") == str(folder)
+    (folder / "merges.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match=r"'merges\.txt' in 'code' is a link out of the folders"):
+        options.place("code")

@@ -44,7 +44,8 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
-        env = {**os.environ, "FORGE_HOME": str(folder), "FORGE_API_RATE": "100000"}
+        env = {**os.environ, "FORGE_HOME": str(folder), "FORGE_API_RATE": "100000",
+               "FORGE_API_WATCHERS": "2000"}  # fmt: skip
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port), "--models", str(folder)], env=env, cwd=ROOT,
             stderr=subprocess.DEVNULL,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from cli.plan import read_file
+from evomerge.config import parse
+from evomerge.errors import ConfigError
 from tests.cli.test_forge import call, fails, finished, run_of
 
 __all__ = ["finished"]
@@ -99,3 +103,44 @@ def test_a_setting_of_the_environment_is_named(
     monkeypatch.setenv(name, value)
     words = ["runs"] if name == "FORGE_DATABASE_URL" else ["evo", "--resume", run_of(finished)]
     assert name in fails(finished[0], 2, *words)
+
+
+DEEP = "[" * 100_000
+MERGED = (
+    "a0: &a0 {"
+    + ", ".join(f"k{i}: 1" for i in range(10))
+    + "}\n"
+    + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 10))
+)
+LISTS = "a0: &a0 [1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 7)}]\n" for n in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("deep.json", DEEP, "nested too deep"),
+        ("deep.yml", DEEP, "nested too deep"),
+        ("deep.toml", f"a = {DEEP}", "deep.toml"),
+        ("merged.yml", MERGED, "merge keys"),
+        ("lists.yml", LISTS, "aliases"),
+        ("twice.yml", "seed: 1\nseed: 2\n", "stands twice"),
+        ("two.yml", "seed: 1\n---\nseed: 2\n", "several documents"),
+    ],
+)
+def test_a_config_file_that_would_never_be_read_is_refused(
+    tmp_path: Path, name: str, text: str, told: str
+) -> None:
+    """Deep or multiplying files ended in a traceback, or never."""
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=told):
+        read_file(str(tmp_path / name))
+
+
+def test_a_wrong_setting_is_shown_in_a_few_words(tmp_path: Path) -> None:
+    """A long list in the place of a number made a message of as many megabytes."""
+    (tmp_path / "long.json").write_text(json.dumps({"generations": ["x" * 9] * 100_000}))
+    with pytest.raises(ConfigError, match=r"setting generations") as caught:
+        parse(read_file(str(tmp_path / "long.json")))
+    assert len(str(caught.value)) < 1000

@@ -64,6 +64,39 @@ def test_options_outweigh_a_genome_and_other_methods_leave_the_usual_ones(
     assert "linear: task_arithmetic says all that it says" in capsys.readouterr().err
 
 
+def test_models_and_base_may_be_mappings_as_mergekit_writes_them(tmp_path: Path) -> None:
+    """With a revision, too; what a mapping says that has no counterpart is refused with the reason."""
+    file = tmp_path / "g.yml"
+    file.write_text(
+        "genome: {models: [{model: a}, {model: {path: o/b, revision: r}}, c], "
+        "base_model: {model: {path: d}}, merge_method: ties}\n"
+    )
+    read = plan.read_file(str(file))
+    assert (read["base_models"], read["base_model"]) == (["a", "o/b@r", "c"], "d")
+    ones = [("lora: x", "adapter"), ("override_architecture: y", "config.json")]
+    ones = [(f"model: a, {more}", why) for more, why in ones]
+    for one, why in [*ones, ("model: {path: a, revision: 010}", "revision 8 is no text")]:
+        file.write_text(f"genome: {{models: [{{{one}}}, b], merge_method: ties}}\n")
+        with pytest.raises(ConfigError, match=why):
+            plan.read_file(str(file))
+
+
+def test_slerp_of_two_models_without_tasks_lies_between_both(
+    toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The base of slerp in mergekit is an end of the path and no ancestor."""
+    a, b, _ = toys.sources
+    file = tmp_path / "g.yml"
+    for base in (f", base_model: {a}", ""):
+        file.write_text(f"genome: {{models: [{a}, {b}], merge_method: slerp{base}}}\n")
+        made = plan.make({"config_file": str(file), "data": [str(toys.data)]})
+        assert [s.path for s in made.sources] == [str(a.resolve()), str(b.resolve())]
+        assert made.base is None
+        assert made.config.species == ("slerp",)
+        assert plan.check(made).parameters > 0
+        assert ("both are sources" in capsys.readouterr().err) == bool(base)
+
+
 @pytest.mark.parametrize(
     "text", ["genome: 3\n", "genome: {models: 3}\n", "genome: {models: [1]}\n"]
 )

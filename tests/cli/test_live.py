@@ -35,6 +35,7 @@ from tests.evomerge.fake_world import World, small
 from tests.runs import REPOSITORY
 from worker.leases import Leases, myself
 from worker.roster import Roster
+from worker.underway import AtWork
 
 NOW = datetime.fromisoformat("2026-01-01T01:02:03+00:00")
 
@@ -201,7 +202,7 @@ def test_devices_and_processes_at_work_are_found(tmp_path: Path) -> None:
         assert leases.claim("r/build/1/0")
         assert leases.claim("r/build/1/1")
         assert leases.claim("other/build/1/1")
-        found = live.AtWork(store, "r")()
+        found = AtWork(store, "r")()
     assert (found[0].who, found[0].task) == ("host/cpu0", "build/1/0")
     assert len(found) == 2
     assert found[1].task == "build/1/1"

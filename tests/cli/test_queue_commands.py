@@ -95,9 +95,9 @@ def test_the_queue_says_what_a_run_waits_for(tmp_path: Path) -> None:
     with closing(Home(tmp_path).open_store()) as store:
         fake_runs.submit(store, "r")
     queue = lambda: json.loads(call(tmp_path, "queue", "--json").stdout)[0]["waits_for"]  # noqa: E731
-    assert queue() == "a worker"
+    assert queue() == "a worker (none is connected)"
     enter(Home(tmp_path), "elsewhere/cuda0", "elsewhere/1/1/x", "device:cuda")
-    assert queue() == "a device with device:cpu"
+    assert queue() == "a worker with a cpu (none is connected)"
     enter(Home(tmp_path), "elsewhere/cpu0", "elsewhere/1/1/y")
     assert queue() == "devices that can: no such model"
     enter(Home(tmp_path), "elsewhere/cpu1", "elsewhere/1/1/z", refused="another")
@@ -106,7 +106,7 @@ def test_the_queue_says_what_a_run_waits_for(tmp_path: Path) -> None:
         fake_runs.finish(store, "r", lambda state: state.started is not None)
     assert queue().startswith("a device with the profile x|")
     call(tmp_path, "pause", "r")
-    assert queue() == "somebody to resume it"
+    assert queue() == "someone to resume it"
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,13 @@ def test_artifacts_are_listed_and_sealed_again(
     Vault.open(f"file://{tmp_path / 'store'}").put("a" * 64, {"file.txt": tmp_path / "file.txt"})
     assert call(tmp_path, "artifacts", "list").stdout.split() == ["a" * 64]
     monkeypatch.setenv("FORGE_ARTIFACT_KEY", base64.b64encode(bytes(32)).decode())
-    assert json.loads(call(tmp_path, "artifacts", "rotate", "--json").stdout) == {"rotated": 1}
+    assert "rotate --plain" in fails(tmp_path, 2, "artifacts", "rotate")
+    rotate = ("artifacts", "rotate", "--plain", "--json")
+    assert json.loads(call(tmp_path, *rotate).stdout) == {"rotated": 1}
+    assert json.loads(call(tmp_path, *rotate).stdout) == {"rotated": 0}
     assert json.loads(call(tmp_path, "artifacts", "rotate", "--json").stdout) == {"rotated": 0}
+    assert "1 artifacts were removed" in call(tmp_path, "artifacts", "remove", "a" * 64).stdout
+    assert json.loads(call(tmp_path, "artifacts", "list", "--json").stdout) == []
 
 
 def test_logs_are_lines_of_json_with_run_task_and_position(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from evomerge.fitness.compare import ROUNDING
+from evomerge.fitness.compare import WINDOW_ROUNDING
 from evomerge.fitness.itemised import Contest, Tally, tally
 from evomerge.home import Home
 from tests import runs
@@ -200,7 +200,7 @@ def test_items_show_wins_and_losses_against_the_best_source(finished) -> None:
     theirs = state.evaluations[other.recipe_id, "test", None].outcomes["math"]
     leads = [b / n - a / n for a, b, n in zip(mine.nll, theirs.nll, mine.tokens, strict=True)]
     row = next(t for t in found["tally"] if (t["domain"], t["kind"]) == ("math", "window"))
-    assert row["won"] == sum(x > ROUNDING for x in leads)
+    assert row["won"] == sum(x > WINDOW_ROUNDING["float32"] for x in leads)
     assert row["won"] + row["lost"] + row["alike"] == len(leads)
     rival = next(r for r in state.completed.rivals if r.name == other.name)
     assert found["difference"] == rival.lead.model_dump()

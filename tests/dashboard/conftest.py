@@ -1,15 +1,18 @@
-"""A browser, and a server of canned answers, for the dashboard's tests."""
+"""A browser, and the real server over runs that the real engine wrote."""
 
 from __future__ import annotations
 
+import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dashboard.server import SITE, Canned
+from tests.conftest import Toys
+from tests.dashboard import world
+from tests.dashboard.world import SITE, Site
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -28,37 +31,45 @@ def browser() -> Iterator[Any]:
         found.close()
 
 
-@pytest.fixture(scope="module")
-def many() -> int:
-    """Runs in the list, beside those with a history."""
-    return 40
+@pytest.fixture(scope="session")
+def recorded(toys: Toys) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A home with runs of every kind, and everybody's tokens."""
+    folder = world.memory()
+    yield folder, world.record(folder / "home", toys)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
-def server(many: int) -> Iterator[Canned]:
-    found = Canned(many=many)
-    thread = threading.Thread(target=found.serve_forever, daemon=True)
-    thread.start()
+def site(recorded: tuple[Path, dict[str, str]], toys: Toys) -> Iterator[Site]:
+    """The real server over a copy of it; its workers live as long as the tests."""
+    before = {name: os.environ.get(name) for name in ("FORGE_LEASE_SECONDS", "FORGE_HOME")}
+    os.environ["FORGE_LEASE_SECONDS"] = "3600"
+    folder = world.memory()
+    shutil.copytree(recorded[0] / "home", folder / "home")
+    found = Site(folder / "home", recorded[1], (toys.base.parent, toys.data.parent))
     yield found
-    found.shutdown()
-    found.server_close()
-    thread.join(5)
+    found.close()
+    shutil.rmtree(folder)
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 @pytest.fixture
-def visit(browser: Any, server: Canned) -> Iterator[Callable[..., Any]]:
+def visit(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
     """Opens a page as somebody; at the end nothing may have gone wrong in it."""
     contexts, wrong = [], []
 
     def go(
-        where: str = "/runs", token: str | None = "admin-token", width: int = 1280,
-        height: int = 900, dark: bool = False, expected: tuple[str, ...] = (),
+        where: str = "/runs", who: str | None = "ada", width: int = 1280, height: int = 900,
+        dark: bool = False, expected: tuple[str, ...] = (), before: Any = None,
     ) -> Any:  # fmt: skip
         context = browser.new_context(
             viewport={"width": width, "height": height}, reduced_motion="reduce",
             color_scheme="dark" if dark else "light", timezone_id="Europe/Berlin", locale="en-GB",
         )  # fmt: skip
-        context.set_default_timeout(8000)
+        context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
 
@@ -68,10 +79,16 @@ def visit(browser: Any, server: Canned) -> Iterator[Callable[..., Any]]:
 
         page.on("pageerror", lambda error: hear(str(error)))
         page.on("console", lambda m: hear(m.text) if m.type in ("error", "warning") else None)
-        if token is not None:
-            kept = f"try {{ localStorage.setItem('forge.token', '{token}'); }} catch {{}}"
-            page.add_init_script(kept)
-        page.goto(f"{server.url}/#{where}")
+        if who is not None:
+            kept = (
+                f"try {{ localStorage.setItem('forge.token', '{site.tokens[who]}'); }} catch {{}}"
+            )
+            page.add_init_script(
+                f"if (!sessionStorage.begun) {{ sessionStorage.begun = 1; {kept} }}"
+            )
+        if before is not None:
+            before(page)
+        page.goto(f"{site.url}/#{where}")
         return page
 
     yield go

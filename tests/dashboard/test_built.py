@@ -30,6 +30,36 @@ def test_the_built_files_belong_to_the_sources() -> None:
     assert told["sources"] == found.hexdigest()
 
 
+def test_the_built_files_are_those_that_were_built() -> None:
+    """A script that was changed by hand, added or lost is found without building again."""
+    told = json.loads((SITE / "BUILD.json").read_text("utf-8"))
+    there = {p.relative_to(SITE).as_posix(): p for p in SITE.rglob("*") if p.is_file()}
+    del there["BUILD.json"]
+    assert told["built"] == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in there.items()
+    }
+
+
+def test_every_package_in_the_scripts_is_named_with_its_licence() -> None:
+    """MIT asks that its notice goes with every copy; minifying takes the comments out."""
+    told = json.loads((SITE / "BUILD.json").read_text("utf-8"))
+    locked = json.loads((DASHBOARD / "package-lock.json").read_text("utf-8"))["packages"]
+    versions = {
+        name.rpartition("node_modules/")[2]: each["version"]
+        for name, each in locked.items()
+        if name
+    }
+    needed = {n for n in versions if not locked[f"node_modules/{n}"].get("dev")}
+    assert needed <= set(told["packages"])
+    notice = (SITE / "NOTICE.txt").read_text("utf-8")
+    parts = notice.partition("\n\n")[2].split("-" * 80)
+    assert len(parts) == len(told["packages"])
+    for name, part in zip(told["packages"], parts, strict=True):
+        assert part.strip().startswith(f"{name} {versions[name]} (MIT)")
+        assert "Permission is hereby granted" in part
+        assert "Copyright" in part
+
+
 def test_all_scripts_together_are_below_250_kib_compressed() -> None:
     scripts = list((SITE / "assets").glob("*.js"))
     assert scripts

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.dashboard.canned import _row
-from tests.dashboard.server import Canned
+from tests.dashboard.world import DONE, FAILED, FRONT, Site
+from tests.evomerge import fake_runs
+from worker import submission
+
+MANY = 10_000
+
+
+class Long:
+    """A list of ten thousand runs: the real server's rows, again and again under other names."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        real = site.get("runs", limit=500)["runs"]
+        self.rows = [
+            {**real[n % len(real)], "run": f"20250101-{n:06x}"} for n in range(MANY, 0, -1)
+        ]
+
+    def install(self, page: Any) -> None:
+        """Answer for the list; everything else is the server's."""
+        page.route(re.compile(r"/runs\?"), self._answer)
+
+    def _answer(self, route: Any) -> None:
+        query = {k: v[0] for k, v in parse_qs(urlsplit(route.request.url).query).items()}
+        fresh = [r for r in self._site.get("runs", limit=500)["runs"] if r["run"] == "news"]
+        rows, start = [*fresh, *self.rows], int(query.get("before", 0))
+        end = start + int(query.get("limit", 50))
+        more = str(end) if end < len(rows) else None
+        route.fulfill(json={"runs": rows[start:end], "total": len(rows), "next": more})
 
 
 @pytest.fixture(scope="module")
-def many() -> int:
-    return 10_000
+def long(site: Site) -> Long:
+    return Long(site)
 
 
 def rows_in_page(page: Any) -> int:
@@ -37,49 +65,47 @@ def scroll(page: Any, pixels: int) -> None:
 
 
 def test_of_ten_thousand_runs_only_those_in_sight_are_in_the_page(
-    visit: Callable[..., Any], server: Canned
+    visit: Callable[..., Any], long: Long
 ) -> None:
-    page = visit("/runs")
-    page.get_by_text("10,006 runs").wait_for()
+    page = visit("/runs", before=long.install)
+    page.get_by_text("10,000 runs").wait_for()
     assert rows_in_page(page) < 60
     for pixels in (20_000, 90_000, 200_000):
         scroll(page, pixels)
         page.locator(".runs [aria-busy]").first.wait_for(state="detached")
         assert rows_in_page(page) < 60
     assert page.evaluate("document.querySelectorAll('*').length") < 2000
-    assert page.locator(".runs").get_attribute("aria-rowcount") == "10007"
+    assert page.locator(".runs").get_attribute("aria-rowcount") == "10001"
 
 
-def test_the_last_run_can_be_reached(visit: Callable[..., Any], server: Canned) -> None:
-    page = visit("/runs")
-    page.get_by_text("10,006 runs").wait_for()
+def test_the_last_run_can_be_reached(visit: Callable[..., Any], long: Long) -> None:
+    page = visit("/runs", before=long.install)
+    page.get_by_text("10,000 runs").wait_for()
     scroll(page, 10_000_000)
-    page.get_by_role("link", name=server.world.others[-1]["run"]).wait_for()
+    page.get_by_role("link", name=long.rows[-1]["run"]).wait_for()
 
 
-def test_news_do_not_move_what_is_in_sight(visit: Callable[..., Any], server: Canned) -> None:
-    page = visit("/runs")
-    page.get_by_text("10,006 runs").wait_for()
+def test_news_do_not_move_what_is_in_sight(
+    visit: Callable[..., Any], long: Long, site: Site
+) -> None:
+    page = visit("/runs", before=long.install)
+    page.get_by_text("10,000 runs").wait_for()
     scroll(page, 44 * 50)
     page.wait_for_timeout(100)
     before = first_in_sight(page)
-    fresh = {**_row(77_777), "run": "20261122-fffff0", "submitted_at": "2026-11-22T10:00:00+00:00"}
-    server.world.others.append(fresh)
-    server.position += 1
-    server.broadcast({"type": "event", "position": server.position, "run": fresh["run"],
-                      "place": 1, "event": {"place": 1, "type": "submitted"}})  # fmt: skip
-    page.get_by_text("10,007 runs").wait_for()
+    fake_runs.submit(site.store, "news")
+    submission.project(site.store)
+    page.get_by_text("10,001 runs").wait_for()
     assert first_in_sight(page) == before
     scroll(page, 0)
-    page.get_by_role("link", name="20261122-fffff0").wait_for()
-    server.world.others.remove(fresh)
+    page.get_by_role("link", name="news").wait_for()
 
 
 def test_filters_stand_in_the_address(visit: Callable[..., Any]) -> None:
     page = visit("/runs")
-    page.get_by_label("Status").select_option("running")
+    page.get_by_label("Status").select_option("failed")
     page.get_by_text("1 run", exact=True).wait_for()
-    assert page.url.endswith("#/runs?status=running")
+    assert page.url.endswith("#/runs?status=failed")
     page.get_by_role("button", name="Clear").click()
     page.get_by_label("Search runs").fill("c4e1")
     page.get_by_text("1 run", exact=True).wait_for()
@@ -90,24 +116,24 @@ def test_filters_stand_in_the_address(visit: Callable[..., Any]) -> None:
 
 def test_an_empty_list_says_what_to_do(visit: Callable[..., Any]) -> None:
     page = visit("/runs?q=nothing-is-called-so")
-    page.get_by_text("No run is like that").wait_for()
+    page.get_by_text("No runs match").wait_for()
 
 
 def test_chosen_runs_are_compared(visit: Callable[..., Any]) -> None:
     page = visit("/runs")
-    for run in ("20261121-a9fb60", "20261120-77d0aa"):
+    for run in (DONE, FRONT):
         page.get_by_label(f"Choose {run}").check()
     page.get_by_role("button", name="Compare").click()
     page.get_by_role("heading", name="Can their scores be compared?").wait_for()
     page.locator(".note.good").get_by_text("yes").wait_for()
-    assert "seed" in page.get_by_role("region", name="Table of settings").inner_text()
-    page.get_by_label("Run to add").fill("20261121-c4e107")
+    assert "strategy" in page.get_by_role("region", name="Table of settings").inner_text()
+    page.get_by_label("Run to add").fill(FAILED)
     page.get_by_role("button", name="Add").click()
-    page.get_by_text("they were measured on other data").wait_for()
+    page.get_by_role("link", name=FAILED).first.wait_for()
 
 
 def test_a_run_is_reached_by_keyboard(visit: Callable[..., Any]) -> None:
-    page = visit("/runs?q=a9fb60")
+    page = visit("/runs?q=77d0aa")
     page.get_by_text("1 run", exact=True).wait_for()
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Tab")
@@ -116,11 +142,11 @@ def test_a_run_is_reached_by_keyboard(visit: Callable[..., Any]) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
     for _ in range(12):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent") == "20261121-a9fb60":
+        if page.evaluate("document.activeElement.textContent") == FAILED:
             break
     page.keyboard.press("Enter")
     page.get_by_role("tab", name="Overview").focus()
     for name in ("Population", "Lineage"):
         page.keyboard.press("ArrowRight")
         assert page.get_by_role("tab", name=name).get_attribute("aria-selected") == "true"
-    assert page.url.endswith("/20261121-a9fb60/lineage")
+    assert page.url.endswith(f"/{FAILED}/lineage")

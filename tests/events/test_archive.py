@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from events import ArchiveError, ChainError, Envelope, EventStore, archive
+from events import ArchiveError, ChainError, Envelope, EventStore, New, archive
 from events.sqlite import open_store
 from tests.events.store_contract import new
 
@@ -253,3 +253,129 @@ def test_another_history_under_the_same_name_is_refused(store, other) -> None:
     with pytest.raises(ChainError, match="event 3"):
         other.adopt("a/1", store.read("a/1"))
     assert len(other.read("a/1")) == 3
+
+
+def bomb(path: Path, members: list[tuple[str, Iterator[bytes], int]]) -> Path:
+    """An archive with a manifest of nothing, and members that are made as they are written."""
+    manifest = json.dumps({"format": archive.FORMAT, "streams": []}).encode()
+    with gzip.open(path, "wb", compresslevel=1) as out:
+        for name, pieces, size in [("manifest.json", iter([manifest]), len(manifest)), *members]:
+            info = tarfile.TarInfo(name)
+            info.size = size
+            out.write(info.tobuf())
+            for piece in pieces:
+                out.write(piece)
+            out.write(bytes(-size % 512))
+    return path
+
+
+MB = 1 << 20
+
+
+def zeros(mb: int) -> Iterator[bytes]:
+    return (bytes(MB) for _ in range(mb))
+
+
+@pytest.mark.parametrize(
+    ("name", "mb", "why"),
+    [
+        ("blobs/x/y.bin", 768, "unpacks to more than 100 times its size"),
+        ("schemas.json", 1024, "schemas.json has 1,073,741,824 bytes, more than"),
+        ("events.jsonl", 300, "the next event has more than the 16,777,216 bytes allowed"),
+    ],
+)
+def test_bombs_are_refused_early_and_in_little_memory(
+    tmp_path: Path, name: str, mb: int, why: str
+) -> None:
+    """A file of two megabytes filled the disk, one of a megabyte took three gigabytes of memory."""
+    import tracemalloc
+
+    path = bomb(tmp_path / "bomb.forge", [(name, zeros(mb), mb * MB)])
+    assert path.stat().st_size < 12 * MB
+    tracemalloc.start()
+    with pytest.raises(ArchiveError, match=why):
+        archive.read(path, tmp_path / "out")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 150 * MB
+    written = sum(file.stat().st_size for file in (tmp_path / "out").rglob("*") if file.is_file())
+    assert written < mb * MB
+
+
+def test_a_file_that_there_is_no_room_for_is_refused_before_the_disk_is_full(
+    file: Path, tmp_path: Path, monkeypatch
+) -> None:
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(archive.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(ArchiveError, match=r"'y.bin' has 9,000 bytes, and .* has room for 1,000"):
+        archive.read(file, tmp_path / "out")
+
+
+def test_deep_json_is_no_event_and_no_document(file: Path) -> None:
+    """The interpreter's own limit was a traceback."""
+    deep = b"[" * 100_000
+    repacked(file, lines(lambda ls: [deep, *ls[1:]]))
+    with pytest.raises(ArchiveError, match="is no event"):
+        archive.read(file)
+    repacked(file, lambda name, data: deep if name == "manifest.json" else data)
+    with pytest.raises(ArchiveError, match="is no JSON"):
+        archive.read(file)
+
+
+def manifest(change: Callable[[dict], object]) -> Callable[[str, bytes], bytes]:
+    """A change of the manifest."""
+
+    def edit(name: str, data: bytes) -> bytes:
+        if name != "manifest.json":
+            return data
+        content = json.loads(data)
+        change(content)
+        return json.dumps(content).encode()
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda told: told["streams"].append(told["streams"][0]), "names a stream twice"),
+        (lambda told: told["streams"].pop(), "more events than its manifest says"),
+        (lambda told: told["blobs"].update(more=3), "a file that its manifest names is missing"),
+        (lambda told: told["blobs"].clear(), "blobs/x/y.bin was changed: its manifest has no such"),
+    ],
+)
+def test_the_manifest_says_what_is_there_and_nothing_twice(file: Path, change, why: str) -> None:
+    """A stream that was named twice was verified, and then failed at the import."""
+    sealed(file, manifest(change))
+    with pytest.raises(ArchiveError, match=why):
+        archive.read(file)
+
+
+def test_a_renamed_member_and_one_that_is_there_twice_are_refused(file: Path) -> None:
+    with tarfile.open(file) as tar:
+        found = [(m.name, e.read()) for m in tar if (e := tar.extractfile(m))]
+    for names in ({"blobs/x/y.bin": ["blobs/z.bin"]}, {"schemas.json": ["schemas.json"] * 2}):
+        with tarfile.open(file, "w:gz") as tar:
+            for old, data in found:
+                for name in names.get(old, [old]):
+                    info = tarfile.TarInfo(name)
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+        with pytest.raises(ArchiveError, match=r"its manifest has no such file|twice"):
+            archive.read(file)
+
+
+@pytest.mark.parametrize(("value", "zero"), [("a\0b", True), ("a\\u0000b", False), ("\\\0", True)])
+def test_a_zero_byte_is_refused_where_text_of_those_letters_is_not(
+    store: EventStore, value: str, zero: bool
+) -> None:
+    """JSON writes a zero byte as letters, which every database takes; a table does not."""
+    from events import UnstorableError
+    from tests.events.store_contract import Noted
+
+    event = New(Noted(value=value), "zero")
+    if zero:
+        with pytest.raises(UnstorableError, match="zero byte"):
+            store.append("z", 0, [event])
+    else:
+        assert store.append("z", 0, [event]).fresh

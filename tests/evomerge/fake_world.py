@@ -98,8 +98,9 @@ class World:
         quality: Quality = quality,
         sketcher: Sketcher = far_apart,
         quarantine: facts.Quarantine = "fail",
+        skill: Callable[[str], float] | None = None,
     ) -> None:
-        self.quality, self.sketcher = quality, sketcher
+        self.quality, self.sketcher, self.skill = quality, sketcher, skill
         self.rows: list[Envelope] = []
         self.state = RunState()
         references = tuple(
@@ -275,7 +276,8 @@ class World:
         seen: Outcomes = {}
         scored = stopped = None
         if rate is not None:
-            whole = {d: observed(rate, task.slice, d) for d in draws}
+            share = self.skill(task.recipe_id) if self.skill else None
+            whole = {d: observed(rate, task.slice, d, share) for d in draws}
             seen = pick(whole, draws)
             scored, stopped = self._stopped(task, whole)
             seen = pick(whole, scored) if scored else seen
@@ -311,15 +313,21 @@ class World:
         return None, None
 
 
-def observed(rate: float, slice_: str, domain: str) -> DomainOutcomes:
-    """A whole slice: windows of 10 tokens around `rate` nats a token; better models hit more."""
+def observed(rate: float, slice_: str, domain: str, skill: float | None = None) -> DomainOutcomes:
+    """A whole slice: windows of 10 tokens around `rate` nats a token; better models hit more.
+
+    `skill` is the share of hits instead: a model may then be good at one and bad at the other.
+    """
     pool = POOLS[domain]
     hard = keys.generator("items", slice_, domain).normal(0.0, 0.1, pool.windows)
-    hits = max(0, min(10, round(10 * math.exp(-rate))))
+    share = math.exp(-rate) if skill is None else skill
+    steps = [int(10 * share + (i + 0.5) / pool.windows) for i in range(pool.windows)]
+    level = max(0, min(10, round(10 * share)))
+    hits = (level,) * pool.windows if skill is None else tuple(min(10, n) for n in steps)
     return DomainOutcomes(
         nll=tuple(float(x) for x in 10 * (rate + np.asarray(hard))),
         tokens=(10,) * pool.windows,
-        hits=(hits,) * pool.windows,
+        hits=hits,
         right=tuple(int(i % 2) for i in range(pool.questions)),
         chance=(0.25,) * pool.questions,
         bytes=(30,) * pool.windows,

@@ -276,8 +276,118 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
         "submitted", "forked", "diversity_measured", "generation_completed", "champion_changed",
         "reseeded", "converged", "completed", "failed", "task_failed", "divergence_detected",
         "task_died", "task_quarantined", "paused", "resumed", "cancelled", "retried",
-        "priority_changed", "exported",
+        "priority_changed", "exported", "imported",
     }  # fmt: skip
     answered = {cls.type for cls in audit.ANSWERS}
     assert decided | answered == set(facts.REGISTRY.types())
     assert RUN
+
+
+def inserted(rows: Rows, at: int, row: Envelope) -> str:
+    """Findings where somebody put a row behind the first `at`, and made all hashes fit again."""
+    return messages(relinked([*rows[:at], row, *rows[at:]]))
+
+
+def test_a_forged_champion_behind_a_measurement_is_found(rows: Rows) -> None:
+    """The two were taken for one append, of which only the first event was compared.
+
+    With a score that nobody reaches, everything after it followed from the log.
+    """
+    at = index(rows, "champion_changed")
+    data = json.loads(rows[at].data)
+    loser = json.loads(rows[index(rows, "generation_completed")].data)["ranking"][-1]
+    champion = canonical_json({**data, "recipe_id": loser, "score": 99.0})
+    row = rows[at]._replace(key=f"{RUN}/generation/0/champion_changed/2", data=champion)
+    measured = next(i for i in range(at, len(rows)) if rows[i].type == "evaluated")
+    told = inserted(rows, measured + 1, row)
+    assert "evaluated is never appended together with champion_changed" in told
+
+
+@pytest.mark.parametrize("field", ["generation", "slot"])
+def test_a_candidate_in_another_place_than_was_asked_for_is_found(rows: Rows, field: str) -> None:
+    at = index(rows[: index(rows, "diversity_measured")], "seeded", 1)
+    told = forged(rows[: at + 1], at, lambda data: data.update({field: 77}))
+    assert f"error decisions {at + 1} seeded says another kind, place, name or parents" in told
+
+
+def test_forged_parents_names_and_kinds_are_found(rows: Rows) -> None:
+    """Lineage is read off these fields."""
+    at = index(rows, "mutated")
+    told = forged(rows[: at + 1], at, lambda data: data.update(parents=["0" * 64]))
+    assert f"error decisions {at + 1} mutated says another kind, place, name or parents" in told
+    at = index(rows, "baseline_built", 1)
+    told = forged(rows[: at + 1], at, lambda data: data.update(name="mean"))
+    assert f"error decisions {at + 1} baseline_built says another" in told
+    at = index(rows, "layers_chosen")
+    told = forged(rows[: at + 1], at, lambda data: data.update(slot=9))
+    assert f"error decisions {at + 1} layers were chosen for another place" in told
+
+
+def test_a_source_with_an_id_that_its_digest_does_not_give_is_found(rows: Rows) -> None:
+    at = index(rows, "started")
+
+    def change(data: dict) -> None:
+        data["sources"][0]["digest"] = "0" * 64
+
+    assert "a source has another id than its digest gives" in forged(rows[: at + 1], at, change)
+
+
+@pytest.mark.parametrize("type_", ["submitted", "started", "seeded", "evaluated", "completed"])
+@pytest.mark.parametrize("key", ["other/{}", "{}/2"])
+def test_every_event_stands_under_its_own_key(rows: Rows, type_: str, key: str) -> None:
+    """A key says what was recorded once: under another one the same could be recorded again."""
+    at = index(rows, type_)
+    own = rows[at].key.partition("/")[2]
+    name = key.format(own if key.startswith("other") else rows[at].key)
+    changed = [*rows[:at], rows[at]._replace(key=name)]
+    assert f"error decisions {at + 1}" in messages(relinked(changed))
+
+
+def test_trouble_that_was_not_is_found() -> None:
+    """Three failures end a run: none of them may be left out or counted twice."""
+    world = World()
+    world.run_until(lambda state: state.generation == 1)
+    world.fail("build/1/0", 2)
+    assert "failed for the 2. time, after 0 before" in messages(world.rows)
+    world = World()
+    event = facts.DivergenceDetected(task="build/0/0", recorded="a", found="b")
+    world.append([New(event, f"{RUN}/build/0/0/divergence/1")])
+    assert "differs from a result that is not there" in messages(world.rows)
+
+
+def test_a_history_begins_with_its_submission(rows: Rows) -> None:
+    paused = rows[0]._replace(type="paused", schema=1, data="{}", key=f"{RUN}/paused/1")
+    assert "the history begins with paused" in messages(relinked([paused, *rows]))
+
+
+def test_results_that_were_exchanged_show_in_their_times(rows: Rows) -> None:
+    """Their order means nothing (several processes work), so that it is no error: a clock set back
+    leaves the same. Only a head that was noted elsewhere proves it.
+    """
+    at = index(rows, "evaluated")
+    timed = [r._replace(recorded_at=f"2026-01-01T00:{i // 60:02}:{i % 60:02}.000000+00:00")
+             for i, r in enumerate(rows[: at + 2])]  # fmt: skip
+    honest = relinked(timed)
+    assert audit.audit(honest) == []
+    exchanged = relinked([*timed[:at], timed[at + 1], timed[at]])
+    (found,) = audit.audit(exchanged)
+    assert (found.level, found.place) == ("note", at + 2)
+    assert "events were exchanged" in found.message
+    told = messages(exchanged, Anchor(at + 2, honest[-1].hash, "the model card"))
+    assert "error chain" in told
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_row_before_the_first_is_found(rows: Rows, version: int) -> None:
+    """It fits its own hash, and nothing behind it changes."""
+    stranger = rows[20]._replace(version=version, prev_hash=chain.GENESIS, position=9999)
+    stranger = stranger._replace(hash=chain.link(stranger._asdict()))
+    assert f"stream evomerge/run-1 has an event {version} (" in messages([stranger, *rows])
+
+
+def test_a_row_with_a_version_that_is_taken_is_found(rows: Rows) -> None:
+    """At the end of a stream nothing follows that would not fit."""
+    end = rows[-1]
+    twin = end._replace(prev_hash=end.hash, position=end.position + 1, key="x", event_id="x")
+    twin = twin._replace(hash=chain.link(twin._asdict()))
+    assert "a second time: it was inserted" in messages([*rows, twin])

@@ -8,13 +8,17 @@ import io
 import itertools
 import json
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from evomerge.corpus import arithmetic, builtin, choices, code, prose, structured
+from benchmarks import shipped_text
+from evomerge.corpus import arithmetic, builtin, choices, code, prose, shipped, structured
 from evomerge.corpus.documents import SLICES, Document
 from evomerge.errors import DataError
 from evomerge.fitness import data
@@ -65,14 +69,16 @@ def test_structured_files_parse_and_all_formats_hold_alike():
 
 
 def test_code_is_python_and_long_files_are_cut_at_a_line():
-    """From the interpreter's own library, in the order of paths, without tests and packages."""
+    """From CPython's library, in the order of paths, without tests and what a build writes."""
     found = list(code.documents(200_000))
     assert sum(len(d.text) for d in found) >= 200_000
     assert [d.name for d in found] == sorted(d.name for d in found)
     for document in found:
-        assert not set(Path(document.name).parts) & code.SKIPPED
-        assert 400 <= len(document.text) <= code.LONGEST
-        if len(document.text) < code.LONGEST - 1000:
+        parts = Path(document.name).parts
+        assert not set(parts) & shipped_text.SKIPPED
+        assert not any(part.startswith(shipped_text.BUILT) for part in parts)
+        assert shipped_text.SHORTEST <= len(document.text) <= shipped_text.LONGEST
+        if len(document.text) < shipped_text.LONGEST - 1000:
             ast.parse(document.text)
 
 
@@ -80,9 +86,9 @@ def test_a_file_that_is_no_utf8_is_passed_over(tmp_path: Path):
     """Some standard libraries have one in Latin-1."""
     file = tmp_path / "latin.py"
     file.write_bytes(b"# caf\xe9")
-    assert code._readable(file) == ""
+    assert shipped_text.readable(file) == ""
     file.write_text("x = 1\n" * 10_000, "utf-8")
-    cut = code._readable(file)
+    cut = shipped_text.readable(file)
     # 24,000 characters are 4,000 whole lines of six.
     assert cut == "x = 1\n" * 4_000
 
@@ -94,6 +100,85 @@ def test_prose_comes_in_the_order_of_topics():
     assert [d.name for d in found] == sorted(d.name for d in found)
     assert {d.domain for d in found} == {"prose"}
     assert len(list(prose.documents(10**9))) > len(found)
+
+
+# ---- the same everywhere --------------------------------------------------------------------
+
+#: SHA-256 of all built-in text by slice and name, and of the items made of it, seed 0.
+TEXT, ITEMS = (
+    "c2ab5e28436a425511bb57f2974e5653e2da5c89b811031fb67d6f76bf1b1693",
+    "a7a9d699eeb5ba1a71e9829cdbe28c16f06cd156cbb6f030122d67e18ee486ac",
+)
+DIGESTS = """
+import hashlib, json
+from evomerge.corpus import builtin
+texts = builtin.corpus(0, 4_000_000, builtin.KNOWN)
+hasher = hashlib.sha256()
+for domain, split in texts.items():
+    for slice_, documents in split.items():
+        for d in documents:
+            hasher.update(f"{domain}/{slice_}/{d.name} {d.text} ".encode())
+rows = json.dumps(list(builtin.items(texts, 0)), sort_keys=True)
+print(hasher.hexdigest(), hashlib.sha256(rows.encode()).hexdigest())
+"""
+OTHERS = ("/usr/bin/python3", "python3.11", "python3.12", "python3.13", "python3.14")
+
+
+def pythons() -> list[str]:
+    """The interpreter of these tests, and others of this machine that are new enough."""
+    found = [sys.executable]
+    for name in filter(None, map(shutil.which, OTHERS)):
+        asked = [name, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+        if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_the_text_is_the_same_whatever_python_makes_it(python: str):
+    """Models are trained on it and measured on it: with other text a verdict would not travel."""
+    root = Path(builtin.__file__).parents[2]
+    found = subprocess.run(
+        [python, "-c", DIGESTS], cwd=root, check=True, capture_output=True, text=True
+    )
+    assert found.stdout.split() == [TEXT, ITEMS]
+
+
+def test_the_tokenizer_is_the_same_every_time():
+    """Its vocabulary has an order of its own; training tells equal pairs apart by rule."""
+    from cognate.model import train_tokenizer
+
+    texts = [d.text for d in itertools.islice(code.documents(10**9), 40)]
+    one, two = (train_tokenizer(texts, 600).get_vocab() for _ in range(2))
+    assert one == two
+
+
+def test_the_shipped_text_comes_with_its_licence():
+    """The PSF's terms; and where it comes from."""
+    folder = Path(shipped.__file__).parent
+    assert "PYTHON SOFTWARE FOUNDATION LICENSE" in (folder / "library.LICENSE.txt").read_text()
+    assert "3.11.7" in (folder / "library.md").read_text()
+
+
+# ---- a run without data ---------------------------------------------------------------------
+
+
+def test_the_larger_the_models_the_fewer_default_items():
+    """A forward pass costs in proportion to the parameters; the number of items follows, by
+    arithmetic alone: a run that goes on elsewhere has the same items.
+    """
+    assert builtin.share(1_150_080) == builtin.share(builtin.FULL_UP_TO) == 1
+    assert builtin.share(2 * builtin.FULL_UP_TO) == 1 / 2
+    assert builtin.share(500_000_000) == builtin.LEAST
+    small, large = list(builtin.default(1_150_080)), list(builtin.default(25_576_320))
+    assert large == list(builtin.default(25_576_320))
+    for slice_ in ("search", "selection", "test"):
+        for kind in ("text", "prompt"):
+            counts = [
+                sum(len(row[kind]) for row in rows if row["slice"] == slice_ and kind in row)
+                for rows in (small, large)
+            ]
+            assert counts[1] / counts[0] == pytest.approx(builtin.share(25_576_320), rel=0.15)
 
 
 # ---- questions -----------------------------------------------------------------------------

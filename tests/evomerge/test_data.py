@@ -88,7 +88,7 @@ def test_an_id_used_in_two_files_is_named(tmp_path: Path):
         ("empty.jsonl", b"  \n\n", "is empty"),
         ("binary.jsonl", b"\x89PNG\xff\xfe", r"not UTF-8 text \(byte 0\)"),
         ("nul.txt", b"some\0text", "NUL bytes"),
-        ("table.csv", b"a,b", r"neither \.jsonl nor \.txt"),
+        ("table.xlsx", b"a,b", r"neither \.jsonl nor \.txt"),
     ],
 )
 def test_a_file_that_is_no_data_is_named(tmp_path: Path, name: str, content: bytes, message: str):

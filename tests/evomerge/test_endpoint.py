@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,39 @@ def test_a_key_is_never_shown() -> None:
         with pytest.raises(EndpointError, match="answered 500"):
             Endpoint(url, NAME, key=" secret\n").losses([np.asarray([1, 2])])
     assert seen[0]["headers"]["Authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("password", ["PASSWORD", "PASS%2FWORD", "PASS/WORD"])
+def test_a_password_in_the_address_is_sent_and_never_shown(
+    password: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Errors are kept in logs and shown to others; servers and the client's log repeat addresses."""
+    caplog.set_level("DEBUG")
+
+    def repeats(asked: dict[str, Any]) -> tuple[int, Any]:
+        return 401, f"no: {seen[-1]['headers']['Authorization']}"
+
+    with serving(repeats) as (url, seen):
+        address = url.replace("://", f"://ada:{password}@")
+        with pytest.raises(EndpointError, match="answered 401: no: ") as error:
+            Endpoint(address, NAME).losses([np.asarray([1, 2])])
+        with pytest.raises(EndpointError) as keyed:
+            Endpoint(url, NAME, key="KEY-PASS").losses([np.asarray([1, 2])])
+    decoded = f"ada:{password.replace('%2F', '/')}".encode()
+    sent = base64.b64encode(decoded).decode()
+    assert seen[0]["headers"]["Authorization"] == f"Basic {sent}"
+    assert url in str(error.value)
+    with pytest.raises(EndpointError, match="cannot be reached") as gone:
+        Endpoint(f"http://ada:{password}@[/v1", NAME).losses([np.asarray([1, 2])])
+    for said in (str(error.value), str(keyed.value), str(gone.value), caplog.text):
+        assert not any(secret in said for secret in ("PASSWORD", "PASS%2F", "PASS/", sent, "KEY-"))
+
+
+def test_an_address_that_may_mean_another_host_is_refused_and_not_shown() -> None:
+    """A mistyped port was read as a password, and the items went to the host `th`."""
+    with pytest.raises(EndpointError, match="its port is no number") as error:
+        Endpoint("http://host:80a/path@th", NAME)
+    assert "80a" not in str(error.value)
 
 
 def test_a_server_that_is_not_there() -> None:

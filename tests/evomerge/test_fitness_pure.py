@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 from evomerge import keys
 from evomerge.fitness import composite, outcomes
-from evomerge.fitness.compare import ROUNDING, Comparison, compare, rounding
+from evomerge.fitness.compare import (
+    ACCURACY_ROUNDING,
+    MEAN_ROUNDING,
+    Comparison,
+    compare,
+    rounding,
+)
 from evomerge.fitness.composite import Components, Reference, Weighting
-from evomerge.fitness.itemised import Contest, Tally, tally
+from evomerge.fitness.itemised import Contest, Item, Tally, contest, tally
 from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool, Sizes
 
 # ---- draws ---------------------------------------------------------------------------------
@@ -330,7 +336,7 @@ def test_a_clear_winner_has_a_lower_bound_above_zero():
     a, b = {"x": observed(-0.1, 1)}, {"x": observed(0.0, 1)}
     found = compare(a, b, UNIT, Weighting(), False, 1)
     assert 0 < found.low <= found.difference <= found.high
-    assert found.beats(ROUNDING)
+    assert found.beats(rounding(UNIT, Weighting(), False))
     assert not found.loses(0)
 
 
@@ -371,7 +377,7 @@ def test_the_same_rounding_on_every_item_is_no_difference(shift: float):
     a, b = {"x": observed(shift, 1)}, {"x": observed(0.0, 1)}
     found, back = compare(a, b, UNIT, PPL, False, 1), compare(b, a, UNIT, PPL, False, 1)
     noise = rounding(UNIT, PPL, False)
-    assert noise == ROUNDING
+    assert noise == MEAN_ROUNDING["float32"]
     assert -noise < found.low < found.high < 0 < back.low < back.high < noise
     assert not any(one.beats(noise) or one.loses(noise) for one in (found, back))
 
@@ -392,15 +398,41 @@ def test_a_small_difference_on_every_item_is_one(raw: bool, weighting: Weighting
         assert compare(b, a, best, weighting, raw, 1).loses(noise) == apart
 
 
+def test_rounding_is_that_of_what_evaluation_computed_in():
+    """A lead that is clear in float32 may be rounding in bfloat16; what was not measured counts so."""
+    shift = MEAN_ROUNDING["bfloat16"] / 2
+    a, b = {"x": observed(-shift, 1)}, {"x": observed(0.0, 1)}
+    found = compare(a, b, UNIT, PPL, False, 1)
+    assert found.beats(rounding(UNIT, PPL, False, "float32"))
+    assert not found.beats(rounding(UNIT, PPL, False, "bfloat16"))
+    assert not found.beats(rounding(UNIT, PPL, False, "float16"))
+    clear = compare({"x": observed(-3 * shift, 1)}, b, UNIT, PPL, False, 1)
+    assert clear.beats(rounding(UNIT, PPL, False, "bfloat16"))
+
+
 def test_where_likelihood_counts_nothing_nothing_is_rounding():
-    """Right answers are whole numbers."""
+    """Right answers are whole numbers, which no other order of float32 sums was seen to change. In
+    bfloat16 two tokens are often equally likely, and which one is taken is rounding.
+    """
     assert rounding(UNIT, Weighting(perplexity=0), False) == 0
+    half = ACCURACY_ROUNDING["bfloat16"]
+    weighting = Weighting(perplexity=0, accuracy=0.3)
+    assert rounding(UNIT, weighting, False, "bfloat16") == pytest.approx(0.3 * half / 0.5)
+    assert rounding(UNIT, weighting, True, "bfloat16") == pytest.approx(0.3 * half)
 
 
 def test_an_item_that_rounding_sets_apart_is_alike():
     """Nats a token: 5e-6 is rounding, 2e-5 is not, either way."""
     contests = [Contest("x", "window", "w", by, 0.0) for by in (5e-6, -5e-6, 2e-5, -2e-5, -3e-5)]
     assert tally(contests) == [Tally("x", "window", 1, 2, 2)]
+
+
+def test_an_item_measured_in_bfloat16_is_alike_within_its_own_rounding():
+    """Half a percent of a nat a token is a win in float32 and nothing in bfloat16."""
+    mine, theirs = [Item("x", "window", "w", 0.005)], [Item("x", "window", "w", 0.0)]
+    assert not contest(mine, theirs, "float32")[0].alike
+    assert contest(mine, theirs, "bfloat16")[0].alike
+    assert contest(mine, theirs, "float16")[0].alike, "what was not measured counts as bfloat16"
 
 
 def test_a_comparison_is_symmetric():

@@ -280,6 +280,26 @@ def test_a_benchmark_is_no_objective_unless_allowed(tmp_path: Path) -> None:
     assert len(read(f"lm-eval:{hidden}", allow=True)) == 3
 
 
+def test_the_reader_of_a_task_does_not_see_our_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task's file is code; of our secrets it needs the Hub's token alone, for its data."""
+    given: dict[str, str] = {}
+
+    def run(command: list[str], env: dict[str, str], **how: Any) -> Any:
+        given.update(env)
+        Path(command[-1]).write_text('{"rows": [], "names": []}')
+
+    for name in ("FORGE_ARTIFACT_KEY", "FORGE_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv(specs.FOLDERS, str(tmp_path))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("subprocess.run", run)
+    assert read("lm-eval:anything") == []
+    assert [name for name, value in given.items() if value == "secret"] == ["HF_TOKEN"]
+    assert given[specs.FOLDERS] == str(tmp_path), "what it may read goes with it"
+
+
 def test_workers_read_task_files_of_allowed_folders_only(tmp_path: Path, monkeypatch) -> None:
     """A task file can run code: on a shared worker whoever runs it says which."""
     file = tasks.write(tmp_path / "ours", "sums", tasks.CHOICE, tasks.sums(3))

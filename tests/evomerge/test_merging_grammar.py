@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from evomerge.errors import ConfigError
 from evomerge.merging import methods
-from evomerge.merging.grammar import Document, Map, Reference, parse
+from evomerge.merging.grammar import Document, Map, Reference, parse, read
 from evomerge.merging.parameters import Settings, evaluate, gradient
 
 TIES = """
@@ -76,6 +79,128 @@ def test_names_are_folders_of_their_own(names: tuple[str, str]) -> None:
 def test_merge_keys_of_yaml_are_read() -> None:
     text = "merge_method: ties\nmodels:\n  - model: a\n    parameters: &p {density: 0.5, weight: 1}\n  - model: b\n    parameters: {<<: *p, density: 0.3}\nbase_model: a\n"
     assert one(text).slices[0].parts[1].parameters == {"density": 0.3, "weight": 1}
+
+
+def merge_keys(lines: int) -> str:
+    """Each line a mapping that merges in the one before ten times."""
+    text = "m0: &m0 {a: 1, b: 2}\n"
+    for n in range(1, lines):
+        text += f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 10)}]}}\n"
+    return text
+
+
+def test_merge_keys_that_multiply_are_refused_in_time() -> None:
+    """Nine lines stand for two billion keys: it was killed after 90 s, and by then had the memory."""
+    with pytest.raises(
+        ConfigError, match=r"line \d+: merge keys .* bring in more than 100,000 keys"
+    ):
+        parse(merge_keys(10) + TIES)
+    assert len(parse(merge_keys(4) + TIES)) == 1
+
+
+#: Each line a list of the one before seven times: a9 stands for 282 million texts.
+LISTS = "a0: &a0 [x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 7)}]\n" for n in range(1, 10)
+)
+#: Few aliases, of a long text.
+LONG = f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 1000)}]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LISTS + "merge_method: ties\nmodels: [{model: {path: *a9}}]\n",
+        LISTS + "? *a9\n: 1\n",
+        LISTS.replace("[", "{k: [").replace("]", "]}") + TIES,
+        LONG + TIES,
+        "---\n".join(["a: &a [x, x]\nb: [" + "*a, " * 100 + "]\n"] * 1000),
+    ],
+    ids=["a value", "a key", "mappings", "a long text", "many documents"],
+)
+def test_aliases_that_multiply_are_refused_in_time(text: str) -> None:
+    """Ten lines took more than a minute to write out, or 52 MB of a message."""
+    with pytest.raises(ConfigError, match=r"line \d+: .* aliases .* bring in more than 100,000"):
+        parse(text)
+
+
+def test_aliases_that_repeat_a_little_are_read() -> None:
+    """As people write configs: one list of weights for every model, and a text twice."""
+    text = "w: &w [0.1, 0.2]\nt: &t " + "word " * 2000 + "\nu: *t\nmerge_method: ties\nmodels:\n"
+    text += "".join(f"  - {{model: m{n}, parameters: {{weight: *w}}}}\n" for n in range(500))
+    assert one(text + "base_model: a\n").slices[0].parts[499].parameters == {"weight": [0.1, 0.2]}
+
+
+def test_an_alias_in_what_it_stands_for_is_refused() -> None:
+    with pytest.raises(ConfigError, match="line 2: an alias stands in what it stands for"):
+        parse("x: 1\ny: &y [1, *y]\n" + TIES)
+
+
+@pytest.mark.parametrize(
+    ("model", "what"),
+    [("{path: [a]}", "path"), ("{path: 3}", "path"), ("{path: a, revision: 12}", "revision"),
+     ("{revision: main}", "path")],
+)  # fmt: skip
+def test_a_model_is_named_by_text(model: str, what: str) -> None:
+    """A list became a path of brackets, and revision 010 became 8."""
+    text = f"merge_method: ties\nmodels: [{{model: {{model: {model}}}}}]\nbase_model: a\n"
+    with pytest.raises(ConfigError, match=rf"line 2: model: its {what} is no text"):
+        parse(text)
+
+
+def test_an_adapter_is_named_by_text() -> None:
+    text = "merge_method: ties\nmodels: [{model: {model: a, lora: [b]}}]\nbase_model: a\n"
+    with pytest.raises(ConfigError, match="line 2: model: its lora is no text"):
+        parse(text)
+
+
+DEEP = {
+    "lists": "x: " + "[" * 20_000 + "]" * 20_000 + "\n",
+    "blocks": "x:\n" + "".join("  " * n + " - \n" for n in range(1, 600)),
+    "a mapping that merges in itself": "x: &x {<<: *x}\n",
+    "a number beyond floats": "x: !!float '" + "1:" * 400 + "1.5'\n",
+    "a date that is none": "x: !!timestamp abc\n",
+    "a number without end": "x: " + "9" * 5000 + "\n",
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_yaml_that_breaks_its_reader_is_an_error_in_words(name: str) -> None:
+    """The library raises whatever comes; a user must see that it is the file."""
+    with pytest.raises(ConfigError, match=r"^config"):
+        parse(DEEP[name] + "models: 3\n")
+
+
+def test_a_file_without_end_is_no_config(tmp_path: Path) -> None:
+    """Nor a file of gigabytes."""
+    file = tmp_path / "large.yml"
+    file.touch()
+    os.truncate(file, 1 << 40)
+    with pytest.raises(ConfigError, match="more than the 4,194,304 that are read"):
+        read(file)
+
+
+@pytest.mark.parametrize("name", ['"a\\0b"', '"a\\nb"', '"\\e[31m"', "a" * 201, '""'])
+def test_a_name_is_one_that_a_folder_can_have(name: str) -> None:
+    """A null byte raised in the middle, a line end broke the card."""
+    with pytest.raises(ConfigError, match="a folder's name"):
+        parse(TIES + f"name: {name}\n")
+
+
+def test_a_result_has_no_more_layers_than_any_model() -> None:
+    """Ten thousand slices took more than a minute, and a disk."""
+    slice_ = "  - sources: [{model: a, layer_range: [0, 2]}]\n"
+    whole = "merge_method: passthrough\nslices:\n"
+    assert len(one(whole + slice_ * 1_000).slices) == 1_000
+    with pytest.raises(ConfigError, match="line 1003: the slices have more than 2,000 layers"):
+        parse(whole + slice_ * 1_001)
+
+
+@pytest.mark.parametrize("multiple", ["1000000000000", "65537", "true", "1.5"])
+def test_an_embedding_is_padded_within_reason(multiple: str) -> None:
+    """A list was made with a place for every row."""
+    text = f"{TIES}tokenizer: {{pad_to_multiple_of: {multiple}}}\n"
+    with pytest.raises(ConfigError, match="a whole number from 1 to 65,536"):
+        parse(text)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from events import EventStore
 from events.projection import rebuild
 from events.sqlite import open_store
-from evomerge import log, models
-from evomerge.errors import ConfigError, NotFoundError, SourceError
+from evomerge import facts, log, models
+from evomerge.errors import ConfigError, ConflictError, NotFoundError, SourceError
 from tests.conftest import Toys
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
@@ -108,6 +108,43 @@ def test_what_a_run_says_of_a_model_stays_when_it_is_registered(
     after = models.find(store, models.id_of(own))
     assert after == {**before, "path": str(toys.base), "bytes": after["bytes"]}
     assert (after["kind"], after["run"]) == ("champion", "again")
+
+
+def test_an_entry_of_a_run_is_its_owners(store: EventStore, toys: Toys) -> None:
+    """A submitter gave the champion of another's run a path of their own."""
+    state = fake_runs.whole(store)
+    assert state.submitted
+    assert state.completed
+    id_ = models.id_of(state.completed.digest)
+    owner, began = models.owner(store, id_) or ("", 0)
+    assert began == store.read(log.stream(RUN))[0].position
+    assert owner == state.submitted.owner
+    assert models.owner(store, "0" * 16) is None
+    measured = catalogue.Measured(str(toys.base), state.completed.digest, 1, 1)
+    given = (store, measured, "mine", "base", {}, ())
+    with pytest.raises(ConflictError, match=f"is {owner}'s"):
+        catalogue.record(*given, by="eve", only_own=True)
+    assert catalogue.record(*given, by=owner, only_own=True) == id_
+    assert catalogue.record(*given, by="admin") == id_
+
+
+def test_an_entry_of_a_run_that_was_imported_is_the_importers(store: EventStore) -> None:
+    """The archive's owner, or a later user of the importer's name, gave the champion another path."""
+    from events import New
+
+    fake_runs.submit(store, RUN)
+    state = fake_runs.finish(store, RUN, lambda state: state.generation == 1)
+    taken = [facts.Imported(owner="bob", head=state.head), facts.Resumed()]
+    store.append(log.stream(RUN), None, [New(event, f"{RUN}/{event.type}") for event in taken])
+    state = fake_runs.finish(store, RUN)
+    assert state.completed
+    measured = catalogue.Measured("/m", state.completed.digest, 1, 1)
+    given = (store, measured, "mine", "base", {}, ())
+    with pytest.raises(ConflictError, match="is bob's: only bob"):
+        catalogue.record(*given, by="ada", only_own=True)
+    with pytest.raises(ConflictError, match="an earlier user bob's"):
+        catalogue.record(*given, by="bob", only_own=True, since=store.end())
+    catalogue.record(*given, by="bob", only_own=True)
 
 
 def test_a_name_hides_no_other_model(store: EventStore, toys: Toys) -> None:

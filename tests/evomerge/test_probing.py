@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ import torch
 from evomerge.fitness import perplexity, probing
 from evomerge.fitness.packing import Packed
 from evomerge.fitness.resident import ResidentModel
+from worker.pace import machine_profile
 
 CONTEXT = 16
 
@@ -93,6 +96,58 @@ def test_nan_in_bfloat16_is_not_equal(resident, weights, data) -> None:
     assert probing.halved(resident, [weights, broken, weights], data, CONTEXT).change == float(
         "inf"
     )
+
+
+def a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
+    """Let the kernel name a processor with these flags."""
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags} avx512f\n")
+    monkeypatch.setattr(probing, "PROCESSORS", tmp_path / "cpuinfo")
+
+
+@pytest.mark.parametrize(
+    ("flags", "native"),
+    [("avx512_bf16", True), ("amx_bf16 amx_tile", True), ("i8mm bf16 sve", True),
+     ("avx512_vbmi2 avx512_bf16x", False), ("avx2", False)],
+)  # fmt: skip
+def test_a_processor_that_multiplies_in_bfloat16_is_known(
+    flags: str, native: bool, tmp_path, monkeypatch
+) -> None:
+    """By the kernel's own words for x86 and ARM, whole words only."""
+    a_processor(tmp_path, monkeypatch, flags)
+    assert probing.has_bfloat16(torch.device("cpu")) is native
+    profile = machine_profile("cpu").machine
+    assert profile.endswith("bf16") is native, "another processor is another profile"
+
+
+def test_where_the_kernel_does_not_tell_there_is_none(tmp_path, monkeypatch) -> None:
+    """No Linux: the weights' own dtype is always right."""
+    monkeypatch.setattr(probing, "PROCESSORS", tmp_path / "nothing")
+    assert not probing.has_bfloat16(torch.device("cpu"))
+
+
+def test_bfloat16_by_default_asks_no_clock(resident, weights, data, tmp_path, monkeypatch) -> None:
+    """Two runs on one machine decide alike, however busy it is: processor and perplexity decide."""
+    timed(monkeypatch, {})  # any look at a clock raises
+    a_processor(tmp_path, monkeypatch, "avx512_bf16")
+    assert probing.natively(resident, [weights, weights], data)
+    assert resident.dtype is None, "the model is left as it was"
+    broken = {n: t.clone() for n, t in weights.items()}
+    broken["model.norm.weight"].fill_(torch.nan)
+    assert not probing.natively(resident, [weights, broken], data), "NaN is not equal"
+    monkeypatch.setattr(probing, "TOLERANCE", 0.0)
+    assert not probing.natively(resident, [weights], data), "beyond the tolerance"
+    monkeypatch.undo()
+    a_processor(tmp_path, monkeypatch, "avx2")
+    assert not probing.natively(resident, [weights], data), "it would be emulated"
+
+
+def test_weights_that_are_in_bfloat16_stay_as_they_are(
+    resident, weights, data, tmp_path, monkeypatch
+) -> None:
+    """Their own dtype is it already: the profile need not say more."""
+    a_processor(tmp_path, monkeypatch, "avx512_bf16")
+    half = {n: t.to(torch.bfloat16) for n, t in weights.items()}
+    assert not probing.natively(resident, [half], data)
 
 
 def test_batch_tokens_decide_how_many_go_together(resident, monkeypatch) -> None:

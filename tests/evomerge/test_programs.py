@@ -370,7 +370,8 @@ def test_a_path_of_one_model_is_that_model(name: str) -> None:
 CASES = {
     "linear": {}, "slerp": {}, "task_arithmetic": {"scale": 0.7}, "ties": {"density": 0.3},
     "dare": {"drop": 0.8}, "dfs": {}, "della": {"density": 0.6}, "breadcrumbs": {}, "sce": {},
-    "model_stock": {}, "karcher": {},
+    "model_stock": {}, "karcher": {}, "multislerp": {}, "ram": {"epsilon": 0.01},
+    "ramplus_tl": {"epsilon": 0.01},
     "stages": {"name": "slerp-ties-dfs", "genes": {}},
 }  # fmt: skip
 

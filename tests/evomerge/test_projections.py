@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text
 
-from events import EventStore, ProjectionError, failpoints
-from events.projection import PROJECTIONS, catch_up, rebuild
+from events import Envelope, EventStore, ProjectionError, failpoints
+from events.projection import PROJECTIONS, catch_up, gaps, rebuild
 from events.sqlite import open_store
 from evomerge import listing, log, report
 from evomerge.projections import CANDIDATES, LINEAGE, METRICS, RUNS, WHOLE, Runs
@@ -157,6 +157,36 @@ def test_a_crash_leaves_it_behind_and_never_wrong(
     rebuild(store, Runs())
     assert everything(store) == healed
     assert healed[0]
+
+
+class Broken(Runs):
+    """A projection with a defect that shows at one type of event."""
+
+    name = "broken"
+    tables = ()
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
+        """Raise the error at a `started`."""
+        if any(row.type == "started" for row in rows):
+            raise self._error
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), ValueError("x")])
+def test_a_defect_of_a_projection_stops_it_and_leaves_no_gap(
+    store: EventStore, error: Exception
+) -> None:
+    """A gap is for ever; a defect is mended by the next version, which must find every row."""
+    with pytest.raises(type(error)):
+        catch_up(store, Broken(error))
+    assert gaps(store.database) == []
+
+
+def test_an_error_of_the_data_is_a_gap(store: EventStore) -> None:
+    catch_up(store, Broken(OverflowError("too large")))
+    assert "(started): too large" in gaps(store.database)[0]
 
 
 def test_a_projection_of_an_older_version_is_made_anew(store: EventStore) -> None:

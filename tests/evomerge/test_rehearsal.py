@@ -89,9 +89,12 @@ def test_a_gene_that_decides_is_told_first() -> None:
     world = World1(config("cma-es", genome_detail="whole", population_size=8))
     state = world.run()
     rows = earnings.genes(state)
-    assert {row["gene"].split(" ", 1)[1] for row in rows} == {"weights 1", "weights 2", "weights 3"}
-    assert {row["gene"].split(" ", 1)[1] for row in rows[:5]} == {"weights 1"}
+    assert {row["gene"].split(" ", 1)[1] for row in rows} == {"weights a", "weights b", "weights c"}
+    assert {row["gene"].split(" ", 1)[1] for row in rows[:5]} == {"weights a"}
     assert rows[0]["correlation"] == pytest.approx(-1.0)
+    parts = earnings.parts(state)  # what the page draws beside them has the same names
+    assert state.champion in parts
+    assert {row["gene"] for row in rows} <= set(parts[state.champion])
 
 
 def test_ranks_and_correlations_by_hand() -> None:

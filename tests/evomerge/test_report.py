@@ -223,6 +223,16 @@ def test_the_picture_is_drawn(finished: World, tmp_path: Path):
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_name_with_dollars_is_drawn_as_it_is(finished: World, tmp_path: Path):
+    r"""A folder called `$\foo$` is no formula: reading it as one failed the export."""
+    data = report.report(finished.state, finished.rows)
+    data["rivals"][0]["name"] = r"$\foo$"
+    data["rivals"][1]["name"] = "$x$ & <b>"
+    plot.draw(data, tmp_path / "a.svg")
+    plot.draw(data, tmp_path / "b.png")
+    assert r"<!-- $\foo$ -->" in (tmp_path / "a.svg").read_text("utf-8")
+
+
 # ---- finding -------------------------------------------------------------------------------
 
 

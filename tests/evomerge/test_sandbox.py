@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.sandbox import filters, runner
+from evomerge.sandbox import filters, jail, runner
 from evomerge.sandbox.runner import Sandbox, SandboxUnavailableError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,20 +98,28 @@ def test_printing_without_end_goes_nowhere(sandbox: Sandbox):
     assert sandbox.run("while True: print('x' * 65536)", ["1"]).why == "ran out of time"
 
 
-def test_a_program_that_sleeps_meets_the_wall_clock():
-    """Sleeping takes no processor time."""
+def test_a_program_that_sleeps_meets_the_clock():
+    """Sleeping takes no processor time; it cost ten times as long as computing without end."""
     with Sandbox(cpu=1) as short:
-        short._limits["wall"] = 1
         began = time.monotonic()
         assert short.run("import time\ntime.sleep(60)", ["1"]).why == "ran out of time"
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 1 * runner.PATIENCE
+        assert short.run("import time\ntime.sleep(0.3)", ["1"]).values == ("1",)
+
+
+def test_a_program_that_naps_for_ever_meets_the_clock():
+    """Naps are added up, however short they are."""
+    with Sandbox(cpu=1) as short:
+        began = time.monotonic()
+        naps = "import time\nwhile True: time.sleep(0.2)"
+        assert short.run(naps, ["1"]).why == "ran out of time"
+        assert time.monotonic() - began < 1 * runner.PATIENCE
 
 
 @pytest.mark.parametrize("said", ["", 'os.write(3, b\'{"values": [["1", null]]}\')\n'])
 def test_a_program_that_closes_its_pipe_and_sleeps_meets_the_clock_too(said: str):
     """It has nothing more to say and does not end: the jail must go on."""
     with Sandbox(cpu=1) as short:
-        short._limits["wall"] = 1
         program = f"import os, time\n{said}os.close(3)\ntime.sleep(1e6)"
         assert short.run(program, ["1"]).why == "ran out of time"
         assert short.run("x = 2", ["x"]).values == ("2",)
@@ -151,6 +159,57 @@ def test_two_programs_share_nothing(sandbox: Sandbox):
     """Not even a module that one of them has changed."""
     sandbox.run("import math\nmath.pi = 3", ["1"])
     assert sandbox.run("import math", ["math.pi == 3"]).values == ("False",)
+
+
+#: Finds `SECRET-` or `ANSWER-` and thirty digits anywhere in its own memory. A page that
+#: is not there is told by EFAULT of a call that does nothing else.
+SCAN = """
+import ctypes, re, sys
+libc = ctypes.CDLL(None, use_errno=True)
+pattern = re.compile(rb"(?:SECRET|ANSWER)-[0-9]{30}")
+def there(page):
+    ctypes.set_errno(0)
+    libc.syscall(14, 99, ctypes.c_void_p(page), None, 8)  # rt_sigprocmask of no known kind
+    return ctypes.get_errno() == 22
+def scan():
+    libc.sbrk.restype = ctypes.c_void_p
+    found, seen = set(), 0
+    near = [libc.sbrk(0), id(found), id(sys), id(scan), id(pattern), ctypes.addressof(libc.syscall)]
+    near += [id(bytearray(9 ** n)) for n in range(1, 7)]
+    pages = {p for n in near for p in range((n >> 12 << 12) - (16 << 20), n + (16 << 20), 4096)}
+    for page in sorted(pages):
+        if there(page):
+            seen += 1
+            found.update(pattern.findall(ctypes.string_at(page, 4096)))
+    return seen > 500, sorted(found)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the number of the call is x86-64's")
+def test_a_program_finds_nothing_of_an_earlier_one_in_its_memory():
+    """A model made for it could pass tests by what others answered; and programs are others' text."""
+    digits = "1234567890" * 3
+    secret = f"# SECRET-{digits}\ndef f(n): return 'ANSWER-' + '1234567890' * n\n"
+    with Sandbox(cpu=20) as shared:
+        own = shared.run(secret + SCAN, ["f(3)", "scan()"])
+        assert own.values[1] is not None, own
+        assert "SECRET" in own.values[1], "the search finds what is there"
+        for _ in range(3):
+            assert shared.run(secret, ["f(3)"]).values == (f"'ANSWER-{digits}'",)
+        assert shared.run(SCAN, ["scan()"]).values == ("(True, [])",)
+
+
+def test_an_answer_may_be_as_large_as_is_allowed_and_no_larger(sandbox: Sandbox):
+    """It is passed on by its size, through pipes that hold less."""
+    most = jail.ANSWER - 100
+    assert sandbox.run("x = 1", [f"'a' * {most}"]).values == ("'" + "a" * most + "'",)
+    assert sandbox.run("x = 1", [f"'a' * {jail.ANSWER}"]).why == "answered too much"
+    assert sandbox.run("x = 1", ["x"]).values == ("1",)
+
+
+def test_a_long_program_is_read_whole(sandbox: Sandbox):
+    """The child reads it from a pipe that holds less."""
+    assert sandbox.run(f"x = {'a' * 300_000!r}", ["len(x)"]).values == ("300000",)
 
 
 def test_the_same_program_gives_the_same_values(sandbox: Sandbox):
@@ -206,6 +265,34 @@ def test_a_jail_that_was_killed_is_an_error_not_a_wrong_answer():
     with pytest.raises(SandboxUnavailableError, match="process has ended"):
         opened.run("x = 1", ["x"])
     opened.close()
+
+
+WATCHED = """
+import array, ctypes, fcntl, os, signal, sys, termios, time
+sys.path.insert(0, {root!r})
+from evomerge.sandbox.runner import Sandbox
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+signal.alarm(60)
+opened = Sandbox()
+pipe = opened._jail.process.stdin
+pipe.write(b'[1, {{"program"')
+pipe.flush()
+left = array.array("i", [1])
+while left[0]:
+    time.sleep(0.01)
+    fcntl.ioctl(pipe, termios.FIONREAD, left)
+opened.close()
+pid, status = os.waitpid(-1, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_child_ends_no_process_but_its_jail():
+    """One that outlives its jail has another parent: the service that reaps orphans, say."""
+    code = WATCHED.format(root=str(ROOT))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "-9\n", "the kernel ended it with its jail"
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86-64")

@@ -10,7 +10,7 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save_file
 
-from evomerge import sources
+from evomerge.checkpoints import open_checkpoint
 from evomerge.errors import SourceError, UnavailableError
 from evomerge.facts import ModelReference
 from evomerge.sources import check_distinct, open_family, resolve
@@ -228,7 +228,7 @@ def test_what_looks_like_a_path_is_not_sought_on_the_hub(text: str):
     found = resolve(text)
     assert found.hub_id is None
     with pytest.raises(SourceError, match="does not exist"):
-        sources.open_checkpoint(Path(found.path))
+        open_checkpoint(Path(found.path))
 
 
 @pytest.mark.parametrize("text", ["gone", "a/b/c"])

@@ -494,6 +494,21 @@ def test_the_clock_counts_between_events_and_stops_while_a_run_is_paused() -> No
     assert state.spent.wall == 60 * (len(times) - 1 - started)
 
 
+def test_a_clock_that_was_set_back_takes_no_time_away() -> None:
+    """An hour back in the middle of a run gave negative wall seconds, and a budget without an end."""
+    from evomerge import report
+
+    world = World(config("auto"))
+    world.run_until(lambda state: state.generation == 1)
+    started = next(i for i, row in enumerate(world.rows) if row.type == "started")
+    half, times = (started + len(world.rows)) // 2, []
+    for i, row in enumerate(world.rows):
+        minute = f"2026-01-01T{i // 60 + (5 if i < half else 4):02d}:{i % 60:02d}:00.000000+00:00"
+        times.append(row._replace(recorded_at=minute))
+    assert fold(times).spent.wall == 60 * (len(times) - 2 - started)
+    assert report.wall_seconds(times) == 60 * (len(times) - 2)
+
+
 # ---- the registry -------------------------------------------------------------------------------
 
 

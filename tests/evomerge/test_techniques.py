@@ -144,6 +144,18 @@ def test_della_refuses_probabilities_beyond_one() -> None:
         merged("della", floats(1, 2, 3), density=0.9, epsilon=0.2)
 
 
+def test_della_fuses_by_the_mean_of_those_elected() -> None:
+    """4 and 2 agree, −3 is outvoted: their mean is 3, as in ties. Without a vote weights stand."""
+    inputs = t(4), t(2), t(-3)
+    assert close(merged("della", *inputs, density=1.0), 3)
+    assert close(merged("della", *inputs, density=1.0, normalise=False), 6)
+
+
+def test_della_that_keeps_nothing_is_the_base() -> None:
+    """Whatever epsilon: density − epsilon need not be above zero there."""
+    assert not merged("della", floats(1, 6, 6), density=0.0, epsilon=0.15).any()
+
+
 # ---- breadcrumbs ---------------------------------------------------------------------------
 
 
@@ -152,6 +164,30 @@ def test_breadcrumbs_drops_the_top_and_the_bottom() -> None:
     delta = t(1, -2, 3, -4, 5, -6, 7, -8, 9, -10)
     found = merged("breadcrumbs", delta, density=0.5, gamma=0.1)
     assert close(found, 0, 0, 0, 0, 5, -6, 7, -8, 9, 0)
+
+
+def test_breadcrumbs_keeps_its_density_where_gamma_leaves_no_room_for_it() -> None:
+    """0.9 and 0.3 are more than 1: nine of ten stay, so the largest alone is dropped."""
+    delta = t(1, -2, 3, -4, 5, -6, 7, -8, 9, -10)
+    found = merged("breadcrumbs", delta, density=0.9, gamma=0.3)
+    assert close(found, *delta[:9].tolist(), 0)
+    found = merged("breadcrumbs", delta, density=0.5, gamma=0.9)
+    assert close(found, 1, -2, 3, -4, 5, 0, 0, 0, 0, 0)
+
+
+def test_breadcrumbs_at_density_one_drops_nothing() -> None:
+    """As a config without a density has it: γ = 0.01 of 200 elements would be two."""
+    delta = floats(2, 20, 10)
+    assert torch.equal(merged("breadcrumbs", delta, density=1.0, gamma=0.01), delta)
+
+
+@pytest.mark.parametrize("name", ["ties", "breadcrumbs", "sce"])
+def test_a_count_of_elements_is_rounded_to_the_nearest(name: str) -> None:
+    """0.29 · 100 is 28.999999999999996 in floating point: cut off, 28 would stay of 29."""
+    delta = torch.arange(1.0, 101.0)
+    given = {"density": 0.29, **({"gamma": 0.0} if name == "breadcrumbs" else {})}
+    inputs = (delta, -3 * delta) if name == "sce" else (delta,)
+    assert int((merged(name, *inputs, **given) != 0).sum()) == 29
 
 
 def test_breadcrumbs_of_a_small_tensor_keeps_its_largest() -> None:
@@ -181,9 +217,15 @@ def test_sce_weighs_models_by_their_energy() -> None:
 
 
 def test_sce_selects_by_variance() -> None:
-    """Half of four: elements 1 and 3 differ most; there, energies are 1 + 0 and 25 + 9 of 35."""
+    """Half of all four (not of the two that differ): 1 and 3; energies are 1 + 0 and 25 + 9 of 35."""
     found = merged("sce", t(1, 1, 0, 1), t(5, 1, 3, 1), density=0.5)
     assert close(found, (1 * 1 + 34 * 5) / 35, 0, 3, 0)
+
+
+def test_sce_weighs_small_task_vectors_by_their_energy_too() -> None:
+    """Energies of 1 and 9 parts of 10⁻¹²: shares 0.1 and 0.9, not one half each."""
+    found = merged("sce", t(1e-6, 1e-6), t(3e-6, 3e-6))
+    assert close(found * 1e6, 2.8, 2.8)
 
 
 def test_sce_of_nothing_is_nothing() -> None:

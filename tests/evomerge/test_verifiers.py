@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from evomerge.errors import UnavailableError
 from evomerge.verifiers import checks, number, program, scorer, structured
 from evomerge.verifiers.checks import AnyCheck, Verifier
 from evomerge.verifiers.parts import fenced
@@ -228,6 +229,35 @@ def test_kinds_of_literals_count_as_what_they_are(verifier: Verifier):
     assert verifier.verify(asked, reply, ITEM).score == 1
 
 
+@pytest.mark.parametrize(
+    ("returned", "meant"),
+    [("10**400", "0.5"), ("[10**400]", "[0.5]"), ("10**4299", "0.5"), ("-10**400", "-0.5"),
+     ("{1: 10**400}", "{1: 0.5}"), ("0.5", "10**400"), ("1e400", "10**400")],
+)  # fmt: skip
+def test_a_number_beyond_floats_is_another_number(verifier: Verifier, returned: str, meant: str):
+    """It raised OverflowError in the judge, three times, and the run had failed for good."""
+    meant = meant.replace("10**400", "1" + "0" * 400)
+    asked = check(kind="program", tests=[f"assert f() == {meant}"], completes=False)
+    found = verifier.verify(asked, f"def f(): return {returned}", ITEM)
+    assert (found.score, found.scored) == (0, True), found.why
+
+
+def test_a_verifier_that_breaks_over_a_reply_counts_nothing_and_is_logged(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A model's text must not end a run; a defect of ours must not be silent."""
+
+    def broken(*_: object) -> None:
+        raise OverflowError("int too large")
+
+    monkeypatch.setattr("evomerge.verifiers.exact.verify", broken)
+    found = verifier.verify(check(kind="exact", answer="a"), "a", {**ITEM, "id": "item-7"})
+    assert (found.score, found.scored) == (0, False)
+    assert found.why == "the verifier raised OverflowError: int too large"
+    assert "item-7" in caplog.text
+    assert "Traceback" in caplog.text
+
+
 def test_a_program_never_sees_what_it_should_compute():
     """Only calls go into the sandbox: nothing to look up there."""
     sent: list[Any] = []
@@ -300,7 +330,7 @@ def test_fences_that_are_never_closed():
 # ---- scorers -------------------------------------------------------------------------------
 
 SCORERS = """
-import sys, time
+import os, sys, time
 def length(reply, item):
     print("to stdout")
     return min(1.0, len(reply) / item["options"].get("most", 10))
@@ -313,6 +343,12 @@ def large(reply, item):
     return 7
 def silent(reply, item):
     sys.exit(3)
+def spy(reply, item):
+    return float(reply in os.environ)
+def crowded(reply, item):
+    raise MemoryError
+def forking(reply, item):
+    raise BlockingIOError(11, "no process can be started")
 """
 
 
@@ -324,7 +360,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     info = place / "my_scorers-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-scorers\nVersion: 1.0\n")
-    names = ("length", "broken", "slow", "large", "silent")
+    names = ("length", "broken", "slow", "large", "silent", "spy", "crowded", "forking")
     lines = "\n".join(f"{name} = my_scorers:{name}" for name in names)
     (info / "entry_points.txt").write_text(f"[{scorer.GROUP}]\n{lines}\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -359,6 +395,18 @@ def test_a_scorer_that_fails_is_told(installed: None, name: str, why: str):
     judge.close()
 
 
+def test_a_scorer_does_not_see_our_secrets(installed: None, monkeypatch: pytest.MonkeyPatch):
+    """It is others' code; a key of its own is given to it by name."""
+    monkeypatch.setenv("FORGE_SCORER_ENVIRONMENT", "JUDGE_KEY")
+    for name in ("FORGE_ARTIFACT_KEY", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "JUDGE_KEY"):
+        monkeypatch.setenv(name, "secret")
+    judge = Scorer("spy")
+    asked = ("FORGE_ARTIFACT_KEY", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "JUDGE_KEY", "PYTHONPATH")
+    seen = {name: judge.verify(name, ITEM).score for name in asked}
+    assert [name for name in asked if seen[name]] == ["JUDGE_KEY", "PYTHONPATH"]
+    judge.close()
+
+
 def test_a_scorer_that_hangs_is_ended(installed: None, monkeypatch: pytest.MonkeyPatch):
     """It is started anew for the next reply."""
     judge = Scorer("slow", patience=0.5)
@@ -368,6 +416,47 @@ def test_a_scorer_that_hangs_is_ended(installed: None, monkeypatch: pytest.Monke
     assert "did not answer in 0.5 s" in found.why
     assert judge.verify("quick", {**ITEM, "options": {}}).score == 1.0
     judge.close()
+
+
+@pytest.mark.parametrize("short", [MemoryError(), BlockingIOError(11, "no process can be started")])
+def test_a_machine_that_is_short_of_something_scores_no_reply(
+    installed: None, short: Exception, monkeypatch: pytest.MonkeyPatch
+):
+    """A score is recorded for good: the task is done again when there is memory."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise short
+
+    monkeypatch.setattr(checks.exact, "verify", fail)
+    with pytest.raises(type(short)):
+        Verifier().verify(check(kind="exact", answer="a"), "a", ITEM)
+    monkeypatch.setattr(scorer, "Respondent", fail)
+    with pytest.raises(type(short)):
+        Verifier().verify(check(kind="scorer", scorer="length"), "a", ITEM)
+
+
+@pytest.mark.parametrize("name", ["crowded", "forking"])
+def test_a_scorer_that_is_short_of_something_scores_no_reply(
+    installed: None, verifier: Verifier, name: str
+):
+    """Its process has the same machine as ours."""
+    asked = check(kind="scorer", scorer=name)
+    with pytest.raises(UnavailableError, match=f"scorer {name}: (MemoryError|BlockingIOError)"):
+        verifier.verify(asked, "reply", ITEM)
+
+
+def test_an_error_over_the_reply_itself_counts_0(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+):
+    """A model's text must not end a run."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(checks.exact, "verify", fail)
+    found = verifier.verify(check(kind="exact", answer="a"), "a", ITEM)
+    assert (found.score, found.scored) == (0.0, False)
+    assert "KeyError" in found.why
 
 
 def test_without_a_sandbox_a_program_is_not_run(monkeypatch: pytest.MonkeyPatch):

@@ -39,7 +39,17 @@ def worlds() -> list[World]:
     for world in searched:
         world.run()
     poison = [poisoned("worst-fitness"), poisoned("fail")]
-    return [plain, alike, broken, ruled, *poison, watched, *searched]
+    return [plain, alike, broken, ruled, *poison, watched, *searched, imported()]
+
+
+def imported() -> World:
+    """A run that was taken in from an archive, and resumed by who took it in."""
+    world = World()
+    world.run_until(lambda state: state.generation == 1)
+    ask(world, facts.Imported(owner="bob", head=world.state.head))
+    ask(world, facts.Resumed())
+    world.run()
+    return world
 
 
 def poisoned(quarantine: facts.Quarantine) -> World:
@@ -72,7 +82,7 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    for number, world in enumerate(worlds(), start=1):
+    for number, world in enumerate([imported()] if name == "imported" else worlds(), start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():
             raise SystemExit(f"{path} is recorded already: choose another name")

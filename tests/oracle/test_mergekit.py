@@ -34,6 +34,9 @@ THREE = (
 )
 TWO = "models: [{{model: {a}}}, {{model: {b}}}]\ndtype: float32\n"
 
+PAIR = "models: [{{model: {a}, parameters: {{weight: 0.3}}}}, {{model: {b}, parameters: {{weight: 0.5}}}}]\ndtype: float32\n"
+ROWS, COLUMNS = "nuslerp_flatten: false", "nuslerp_flatten: false, nuslerp_row_wise: true"
+
 #: Configs that both read, and the largest difference allowed, in units of the largest task vector element.
 SAME = {
     "linear": (TWO + "merge_method: linear\nparameters: {{weight: [0.2, 0.7]}}\n", 1e-5),
@@ -47,9 +50,24 @@ SAME = {
     "breadcrumbs": (THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n", 1e-5),
     "breadcrumbs_ties": (THREE + "merge_method: breadcrumbs_ties\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n", 1e-5),
     "sce": (THREE + "merge_method: sce\nparameters: {{select_topk: 0.5}}\n", 1e-4),
+    "breadcrumbs of everything": (THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5}}\n", 1e-5),
+    "breadcrumbs of more than there is": (THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.875, gamma: 0.25}}\n", 1e-5),
+    "della": (THREE + "merge_method: della\nparameters: {{weight: 0.5}}\n", 1e-5),
+    "della_linear": (THREE + "merge_method: della_linear\nparameters: {{weight: 0.5}}\n", 1e-5),
     "model_stock": (THREE + "merge_method: model_stock\n", 1e-4),
     "model_stock by row": (THREE + "merge_method: model_stock\nparameters: {{filter_wise: true}}\n", 1e-4),
     "karcher": (TWO + "merge_method: karcher\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n", 1e-3),
+    "linear with a base": (TWO + "merge_method: linear\nbase_model: {base}\nparameters: {{weight: 0.4}}\n", 1e-5),
+    "karcher with a base": (TWO + "merge_method: karcher\nbase_model: {base}\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n", 1e-3),
+    "nuslerp": (PAIR + "merge_method: nuslerp\n", 1e-4),
+    "nuslerp on a base": (PAIR + "merge_method: nuslerp\nbase_model: {base}\n", 1e-5),
+    "nuslerp of rows": (PAIR + "merge_method: nuslerp\nbase_model: {base}\nparameters: {{" + ROWS + "}}\n", 1e-5),
+    "nuslerp of columns": (PAIR + "merge_method: nuslerp\nbase_model: {base}\nparameters: {{" + COLUMNS + "}}\n", 1e-5),
+    "multislerp": (PAIR + "merge_method: multislerp\n", 1e-4),
+    "multislerp on a base": (THREE + "merge_method: multislerp\nparameters: {{weight: 0.7, normalize_weights: false}}\n", 1e-5),
+    "arcee_fusion": ("models: [{{model: {a}}}]\nbase_model: {base}\nmerge_method: arcee_fusion\ndtype: float64\n", 1e-5),
+    "ram": (THREE + "merge_method: ram\nparameters: {{epsilon: 0.0005}}\n", 1e-5),
+    "ramplus_tl": (THREE + "merge_method: ramplus_tl\nparameters: {{epsilon: 0.0005, r: 0.4, alpha: 0.9}}\n", 1e-5),
     "nearswap": (TWO + "merge_method: nearswap\nbase_model: {a}\nparameters: {{t: 0.001}}\n", 1e-5),
     "passthrough": ("slices:\n  - sources: [{{model: {a}, layer_range: [0, 2]}}]\n  - sources: [{{model: {b}, layer_range: [2, 3]}}]\nmerge_method: passthrough\ndtype: float32\n", 0.0),
     "slices of slerp": ("slices:\n  - sources: [{{model: {a}, layer_range: [0, 3]}}, {{model: {b}, layer_range: [0, 3]}}]\nmerge_method: slerp\nbase_model: {a}\nparameters: {{t: [0, 1]}}\ndtype: float32\n", 1e-4),
@@ -96,6 +114,21 @@ def kin(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Toys:
     return Toys(toys.base, tuple(made), toys.data)
 
 
+def biased(folder: Path, dtype: torch.dtype) -> Toys:
+    """Toys without a tensor of zeros, of which mergekit's multislerp makes no mean."""
+    from tests import models
+
+    base, sources = models.family(folder, dtype=dtype)
+    for number, model in enumerate((base, *sources)):
+        generator = torch.Generator().manual_seed(number)
+        weights = load_file(model / "model.safetensors")
+        for name in (n for n in weights if n.endswith("bias")):
+            move = torch.randn(weights[name].shape, generator=generator)
+            weights[name] = (0.05 * move).to(dtype)
+        save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    return Toys(base, tuple(sources), folder)
+
+
 @pytest.fixture(scope="module")
 def trained() -> Toys:
     """Specialists that were trained here, by `make demo` or `forge cognate`."""
@@ -139,8 +172,25 @@ def test_the_same_as_mergekit_on_trained_models(trained: Toys, tmp_path: Path, n
 def test_the_same_as_mergekit(toys: Toys, kin: Toys, tmp_path: Path, name: str) -> None:
     text, most = SAME[name]
     toys = kin if name.startswith("model_stock") else toys
+    if name.startswith("multislerp"):
+        toys = biased(tmp_path / "biased", torch.float32)
     ours, theirs, unit = both(text, toys, tmp_path)
     assert largest(ours, theirs) <= most * unit
+
+
+FURTHER = ("nuslerp", "multislerp", "arcee_fusion", "ram")
+
+
+@pytest.mark.parametrize("name", [name for name in SAME if name.startswith(FURTHER)])
+def test_the_same_as_mergekit_of_bfloat16_models(tmp_path: Path, name: str) -> None:
+    """Computed in float32 there, too, and rounded once: a unit in the last place may be between."""
+    models = biased(tmp_path / "biased", torch.bfloat16)
+    ours, theirs, _ = both(SAME[name][0] + "out_dtype: bfloat16\n", models, tmp_path)
+    assert {t.dtype for t in [*ours.values(), *theirs.values()]} == {torch.bfloat16}
+    for tensor, found in ours.items():
+        assert torch.allclose(found.float(), theirs[tensor].float(), rtol=2**-7, atol=1e-6), tensor
+    between = sum(int((found != theirs[tensor]).sum()) for tensor, found in ours.items())
+    assert between < 0.001 * sum(found.numel() for found in ours.values())
 
 
 # ---- what is meant to differ ---------------------------------------------------------------
@@ -177,7 +227,7 @@ def test_model_stock_never_leaves_the_base_and_the_mean(toys: Toys, tmp_path: Pa
     models = [dict(open_checkpoint(p).tensors()) for p in (toys.base, *toys.sources)]
     apart = 0
     for name, base in models[0].items():
-        mean = sum((m[name] - base).double() for m in models[1:]) / 3
+        mean = torch.stack([(m[name] - base).double() for m in models[1:]]).mean(dim=0)
         way = [float((m[name] - base).double().flatten() @ mean.flatten()) for m in (ours, theirs)]
         assert way[0] >= -1e-9
         apart += way[1] < -1e-6

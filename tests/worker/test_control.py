@@ -151,9 +151,13 @@ def test_a_forged_control_is_found(store: EventStore) -> None:
 
 def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
     state = fake_runs.finish(store)
-    exported = facts.Exported(recipe_id="a", folder="b", digest="c")
+    exported = facts.Exported(recipe_id="a", folder="b", digest="c" * 64)
+    needed = {
+        facts.PriorityChanged: {"priority": 1},
+        facts.Imported: {"owner": "ada", "head": state.head},
+    }
     for cls in set(CONTROLS) - {facts.Exported}:
-        event = cls(priority=1) if cls is facts.PriorityChanged else cls()
+        event = cls(**needed.get(cls, {}))
         assert refusal(state, event) == "it is completed"
     assert refusal(state, exported) is None
 
@@ -161,7 +165,7 @@ def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
 def test_an_export_is_recorded_after_the_end_and_changes_nothing(store: EventStore) -> None:
     """The lineage, what was spent and the audit are those of the run; before its end it is refused."""
     state = log.load(store, RUN)
-    exported = facts.Exported(recipe_id="a", folder="b", digest="c", reason="for ada")
+    exported = facts.Exported(recipe_id="a", folder="b", digest="c" * 64, reason="for ada")
     assert refusal(state, exported) == f"it is {state.status}: there is no final champion"
     state = fake_runs.finish(store)
     control(store, RUN, exported, by="ada")
@@ -223,7 +227,7 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     assert told == {"run": "r", "before": "submitted", "asked": "cancelled"}
     assert "run r cancelled" in call(home, "watch", "r", code=1).stdout
     events = call(home, "events", "r").stdout
-    assert "cancelled              reason=enough" in events
+    assert "cancelled              enough" in events
     assert "is not known" in str(call(home, "pause", "x", code=5).exception)
 
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from events import ConcurrencyError, Context, Event, EventStore, New
-from evomerge import facts, log
+from evomerge import facts, log, pasts
 from evomerge.control import refusal
 from evomerge.home import Home
 from evomerge.run import due
@@ -21,6 +21,7 @@ from tests.evomerge.fake_world import World
 from worker import limits
 from worker.capability import placements
 from worker.child import Child
+from worker.control import control
 from worker.dispatcher import Dispatcher
 from worker.leases import LEASES, Leases
 from worker.roster import DEVICES, Roster
@@ -221,6 +222,49 @@ def test_a_run_that_is_tried_again_comes_back(home: Home, store: EventStore) -> 
     store.append(log.stream("r"), 2, [New(facts.Retried(), "r/retried/1")])
     carry(one, [hand], random.Random(0))
     assert log.load(store, "r").completed
+
+
+def test_an_imported_run_is_granted_to_nobody_until_its_owner_resumes_it(
+    home: Home, store: EventStore, tmp_path: Path
+) -> None:
+    """It started at once, in the name and with the priority that its archive said."""
+    with closing(Home(tmp_path / "there").open_store()) as there:
+        submit(there, "r", "ada", priority=1_000_000)
+        rows = there.read(log.stream("r"))
+    one, hand = dispatcher(home), Hand(store, "d")
+    for leader in (one, None):
+        if leader is not None:
+            taken = facts.Imported(owner="bob", head=rows[-1].hash)
+            store.adopt(log.stream("r"), rows, [New(taken, "r/imported/1")], Context("bob"))
+        leader = leader or dispatcher(home)
+        for _ in range(3):
+            assert leader.step() == 0
+        known = leader._runs["r"]
+        assert (known.owner, known.priority, known.paused) == ("bob", 0, True)
+    store.append(log.stream("r"), len(rows) + 1, [New(facts.Resumed(), "r/resumed/1")])
+    carry(one, [hand], random.Random(0))
+    assert log.load(store, "r").completed
+
+
+def test_the_past_of_a_fork_is_granted_to_nobody_until_somebody_takes_it_over(
+    home: Home, store: EventStore, tmp_path: Path
+) -> None:
+    """It ends where the fork began, with no word that it waits: a worker would have carried it on."""
+    with closing(Home(tmp_path / "there").open_store()) as there:
+        submit(there, "r", "ada")
+        rows = there.read(log.stream("r"))
+    one, hand = dispatcher(home), Hand(store, "d")
+    pasts.note(store, "r", rows[-1].hash, Context("bob"))
+    store.adopt(log.stream("r"), rows)
+    for leader in (one, dispatcher(home)):
+        for _ in range(3):
+            assert leader.step() == 0
+    control(store, "r", facts.PriorityChanged(priority=1), by="bob")
+    assert leader.step() == 0
+    assert (leader._runs["r"].owner, leader._runs["r"].paused) == ("bob", True)
+    control(store, "r", facts.Resumed(), by="bob")
+    assert leader.step() == 1
+    assert hand.granted() == ("r", "start")
 
 
 def test_limits_and_weights_are_obeyed_at_once(home: Home, store: EventStore) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 import torch
 
+from events import Context
 from evomerge import facts
 from evomerge.checkpoints import digest
 from evomerge.corpus.documents import SLICES
-from evomerge.errors import DataError, NotFoundError, RunFailedError, UnavailableError
+from evomerge.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
 from evomerge.fitness import probing
 from evomerge.fitness.data import Text
 from evomerge.home import Home
@@ -20,6 +22,7 @@ from evomerge.run import Build, Measure, Start, decide
 from evomerge.state import absorb, fold
 from tests import runs
 from tests.conftest import Toys
+from tests.evomerge import fake_runs
 from worker import advance, artifacts, bench, hands
 from worker.artifacts import Artifacts
 from worker.tasks import carry_out
@@ -43,6 +46,29 @@ def test_a_task_that_fails_three_times_ends_the_run_with_its_reason(
     state = runs.state(home)
     assert state.status == "failed"
     assert [f.attempt for f in state.failures.values()] == [3]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a\0b"), ConfigError("a\0b\udcff")], ids=repr)
+def test_a_failure_counts_whatever_its_text_holds(tmp_path, monkeypatch, error: Exception) -> None:
+    """A text that no database stores raised before the failure was recorded: it was tried for ever."""
+
+    def fails(task, bench):
+        raise error
+
+    monkeypatch.setattr(hands, "carry_out", fails)
+    monkeypatch.setattr(hands, "Bench", lambda state, artifacts: state)
+    home = Home(tmp_path)
+    with closing(home.open_store()) as store:
+        fake_runs.submit(store, "r")
+        state = load(store, "r")
+        own = hands.Hands(store, Artifacts.of(home), Context(), lambda state: state)
+        with suppress(ConfigError):
+            own.do(state, decide(state).tasks[0])
+        state = load(store, "r")
+    said = [failure.error for failure in state.failures.values()]
+    said += [state.failed.reason] if state.failed else []
+    assert len(said) == 1
+    assert r"a\x00b" in said[0]
 
 
 def test_trouble_with_the_machine_records_nothing_and_can_be_resumed(
@@ -158,10 +184,10 @@ def _weights(value: float) -> dict[str, torch.Tensor]:
 def test_memory_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
     """4,000 bytes each, room for two; one alone always stays."""
     cache = Artifacts(tmp_path, memory_bytes=8_000)
-    for name in ("a", "b", "c"):
-        cache.put(name, _weights(1.0))
-    assert cache.get("a") is None
-    assert cache.get("b") is not None
+    for name in "abc":
+        cache.put(name * 64, _weights(1.0))
+    assert cache.get("a" * 64) is None
+    assert cache.get("b" * 64) is not None
     assert (cache.hits, cache.misses) == (1, 1)
     assert artifacts.size(_weights(1.0)) == 4_000
 

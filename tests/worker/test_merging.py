@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -595,6 +596,79 @@ def test_an_adapter_that_cannot_be_added_is_refused(
         merge(text, tmp_path / "out")
 
 
+BOMB = r"(((\w|\.|[a-z])+)+)+[XY]"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"alpha_pattern": {BOMB: 4}}, "took longer than 0.2 s to match"),
+        ({"alpha_pattern": {"(a": 4}}, r"alpha_pattern '\(a' is no regular expression"),
+        ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is a mapping"),
+        ({"alpha_pattern": {"q_proj": "4"}}, "alpha_pattern 'q_proj' is '4', not a finite number"),
+        ({"lora_alpha": [4]}, r"lora_alpha is \[4\], not a finite number"),
+        ({"lora_alpha": 10**400}, "lora_alpha is 1000000000.* not a finite number"),
+    ],
+)
+def test_an_odd_adapter_is_named_in_time(
+    toys: Toys, tmp_path: Path, config: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expression that backtracks for ever was searched for ever."""
+    monkeypatch.setattr("evomerge.merging.inputs.PATIENCE", 0.2)
+    lora = adapter(tmp_path / "lora", **config)
+    text = f"models: [{{model: {toys.base}+{lora}}}]\nmerge_method: passthrough\n"
+    with pytest.raises(SourceError, match=words):
+        merge(text, tmp_path / "out")
+
+
+@pytest.mark.parametrize("text", ["[]", "[" * 100_000, '{"lora_alpha": '])
+def test_an_adapter_s_config_is_read_within_bounds(toys: Toys, tmp_path: Path, text: str) -> None:
+    """It is as foreign as a model's."""
+    lora = adapter(tmp_path / "lora")
+    (lora / "adapter_config.json").write_text(text)
+    config = f"models: [{{model: {toys.base}+{lora}}}]\nmerge_method: passthrough\n"
+    with pytest.raises(SourceError, match=r"adapter_config\.json"):
+        merge(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "alpha"),
+    [
+        ("q_proj", 8), ("self_attn.q_proj", 8), ("model.layers.1.self_attn.q_proj", 8),
+        (r"layers\.[01]\..*q_proj", 8), ("layers.0.self_attn.q_proj", 4), ("proj", 4), ("k_proj", 4),
+        ("((([a-z_.0-9]+)+)+)+X", 4),
+    ],
+)  # fmt: skip
+def test_a_pattern_means_the_modules_that_peft_says(
+    toys: Toys, tmp_path: Path, pattern: str, alpha: int
+) -> None:
+    """By its end, or as an expression of its end."""
+    lora = adapter(tmp_path / "lora", alpha_pattern={pattern: 8})
+    merge(f"models: [{{model: {toys.base}+{lora}}}]\nmerge_method: passthrough\n", tmp_path / "out")
+    name = "model.layers.1.self_attn.q_proj.weight"
+    lora_tensors = load_file(lora / "adapter_model.safetensors")
+    a, b = (
+        lora_tensors[f"base_model.model.model.layers.1.self_attn.q_proj.lora_{x}.weight"]
+        for x in "AB"
+    )
+    change = tensors(tmp_path / "out")[name] - tensors(toys.base)[name]
+    assert torch.allclose(change, alpha / 2 * (b @ a), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("[{{filter: [a], value: 1}}]", "has the keys filter, a text, and value"),
+        ("1" + "0" * 400, "parameter weight"),
+    ],
+)
+def test_an_odd_parameter_is_named(toys: Toys, tmp_path: Path, setting: str, words: str) -> None:
+    """With file, line and key."""
+    text = f"models: [{{model: {toys.base}, parameters: {{weight: {setting.format()}}}}}]\nmerge_method: linear\n"
+    with pytest.raises(ConfigError, match=words):
+        merge(text, tmp_path / "out")
+
+
 # ---- bad input -----------------------------------------------------------------------------
 
 
@@ -774,3 +848,18 @@ def test_a_dry_run_writes_nothing_and_bad_options_are_named(toys: Toys, tmp_path
     ):
         bad = forge("merge", str(config), str(tmp_path / "out"), *options)
         assert (bad.returncode, words in bad.stderr) == (2, True), bad.stderr
+
+
+def test_a_merge_takes_no_file_from_outside_and_names_no_code(toys: Toys, tmp_path: Path) -> None:
+    """A link could bring any file of the machine into the result, `auto_map` a stranger's code."""
+    given = places(toys)
+    given["a"] = str(shutil.copytree(given["a"], tmp_path / "a"))
+    config = json.loads((tmp_path / "a" / "config.json").read_text("utf-8"))
+    evil = {**config, "auto_map": {"AutoModelForCausalLM": "evil/repo--modeling.Evil"}}
+    (tmp_path / "a" / "config.json").write_text(json.dumps(evil), "utf-8")
+    merge(LINEAR.format(**given), tmp_path / "out")
+    assert "auto_map" not in (tmp_path / "out" / "config.json").read_text("utf-8")
+    (tmp_path / "secret").write_text("password", "utf-8")
+    (tmp_path / "a" / "merges.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(SourceError, match=r"merges\.txt is a link"):
+        merge(LINEAR.format(**given), tmp_path / "out2")

@@ -610,7 +610,7 @@ def test_rotation_encrypts_all_under_the_first_key(url: str, tmp_path) -> None:
     names = [f"{number:064x}" for number in range(4)]
     for name, keys in zip(names, (None, OLD, NEW, OLD), strict=True):
         Vault.open(url, keys).put(name, source(tmp_path / "from", files))
-    vault, raw = Vault.open(url, NEW), Raw(url)
+    vault, raw = Vault.open(url, NEW, plain=True), Raw(url)
     places = len(raw.places())
     dead = f"data/{OTHER}/1-{'1' * 16}"
     raw.fs.makedirs(f"{raw.root}/{dead}", exist_ok=True)
@@ -618,6 +618,7 @@ def test_rotation_encrypts_all_under_the_first_key(url: str, tmp_path) -> None:
     assert vault.fetch(names[0], tmp_path / "plain")
     assert vault.rotate() == 3
     assert vault.rotate() == 0
+    assert Vault.open(url, NEW).rotate() == 0
     assert len(raw.places()) == places
     alone = Vault.open(url, Keys({"new": b"n" * 32}))
     for name in names:
@@ -654,6 +655,82 @@ def test_rotation_passes_over_what_is_damaged_and_says_so(url: str, tmp_path) ->
         Vault.open(url, NEW).rotate()
     assert raw.read(f"manifests/{NAME}") == before
     assert Vault.open(url, Keys({"new": b"n" * 32})).fetch(OTHER, tmp_path / "to")
+
+
+def intruded(url: str, folder: Path) -> None:
+    """A sealed artifact, and in its place a plain one of somebody who has no key."""
+    files = {"model.safetensors": b"weights", "tokenizer_config.json": b"{}"}
+    Vault.open(url, OLD).put(NAME, source(folder / "from", files))
+    evil = source(folder / "evil", {**files, "tokenizer_config.json": b'{"chat_template": "EVIL"}'})
+    raw = Raw(url)
+    raw.drop(f"manifests/{NAME}")
+    assert Vault.open(url).put(NAME, evil)
+
+
+def test_a_plain_artifact_in_the_place_of_a_sealed_one_is_refused(url: str, tmp_path) -> None:
+    """Weights have a digest of their own, tokenizer and config have not: only the seal holds them."""
+    intruded(url, tmp_path)
+    vault = Vault.open(url, OLD)
+    for act in (lambda: vault.fetch(NAME, tmp_path / "to"), lambda: vault.files(NAME)):
+        with pytest.raises(ConfigError, match=r"not encrypted, and keys are set.*rotate --plain"):
+            act()
+    assert not (tmp_path / "to").exists()
+    assert vault.names() == [NAME], "it is left for whoever runs the store to look at"
+
+
+def test_rotation_seals_nothing_that_was_not_sealed(url: str, tmp_path) -> None:
+    """Else a stranger's file would have the real key's seal from then on. The others are done."""
+    intruded(url, tmp_path)
+    Vault.open(url, OLD).put(OTHER, source(tmp_path / "other", {"a": b"1"}))
+    before = Raw(url).read(f"manifests/{NAME}")
+    with pytest.raises(
+        ConfigError, match=f"1 artifacts were .* 1 cannot be: artifact {NAME} is not"
+    ):
+        Vault.open(url, NEW).rotate()
+    assert Raw(url).read(f"manifests/{NAME}") == before
+    assert Vault.open(url, Keys({"new": b"n" * 32})).fetch(OTHER, tmp_path / "to")
+
+
+def test_whoever_has_the_files_puts_them_in_the_place_of_a_plain_artifact(
+    url: str, tmp_path
+) -> None:
+    """A store heals by its own workers: what they put is sealed."""
+    intruded(url, tmp_path)
+    vault = Vault.open(url, OLD)
+    assert vault.put_folder(NAME, tmp_path / "from")
+    assert vault.fetch(NAME, tmp_path / "to")
+    assert held(tmp_path / "to")["tokenizer_config.json"] == b"{}"
+
+
+def test_whole_sealed_artifacts_cannot_be_exchanged(url: str, tmp_path) -> None:
+    """Every byte under one name is put under another: the names are bound in."""
+    vault, raw, model = Vault.open(url, OLD), Raw(url), f"model-{NAME}"
+    for name, text in ((OTHER, b"2"), (model, b"3")):
+        vault.put(name, source(tmp_path / "from", {"a": text}))
+        stolen = [p for p in raw.places() if f"/{name}" in p]
+        for place in stolen:
+            mine = place.replace(f"/{name}", f"/{NAME}")
+            raw.fs.makedirs(f"{raw.root}/{mine}".rpartition("/")[0], exist_ok=True)
+            raw.write(mine, raw.read(place))
+        assert len(stolen) == 2
+        refuses(url, OLD, tmp_path / "x", "^the manifest of artifact .* fails its check")
+
+
+def test_a_model_and_bare_weights_have_names_of_their_own(
+    url: str, keys: Keys | None, tmp_path
+) -> None:
+    """A champion's weights must not hide the model that a run on another machine needs."""
+    vault, model = Vault.open(url, keys), f"model-{NAME}"
+    assert vault.put(NAME, source(tmp_path / "bare", {"a.safetensors": b"1"}))
+    assert vault.put(
+        model, source(tmp_path / "model", {"a.safetensors": b"1", "config.json": b"{}"})
+    )
+    assert vault.names() == [NAME, model]
+    assert vault.files(NAME) == ("a.safetensors",)
+    assert vault.files(model) == ("a.safetensors", "config.json")
+    assert vault.files(OTHER) == ()
+    assert vault.fetch(model, tmp_path / "to")
+    assert set(held(tmp_path / "to")) == {"a.safetensors", "config.json"}
 
 
 def subkey(master: bytes, salt: bytes) -> bytes:
@@ -832,6 +909,32 @@ def test_a_bad_url_is_refused(bad: str) -> None:
         Vault.open(bad)
 
 
+@pytest.mark.parametrize("error", [ValueError, OSError])
+def test_the_password_of_a_store_is_not_in_what_its_library_says(error: type[Exception]) -> None:
+    """Libraries put the address into their errors."""
+
+    class Talks(MemoryFileSystem):
+        protocol = "talks"
+        cachable = False
+
+        def info(self, path, **kwargs):
+            raise error("http://ada:PASS@host/x: 403")
+
+        @classmethod
+        def _get_kwargs_from_urls(cls, path):
+            if "broken" in path:
+                raise error(f"no {path}")
+            return {}
+
+    fsspec.register_implementation("talks", Talks, clobber=True)
+    with pytest.raises(UnavailableError, match="vault talks://host/x cannot look for") as said:
+        Vault.open("talks://ada:PASS@host/x").remove(NAME)
+    assert "PASS" not in str(said.value)
+    with pytest.raises((ConfigError, UnavailableError), match="host/broken") as said:
+        Vault.open("talks://ada:PASS@host/broken")
+    assert "PASS" not in str(said.value)
+
+
 def test_a_missing_package_is_named() -> None:
     """As fsspec names it: for s3:// it is s3fs."""
     fsspec.register_implementation(
@@ -856,7 +959,10 @@ def test_a_store_that_cannot_be_reached_is_said_at_once() -> None:
         Vault.open("far://x")
 
 
-@pytest.mark.parametrize("name", ["", "abc", "AB" * 32, "../" + "a" * 61, NAME + "\n", "*" * 64])
+@pytest.mark.parametrize(
+    "name",
+    ["", "abc", "AB" * 32, "../" + "a" * 61, NAME + "\n", "*" * 64, "model-", f"models-{NAME}"],
+)
 def test_a_bad_name_is_refused(name: str, url: str, tmp_path) -> None:
     """Names become paths."""
     vault, files = Vault.open(url), source(tmp_path / "from", {"a": b"1"})
@@ -911,7 +1017,7 @@ def test_fetching_while_others_rotate_and_put_never_sees_half(url: str, tmp_path
     def rotates() -> None:
         for number in range(12):
             by_id = {f"k{number + back}": bytes([number + back]) * 32 for back in (1, 0)}
-            Vault.open(url, Keys(by_id)).rotate()
+            Vault.open(url, Keys(by_id), plain=number == 0).rotate()
         done.set()
 
     every = Keys({f"k{number}": bytes([number]) * 32 for number in range(13)})
@@ -919,7 +1025,7 @@ def test_fetching_while_others_rotate_and_put_never_sees_half(url: str, tmp_path
         turning, fetched = pool.submit(rotates), 0
         while not done.is_set() and not turning.done():
             with contextlib.suppress(UnavailableError):  # it gives up where it is never left alone
-                assert Vault.open(url, every).fetch(NAME, tmp_path / f"to{fetched}")
+                assert Vault.open(url, every, plain=True).fetch(NAME, tmp_path / f"to{fetched}")
                 assert held(tmp_path / f"to{fetched}") == files
             fetched += 1
         turning.result()
@@ -937,8 +1043,8 @@ def test_memory_does_not_grow_with_a_file(keys: Keys | None, tmp_path) -> None:
     tracemalloc.start()
     try:
         Vault.open(url, keys).put(NAME, {"large": path})
-        Vault.open(url, NEW).fetch(NAME, tmp_path / "to")
-        assert Vault.open(url, NEW).rotate() == 1
+        Vault.open(url, NEW, plain=True).fetch(NAME, tmp_path / "to")
+        assert Vault.open(url, NEW, plain=True).rotate() == 1
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -967,7 +1073,8 @@ def test_files_of_any_sizes_come_back(sizes: list[int], ids: Keys | None) -> Non
         folder = Path(name)
         Vault.open(url, ids).put(NAME, source(folder / "from", files))
         for number in range(2):
-            assert Vault.open(url, NEW).fetch(NAME, folder / str(number))
+            vault = Vault.open(url, NEW, plain=ids is None and number == 0)
+            assert vault.fetch(NAME, folder / str(number))
             assert held(folder / str(number)) == files
-            assert Vault.open(url, NEW).rotate() == (ids is not NEW and number == 0)
+            assert vault.rotate() == (ids is not NEW and number == 0)
     Vault.open(url, NEW).remove(NAME)

@@ -15,7 +15,7 @@ import torch
 
 from evomerge import audit, facts, report, watching
 from evomerge.config import parse
-from evomerge.errors import ConfigError, DataError, SourceChangedError, UnavailableError
+from evomerge.errors import ConfigError, DataError, UnavailableError
 from evomerge.fitness import probing
 from evomerge.fitness.packing import Packed
 from evomerge.home import Home
@@ -170,6 +170,26 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
         again = carry_out(task, bench)
         assert isinstance(again, facts.Evaluated)
         assert again.outcomes == event.outcomes
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_by_default_a_run_is_measured_in_bfloat16_where_the_processor_has_it(
+    toys: Toys, tmp_path, monkeypatch, native: bool
+) -> None:
+    """Pinned when the run starts, and followed afterwards; nothing to be warned of, nothing timed."""
+    home = Home(tmp_path)
+    monkeypatch.setattr(probing, "has_bfloat16", lambda device: native)
+    monkeypatch.setattr(probing, "tokens_per_second", lambda *given: pytest.fail("timed"))
+    runs.submit(home, toys, evaluation_dtype="auto", generations=0)
+    state = runs.finish(home)
+    assert state.completed
+    assert state.started
+    assert state.started.profile.evaluation == ("bfloat16" if native else "")
+    assert state.started.warnings == ()
+    monkeypatch.setattr(probing, "natively", lambda *given: pytest.fail("looked at again"))
+    bench = Bench(state, Artifacts(home.artifacts))
+    bench.check_unchanged()
+    assert bench.resident.dtype == (torch.bfloat16 if native else None)
 
 
 def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
@@ -426,22 +446,6 @@ def test_killed_at_random_moments_a_run_still_ends_the_same(
         one.kill()
         one.communicate()
     assert runs.finish(home).lineage_digest() == undisturbed[1].lineage_digest()
-
-
-def test_a_source_that_changed_is_an_error_at_resume(toys: Toys, tmp_path) -> None:
-    """Never a silent difference; and the run goes on when the old file is back."""
-    copies = [Path(shutil.copytree(s, tmp_path / s.name)) for s in toys.sources]
-    mine = Toys(toys.base, tuple(copies), toys.data)
-    home = Home(tmp_path / "home")
-    runs.submit(home, mine)
-    _stop_after(home, 6)
-    file = copies[1] / "model.safetensors"
-    before = file.read_bytes()
-    file.write_bytes(before[:-4] + b"\0\0\0\1")
-    with pytest.raises(SourceChangedError, match="source1 has changed"):
-        runs.finish(home)
-    file.write_bytes(before)
-    assert runs.finish(home).status == "completed"
 
 
 def test_data_that_changed_is_an_error_at_resume(toys: Toys, tmp_path) -> None:

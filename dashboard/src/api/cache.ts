@@ -1,4 +1,5 @@
 /** Answers kept by path, with their ETags; whoever shows one is told when it changes. */
+import { onTold } from "./live";
 import { onSession } from "./session";
 import { request } from "./client";
 
@@ -27,6 +28,14 @@ onSession(() => {
     slot.etag = null;
     if (slot.listeners.size === 0) slots.delete(path);
     else put(slot, BLANK);
+  }
+});
+
+// What failed while the server was away is asked for again.
+onTold((told) => {
+  if (told.type !== "reconnected") return;
+  for (const [path, slot] of slots) {
+    if (slot.entry.error !== null && slot.listeners.size > 0) void refresh(path);
   }
 });
 

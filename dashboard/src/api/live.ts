@@ -1,5 +1,6 @@
 /** The live connection: one WebSocket for the page, which reconnects and says what it saw last. */
 import type { RunEvent } from "./types";
+import { request } from "./client";
 import { onSession, token } from "./session";
 
 export type LiveState = "off" | "connecting" | "live" | "reconnecting";
@@ -11,6 +12,9 @@ export interface Told {
   position?: number;
   event?: RunEvent;
 }
+
+/** Close code of a connection that may not go on (RFC 6455, 7.4.1). */
+const REFUSED = 1008;
 
 type Listener = (told: Told) => void;
 
@@ -62,8 +66,11 @@ function connect(): void {
   mine.onmessage = (message) => {
     if (mine === socket) hear(mine, JSON.parse(String(message.data)) as Heard);
   };
-  mine.onclose = () => {
-    if (mine === socket) wait();
+  mine.onclose = (event) => {
+    if (mine !== socket) return;
+    // The server lets those go whose token is void: a request says so, and leads to signing in.
+    if (event.code === REFUSED) request("me").catch(() => undefined);
+    wait();
   };
 }
 

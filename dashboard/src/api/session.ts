@@ -4,6 +4,8 @@ const KEY = "forge.token";
 const listeners = new Set<() => void>();
 let current: string | null = null;
 let refused = false;
+/** A token of the address that would take the place of the kept one; the user is asked. */
+let other: string | null = null;
 
 /** The token kept from before, or the one in `#token=…`, which is taken out of the address. */
 export function begin(): void {
@@ -14,10 +16,39 @@ export function begin(): void {
 }
 
 function takeFromAddress(): void {
-  const found = /^#\/?\??token=([^&]+)/.exec(window.location.hash);
-  if (!found?.[1]) return;
+  const found = /^#\/?\??token=([^&]*)/.exec(window.location.hash);
+  if (!found) return;
   window.history.replaceState(null, "", window.location.pathname + window.location.search + "#/runs");
-  keep(decodeURIComponent(found[1]));
+  const given = decoded(found[1] ?? "").trim();
+  if (!given || given === current) return;
+  if (current === null) {
+    keep(given);
+    return;
+  }
+  other = given;
+  tell();
+}
+
+/** The text without its percent signs; as it is where they say nothing. */
+export function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The token that the address offers instead of the kept one. */
+export function offered(): string | null {
+  return other;
+}
+
+/** What the user says to it. */
+export function answer(yes: boolean): void {
+  const given = other;
+  other = null;
+  if (yes && given !== null) keep(given);
+  else tell();
 }
 
 export function token(): string | null {

@@ -1,4 +1,5 @@
-/** The shapes of docs/api.md. */
+/** The shapes of the API's OpenAPI document; a test compares the keys. */
+import type { Champion } from "./runTypes";
 
 export type Status = "submitted" | "running" | "paused" | "completed" | "failed" | "cancelled";
 export type Role = "viewer" | "submitter" | "admin";
@@ -37,121 +38,7 @@ export interface RowPage {
   next: string | null;
 }
 
-export interface Components {
-  [name: string]: number | null | Record<string, number | null>;
-}
-
-export interface GenerationRow {
-  generation: number;
-  best: number | null;
-  mean: number | null;
-  spread: number | null;
-  champion: number | null;
-  champion_id: string | null;
-  changed: boolean;
-  diversity: number | null;
-  level: string | null;
-  components: Components | null;
-  /** The place of its end, where the server says it. */
-  place?: number;
-}
-
-export interface SourceModel {
-  name: string;
-  recipe_id: string;
-  digest: string;
-  path: string | null;
-}
-
-export interface Technique {
-  technique: string;
-  candidates: number;
-  better_half: number;
-  best: number | null;
-  champions: number;
-}
-
-export interface Front {
-  objectives: string[];
-  candidates: { candidate: string; objectives: number[] }[];
-  reference: number[] | null;
-  hypervolume: number | null;
-}
-
-export interface Rival {
-  name: string;
-  kind: string;
-  score: number | null;
-  perplexity: number | null;
-  accuracy: number | null;
-  lead: number | null;
-  low: number | null;
-  high: number | null;
-  beaten: boolean;
-}
-
-export interface Champion {
-  recipe_id: string;
-  name: string;
-  what: string;
-  score: number | null;
-  since: number;
-  components: Components | null;
-}
-
-export interface Spent {
-  evaluations: number;
-  items: number;
-  device_seconds: number;
-  wall_seconds: number;
-}
-
-export interface Run {
-  run: string;
-  status: Status;
-  reason: string | null;
-  owner: string;
-  priority: number;
-  labels: string[];
-  strategy: string | null;
-  device: string | null;
-  submitted_at: string;
-  updated_at: string;
-  seconds_since_start?: number | null;
-  place: number;
-  places: number;
-  version: number;
-  head: string;
-  forked_from: { run: string; place?: number; version?: number } | null;
-  allowed: Action[];
-  config: Settings;
-  sources: SourceModel[];
-  base: SourceModel | null;
-  parameters: number | null;
-  blocks: number | null;
-  warnings: string[];
-  generation: number | null;
-  generations_wanted: number | null;
-  pending: string[];
-  failures: Record<string, number>;
-  quarantined: string[];
-  champion: Champion | null;
-  diversity: number | null;
-  level: string | null;
-  /** Below `low` diversity warns (with `reseed`), or is too low (with `high`, below which it warns). */
-  thresholds: { low: number; high?: number; reseed?: number } | null;
-  generations: GenerationRow[];
-  techniques: Technique[];
-  genes: { gene: string; correlation: number | null; candidates: number }[];
-  front: Front | null;
-  stages: Record<string, number>;
-  cost: Settings | null;
-  spent: Spent;
-  test: { score: number | null; quality: number | null; components: Components | null } | null;
-  rivals: Rival[];
-  verdict: ({ sentence: string } & Settings) | null;
-  lineage_digest: string | null;
-}
+export * from "./runTypes";
 
 export interface RunEvent {
   place: number;
@@ -187,12 +74,14 @@ export interface Candidate {
   accuracy: number | null;
   parents: string[];
   genes: Record<string, number> | null;
+  /** By part of the model, under the names of the run's genes. */
+  parts: Record<string, number> | null;
   digest: string | null;
 }
 
 export interface Population {
-  generation: number | "all" | null;
-  generations?: number[];
+  generation: number | null;
+  generations: number[];
   rows: Candidate[];
 }
 
@@ -201,7 +90,8 @@ export interface Worker {
   device: string;
   status: string;
   run: string | null;
-  task: string | null;
+  /** Its task in words. */
+  doing: string | null;
   done: number;
   seconds: number;
   living: boolean;
@@ -237,23 +127,32 @@ export interface Me {
   roots: string[];
 }
 
+export interface Side {
+  run: string;
+  place: number;
+  status: Status;
+  generation: number | null;
+}
+
+export interface ComparedGeneration {
+  generation: number;
+  a: number | null;
+  b: number | null;
+  diversity_a: number | null;
+  diversity_b: number | null;
+}
+
 export interface Comparison {
-  a: { run: string; place: number; status: Status; generation: number | null };
-  b: { run: string; place: number; status: Status; generation: number | null };
+  a: Side;
+  b: Side;
   settings: Record<string, [Json, Json]>;
   sources: string[][];
   champion: (Partial<Champion> | null)[];
-  candidates?: { only_a: string[]; only_b: string[]; both: number };
-  generations: {
-    generation: number;
-    a: number | null;
-    b: number | null;
-    diversity_a: number | null;
-    diversity_b: number | null;
-  }[];
+  candidates: { only_a: string[]; only_b: string[]; both: number };
+  same_lineage: boolean;
+  generations: ComparedGeneration[];
   test: (number | null)[];
   comparable: string | null;
-  same_lineage?: boolean;
 }
 
 export interface Check {

@@ -1,8 +1,10 @@
 /** A heat map: colour says how much; the value stands in the caption at the pointer or the focus, and in the table. */
-import { type KeyboardEvent, useId, useRef, useState } from "react";
+import { type KeyboardEvent, useId, useMemo, useRef, useState } from "react";
+import { css, inkOn, mix, type Rgb, themed } from "../lib/colour";
 import { number } from "../lib/format";
 import { useWidth } from "../lib/hooks";
 import { extent } from "../lib/scale";
+import { useTheme } from "../ui/theme";
 import { ChartTable } from "./ChartTable";
 
 interface Props {
@@ -20,10 +22,13 @@ const TALL = 40;
 export function HeatMap({ title, rows, columns, values, beside = [] }: Props) {
   const [measure, seen] = useWidth<HTMLDivElement>(900);
   const [at, setAt] = useState<[number, number] | null>(null);
+  const [theme] = useTheme();
+  // Read again when the theme is another one: the ink on a cell goes by the colour that it has.
+  const ends = useMemo(() => ({ theme, none: themed("--heat-0"), much: themed("--heat-1"), plus: themed("--c-1"), minus: themed("--c-2") }), [theme]);
   const grid = useRef<SVGSVGElement>(null);
   const id = useId();
   const range = extent(values.flat()) ?? [0, 1];
-  const diverging = range[0] < 0;
+  const diverging = range[0] < -0.005; // less is written as 0.00
   const most = diverging ? Math.max(Math.abs(range[0]), Math.abs(range[1])) : range[1];
   const least = diverging ? -most : Math.min(0, range[0]);
   const cell = Math.max(26, Math.min(132, (seen - LEFT) / Math.max(1, columns.length)));
@@ -32,11 +37,8 @@ export function HeatMap({ title, rows, columns, values, beside = [] }: Props) {
   const head = roomy ? 28 : 84;
   const height = head + TALL * rows.length + 4;
   const share = (value: number) => (diverging ? Math.abs(value) / (most || 1) : (value - least) / (most - least || 1));
-  const fill = (value: number | null) => {
-    if (value === null) return "transparent";
-    const end = diverging ? (value < 0 ? "var(--c-2)" : "var(--c-1)") : "var(--heat-1)";
-    return `color-mix(in oklab, ${end} ${(share(value) * 100).toFixed(1)}%, var(--heat-0))`;
-  };
+  const ground = (value: number): Rgb => mix(diverging ? (value < 0 ? ends.minus : ends.plus) : ends.much, ends.none, share(value));
+  const fill = (value: number | null) => (value === null ? "transparent" : css(ground(value)));
   const move = (event: KeyboardEvent, row: number, column: number) => {
     const steps: Record<string, [number, number]> = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
     const step = steps[event.key];
@@ -94,7 +96,7 @@ export function HeatMap({ title, rows, columns, values, beside = [] }: Props) {
               {roomy && columns.map((column, c) => {
                 const value = values[r]?.[c] ?? null;
                 return (
-                  <text key={column} className={`value ${value === null ? "" : weight(value, share(value))}`} aria-hidden="true"
+                  <text key={column} className="value" aria-hidden="true" style={value === null ? undefined : { fill: css(inkOn(ground(value))) }}
                     x={LEFT + cell * (c + 0.5)} y={head + TALL * (r + 0.5)} dy="0.35em" textAnchor="middle">
                     {value === null ? "" : value.toFixed(2).replace("-", "−")}
                   </text>
@@ -110,10 +112,4 @@ export function HeatMap({ title, rows, columns, values, beside = [] }: Props) {
       />
     </figure>
   );
-}
-
-/** How a value is written on its colour, so that it can be read on all of them. */
-function weight(value: number, share: number): string {
-  if (share > 0.85 && value >= 0) return "over";
-  return share > 0.6 ? "mid" : "";
 }

@@ -1,6 +1,6 @@
 /** The Pareto front in two of its objectives. A point is a candidate: click it for its recipe. */
 import { useId, useState } from "react";
-import type { Front } from "../api/types";
+import type { Front, FrontPoint } from "../api/types";
 import { number, plural, short } from "../lib/format";
 import { useWidth } from "../lib/hooks";
 import { extent, linear, padded, tickFormat, ticks } from "../lib/scale";
@@ -20,29 +20,33 @@ interface Props {
 
 export function Pareto({ front, champion, onPick }: Props) {
   const [measure, width] = useWidth<HTMLDivElement>();
-  const [axes, setAxes] = useState<[number, number]>([0, Math.min(1, front.objectives.length - 1)]);
+  const [axes, setAxes] = useState<[number, number]>([0, Math.min(1, front.axes.length - 1)]);
+  const names = front.axes.map((axis) => axis.name);
   const [on, setOn] = useState<string | null>(null);
   const id = useId();
   const [a, b] = axes;
-  const points = front.candidates
-    .map((one) => ({ id: one.candidate, x: one.objectives[a] ?? 0, y: one.objectives[b] ?? 0, all: one.objectives }))
-    .sort((p, q) => p.x - q.x);
-  const xDomain = padded(extent(points.map((p) => p.x)) ?? [0, 1], 0.12);
-  const yDomain = padded(extent(points.map((p) => p.y)) ?? [0, 1], 0.12);
+  const placed = (rows: FrontPoint[], kept: boolean) =>
+    rows.map((one) => ({ id: one.candidate, x: one.values[a] ?? 0, y: one.values[b] ?? 0, all: one.values, kept }));
+  const points = placed(front.candidates, true).sort((p, q) => p.x - q.x);
+  const cloud = placed(front.dominated, false);
+  const all = [...cloud, ...points];
+  const xDomain = padded(extent(all.map((p) => p.x)) ?? [0, 1], 0.12);
+  const yDomain = padded(extent(all.map((p) => p.y)) ?? [0, 1], 0.12);
   const x = linear(xDomain, [LEFT, width - RIGHT]);
   const y = linear(yDomain, [HEIGHT - BOTTOM, TOP]);
   const xTicks = ticks(xDomain, Math.max(2, width / 110));
   const yTicks = ticks(yDomain, 5);
   const tellX = tickFormat(xTicks);
   const tellY = tickFormat(yTicks);
-  const told = points.find((point) => point.id === on);
+  const axisName = (axis: number) => `${names[axis]} (${front.axes[axis]?.better === "up" ? "higher" : "lower"} is better)`;
+  const told = all.find((point) => point.id === on);
   return (
     <figure className="chart" ref={measure}>
       <figcaption className="legend">
         {told ? (
           <span>
             <span className="mono">{short(told.id)}</span>
-            {front.objectives.map((name, index) => (
+            {names.map((name, index) => (
               <span key={name}>
                 {name} <b>{number(told.all[index])}</b>
               </span>
@@ -50,7 +54,7 @@ export function Pareto({ front, champion, onPick }: Props) {
           </span>
         ) : (
           <span>
-            {plural(points.length, "candidate")}; more is better on both axes
+            {plural(points.length, "candidate")} on the front, {cloud.length} dominated
             {front.hypervolume !== null && (
               <>
                 ; hypervolume <b>{number(front.hypervolume)}</b>
@@ -59,12 +63,12 @@ export function Pareto({ front, champion, onPick }: Props) {
           </span>
         )}
       </figcaption>
-      {front.objectives.length > 2 && (
+      {names.length > 2 && (
         <div className="filters">
           {[0, 1].map((axis) => (
             <select key={axis} className="select" aria-label={axis ? "Vertical axis" : "Horizontal axis"} value={axes[axis]}
               onChange={(event) => setAxes(axis ? [a, Number(event.target.value)] : [Number(event.target.value), b])}>
-              {front.objectives.map((name, index) => (
+              {names.map((name, index) => (
                 <option key={name} value={index}>
                   {name}
                 </option>
@@ -75,7 +79,7 @@ export function Pareto({ front, champion, onPick }: Props) {
       )}
       <svg width={width} height={HEIGHT} role="group" aria-labelledby={`${id}-t`} aria-describedby={`${id}-d`}>
         <title id={`${id}-t`}>Pareto front</title>
-        <desc id={`${id}-d`}>{`${front.objectives[a]} against ${front.objectives[b]}, ${points.length} candidates.`}</desc>
+        <desc id={`${id}-d`}>{`${axisName(a)} against ${axisName(b)}, ${points.length} candidates on the front.`}</desc>
         {yTicks.map((tick) => (
           <g key={tick} className="grid">
             <line x1={LEFT} x2={width - RIGHT} y1={y(tick)} y2={y(tick)} />
@@ -90,28 +94,29 @@ export function Pareto({ front, champion, onPick }: Props) {
           </text>
         ))}
         <text className="axis-name" x={width - RIGHT} y={HEIGHT - 6} textAnchor="end">
-          {front.objectives[a]} →
+          {axisName(a)}
         </text>
         <text className="axis-name" x={LEFT} y={TOP} dx="4" dy="4">
-          ↑ {front.objectives[b]}
+          {axisName(b)}
         </text>
         {a !== b && <path className="front-line" d={points.map((p, n) => (n ? `V${y(p.y)}H${x(p.x)}` : `M${x(p.x)} ${y(p.y)}`)).join("")} />}
-        {points.map((point) => (
-          <circle key={point.id} className="point" cx={x(point.x)} cy={y(point.y)} r="6" tabIndex={0} role="button"
+        {all.map((point) => (
+          <circle key={point.id} className="point" cx={x(point.x)} cy={y(point.y)} r={point.kept ? 6 : 3.5} tabIndex={0} data-kept={point.kept} role="button"
             data-champion={point.id === champion} data-on={point.id === on}
-            aria-label={`candidate ${short(point.id)}: ${front.objectives.map((name, n) => `${name} ${number(point.all[n])}`).join(", ")}`}
+            aria-label={`${point.kept ? "" : "dominated "}candidate ${short(point.id)}: ${names.map((name, n) => `${name} ${number(point.all[n])}`).join(", ")}`}
             onPointerEnter={() => setOn(point.id)} onFocus={() => setOn(point.id)} onClick={() => onPick(point.id)}
             onKeyDown={(event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), onPick(point.id))} />
         ))}
       </svg>
       <ChartTable
         caption="Pareto front"
-        heads={["Candidate", ...front.objectives]}
-        rows={points.map((point) => [
+        heads={["Candidate", ...names, "On the front"]}
+        rows={[...points, ...cloud].map((point) => [
           <button key="pick" type="button" className="link mono" onClick={() => onPick(point.id)}>
             {short(point.id)}
           </button>,
           ...point.all.map((value) => number(value)),
+          point.kept ? "yes" : "no",
         ])}
       />
     </figure>

@@ -121,6 +121,6 @@ export function useThrottled(call: () => void, milliseconds: number): () => void
 
 export function useTitle(title: string): void {
   useEffect(() => {
-    document.title = title ? `${title} · EvoMerge` : "EvoMerge";
+    document.title = title ? `${title} · Agent Forge` : "Agent Forge";
   }, [title]);
 }

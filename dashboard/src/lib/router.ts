@@ -1,5 +1,6 @@
 /** Addresses after the hash: #/runs/ID/events?at=57. They never meet the API's paths. */
 import { useSyncExternalStore } from "react";
+import { decoded } from "../api/session";
 
 export interface Route {
   parts: string[];
@@ -12,7 +13,7 @@ let known: Route = read();
 function read(): Route {
   const text = window.location.hash.replace(/^#/, "") || "/runs";
   const [path = "", query = ""] = text.split("?");
-  return { parts: path.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query), text };
+  return { parts: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query), text };
 }
 
 function snapshot(): Route {

@@ -22,7 +22,7 @@ export function SignIn() {
         <Brand />
         <h1>Sign in</h1>
         <p className="soft">
-          When <code>forge serve</code> starts for the first time, it prints an address that has an admin's token. Another one is
+          When <code>forge up</code> or <code>forge serve</code> starts for the first time, it prints an address that has an admin's token. Another one is
           made with <code>forge users token NAME</code>.
         </p>
         <Field label="Token" wrong={wrong} hint="It is kept in this browser until you sign out.">

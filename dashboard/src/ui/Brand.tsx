@@ -6,7 +6,7 @@ export function Brand() {
         <path d="M3 4c6 0 8 8 17 8M3 20c6 0 8-8 17-8" stroke="var(--accent)" />
         <circle cx="20" cy="12" r="3" fill="var(--champion-mark)" />
       </svg>
-      EvoMerge
+      Agent Forge
     </a>
   );
 }

@@ -29,7 +29,7 @@ export function Confirm({ asked, onClose }: { asked: Question; onClose: () => vo
       foot={
         <>
           <button type="button" className="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" className="button primary danger">
             {asked.does}

@@ -39,7 +39,7 @@ export function RegisterDialog({ onClose, onDone }: { onClose: () => void; onDon
       foot={
         <>
           <button type="button" className="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" className="button primary" disabled={busy}>
             Register

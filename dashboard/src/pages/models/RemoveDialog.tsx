@@ -32,7 +32,7 @@ export function RemoveDialog({ model, onClose, onDone }: Props) {
       foot={
         <>
           <button type="button" className="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" className="button primary danger">
             Remove

@@ -17,7 +17,7 @@ export function CheckPanel({ begun, blocked, checked, config }: Props) {
     <div className="check-panel" aria-live="polite" aria-busy={busy}>
       <h2>Check</h2>
       {!begun && <p className="soft small">Name the sources: what they are is checked here as you type. Nothing is started.</p>}
-      {begun && blocked && <p className="soft small">First mend what is marked.</p>}
+      {begun && blocked && <p className="soft small">Fix the marked fields first.</p>}
       {begun && !blocked && busy && !answer && error === null && <p className="soft small">Checking …</p>}
       {error !== null && <Failure error={error} />}
       {answer && (

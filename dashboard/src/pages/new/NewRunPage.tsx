@@ -22,7 +22,7 @@ export default function NewRunPage() {
   const [draft, setDraft] = useState<Draft>(BLANK);
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
-  const key = useRef(crypto.getRandomValues(new Uint32Array(4)).join("-"));
+  const key = useRef(newKey());
   const schema = settings.data?.schema;
   const body = useMemo(() => bodyOf(draft, schema), [draft, schema]);
   const own = useMemo(() => problemsOf(draft, schema), [draft, schema]);
@@ -50,7 +50,7 @@ export default function NewRunPage() {
     } catch (cause) {
       setError(cause);
       setBusy(false);
-      if (cause instanceof ApiError && cause.status === 409) key.current = crypto.getRandomValues(new Uint32Array(4)).join("-");
+      if (cause instanceof ApiError && cause.status === 409) key.current = newKey();
     }
   };
   const defaults = settings.data?.defaults ?? {};
@@ -70,7 +70,7 @@ export default function NewRunPage() {
         <div className="new-fields">
           <datalist id="known-models">
             {(models.data?.models ?? []).map((model) => (
-              <option key={model.id} value={model.path ?? model.name}>
+              <option key={model.id} value={model.path ?? model.id}>
                 {model.name}
               </option>
             ))}
@@ -110,10 +110,10 @@ export default function NewRunPage() {
             <Field label="Priority" wrong={problems.priority} hint="Of your runs, the highest first.">
               {(given) => <input {...given} className="input" inputMode="numeric" placeholder="0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
             </Field>
-            <Field label="Labels" wrong={problems.labels} hint="With commas in between. A worker must have them.">
+            <Field label="Labels" wrong={problems.labels} hint="With commas in between. Only a worker that has all of them takes the run.">
               {(given) => <input {...given} className="input" value={draft.labels} onChange={(event) => put({ labels: event.target.value })} />}
             </Field>
-            <Field label="Reason (optional)" wrong={problems.reason} hint="It is recorded.">
+            <Field label="Reason (optional)" wrong={problems.reason} hint="Saved in the run's log.">
               {(given) => <input {...given} className="input" value={draft.reason} onChange={(event) => put({ reason: event.target.value })} />}
             </Field>
           </div>
@@ -130,6 +130,11 @@ export default function NewRunPage() {
       </form>
     </>
   );
+}
+
+/** The same key means the same run. It begins with the day, which the run is named after. */
+function newKey(): string {
+  return `${new Date().toISOString().slice(0, 10).replaceAll("-", "")}-${crypto.getRandomValues(new Uint32Array(4)).join("-")}`;
 }
 
 function placeholder(value: unknown): string | undefined {

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import { ApiError, request } from "../../api/client";
 import type { Check } from "../../api/types";
-import { useDebounced } from "../../lib/hooks";
+import { useDebounced, useTold } from "../../lib/hooks";
 import type { Body } from "./draft";
 
 export interface Checked {
@@ -14,6 +14,10 @@ export interface Checked {
 export function useCheck(body: Body, ready: boolean): Checked {
   const text = JSON.stringify(body);
   const settled = useDebounced(text, 600);
+  const [again, setAgain] = useState(0);
+  useTold((told) => {
+    if (told.type === "reconnected") setAgain((n) => n + 1);
+  });
   const [checked, setChecked] = useState<Checked>({ answer: null, error: null, busy: false });
   useEffect(() => {
     if (!ready) {
@@ -28,7 +32,7 @@ export function useCheck(body: Body, ready: boolean): Checked {
         if (!stop.signal.aborted) setChecked({ answer: null, error, busy: false });
       });
     return () => stop.abort();
-  }, [settled, ready]);
+  }, [settled, ready, again]);
   return { ...checked, busy: checked.busy || settled !== text };
 }
 

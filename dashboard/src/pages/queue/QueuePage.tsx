@@ -41,7 +41,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
   if (rows.length === 0) {
     return (
       <div className="sheet">
-        <Empty title="Nothing waits">
+        <Empty title="The queue is empty">
           <p>
             Start a run under <a href="#/new">New run</a>, or with <code>forge submit …</code>
           </p>
@@ -75,7 +75,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
               <td>
                 <StatusMark status={row.status} />
               </td>
-              <td>{row.waits_for ?? <span className="quiet">–</span>}</td>
+              <td>{row.waits_for || <span className="quiet">–</span>}</td>
               <td>{row.owner || "–"}</td>
               <td className="soft">{row.labels.join(", ")}</td>
               <td className="num">{row.priority}</td>
@@ -107,14 +107,14 @@ function Workers({ rows }: { rows: Worker[] }) {
       <table className="table">
         <thead>
           <tr>
-            {["Worker", "Status", "Device", "Is at", "Labels"].map((head) => (
+            {["Worker", "Status", "Device", "Working on", "Labels"].map((head) => (
               <th key={head} scope="col">
                 {head}
               </th>
             ))}
             <th scope="col" className="num">Memory</th>
             <th scope="col" className="num">Tasks done</th>
-            <th scope="col" className="num">Time at them</th>
+            <th scope="col" className="num">In this state for</th>
           </tr>
         </thead>
         <tbody>
@@ -133,7 +133,7 @@ function Workers({ rows }: { rows: Worker[] }) {
                     {row.run}
                   </a>
                 )}{" "}
-                <span className="soft">{row.task}</span>
+                <span className="soft">{row.doing}</span>
               </td>
               <td className="soft">{row.labels.join(", ")}</td>
               <td className="num nowrap">{bytes(row.memory)}</td>

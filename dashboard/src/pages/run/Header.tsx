@@ -1,6 +1,6 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
-import type { Action } from "../../api/types";
-import { duration, NONE, number, score } from "../../lib/format";
+import type { Action, Headline } from "../../api/types";
+import { duration, NONE, number, plural, score, signed } from "../../lib/format";
 import { useMaySubmit, useMe } from "../../lib/me";
 import { href } from "../../lib/router";
 import { Icon, type IconName } from "../../ui/Icon";
@@ -8,6 +8,8 @@ import { StatusMark } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 import { Id } from "../../ui/Copy";
 import { useRun } from "./context";
+import { Now } from "./Now";
+import { useClock, useHead } from "./useHead";
 
 const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
   pause: { label: "Pause", icon: "pause" },
@@ -24,10 +26,12 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
   const me = useMe();
   const maySubmit = useMaySubmit();
   const own = me?.role === "admin" || (maySubmit && me?.name === live.owner);
+  const head = useHead(live, at);
+  const clock = useClock(head);
   const allowed = (Object.keys(ACTIONS) as Action[]).filter(
-    (action) => live.allowed.includes(action) && (own || (maySubmit && action === "fork")),
+    (action) => shown.allowed.includes(action) && (own || (maySubmit && action === "fork")),
   );
-  const { champion } = shown;
+  const { champion, headline } = shown;
   const past = live.forked_from;
   return (
     <header className="run-head">
@@ -62,10 +66,10 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         {past && (
           <span>
             forked from{" "}
-            <a className="mono" href={href(["runs", past.run], { at: past.place ?? past.version })}>
+            <a className="mono" href={href(["runs", past.run], { at: past.place })}>
               {past.run}
             </a>
-            {past.place ? ` at event ${past.place}` : ""}
+            {` at event ${past.place.toLocaleString("en-US")}`}
           </span>
         )}
       </p>
@@ -73,9 +77,10 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         <div className="headline-champion">
           <dt>
             <i className="diamond" aria-hidden="true" /> Champion
+            {headline && `, ${headline.slice === "test" ? "test" : "selection"} score`}
           </dt>
           <dd>
-            <b>{score(champion?.score)}</b>
+            <b>{score(headline?.score)}</b>
             {champion ? (
               <span>
                 <button type="button" className="link" onClick={() => open(champion.recipe_id)}>
@@ -88,16 +93,22 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
             ) : (
               <span className="quiet">none yet: the first comes at the end of generation 0</span>
             )}
+            {headline && <Explained headline={headline} />}
           </dd>
         </div>
         <Fact name="Generation" value={shown.generation === null ? NONE : String(shown.generation)}
           more={shown.generations_wanted === null ? "" : `of ${number(shown.generations_wanted)}`} />
         <Fact name="Diversity" value={shown.diversity === null ? NONE : shown.diversity.toFixed(2)} more={shown.level ?? ""} />
         <Fact name="Evaluations" value={number(shown.spent.evaluations)} more={`${number(shown.spent.items)} items`} />
-        <Fact name="Device time" value={duration(shown.spent.device_seconds)} more={`${duration(shown.spent.wall_seconds)} by the clock`} />
+        <Fact name="Device time" value={duration(shown.spent.device_seconds)} more={`${duration(clock ?? shown.spent.wall_seconds)} elapsed`} />
       </dl>
+      {head && <Now run={live} head={head} />}
       {shown.verdict && <p className="verdict">{shown.verdict.sentence}</p>}
-      {shown.reason && shown.status !== "completed" && <p className="note bad">{shown.reason}</p>}
+      {shown.status === "failed" && <p className="note bad">{shown.reason ? `Failed: ${shown.reason}` : "Failed."}</p>}
+      {shown.status === "cancelled" && <p className="note">{shown.reason ? `Cancelled: ${shown.reason}` : "Cancelled."}</p>}
+      {at !== null && shown.search_ended && shown.status === "running" && (
+        <p className="note">The search has ended: {shown.search_ended}. The test comes next.</p>
+      )}
       {shown.warnings.length > 0 && (
         <div className="note warn">
           {shown.warnings.map((warning) => (
@@ -106,6 +117,24 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         </div>
       )}
     </header>
+  );
+}
+
+/** On which items the score stands, and how sure the lead is. */
+function Explained({ headline }: { headline: Headline }) {
+  const { slice, unit, items, over, lead, low, high } = headline;
+  const stands = `${unit}; on the ${slice} slice${items === null ? "" : `, ${plural(items, "item")}`}`;
+  return (
+    <span className="headline-why quiet">
+      <span>{stands}</span>
+      {over !== null && lead !== null && (
+        <span>
+          {signed(lead)} over {over}
+          {low !== null && high !== null && `, 95 % interval ${signed(low)} … ${signed(high)}`}
+        </span>
+      )}
+      {slice === "selection" && <span>the champion was chosen by this score; the test at the end is the honest one</span>}
+    </span>
   );
 }
 

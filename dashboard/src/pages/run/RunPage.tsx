@@ -1,10 +1,12 @@
 /** One run: its header, its tabs, and the time slider under all of them. */
-import { lazy, type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
+import { type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
 import { ApiError } from "../../api/client";
 import { invalidate } from "../../api/cache";
 import type { Action, Run } from "../../api/types";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
+import { lazily } from "../../lib/lazily";
 import { href, replace, type Route, withParts } from "../../lib/router";
+import { Arriving, Boundary } from "../../ui/Boundary";
 import { Empty, Failure } from "../../ui/Messages";
 import { Tabs } from "../../ui/Tabs";
 import { RunProvider, runPath } from "./context";
@@ -17,11 +19,11 @@ import { Overview } from "./overview/Overview";
 import { snap } from "./snap";
 import { TimeDock } from "./TimeDock";
 
-const Population = lazy(() => import("./population/Population"));
-const Lineage = lazy(() => import("./lineage/Lineage"));
-const Layers = lazy(() => import("./layers/Layers"));
-const Events = lazy(() => import("./Events"));
-const SettingsTab = lazy(() => import("./SettingsTab"));
+const Population = lazily(() => import("./population/Population"));
+const Lineage = lazily(() => import("./lineage/Lineage"));
+const Layers = lazily(() => import("./layers/Layers"));
+const Events = lazily(() => import("./Events"));
+const SettingsTab = lazily(() => import("./SettingsTab"));
 
 const TABS: [string, string][] = [
   ["overview", "Overview"],
@@ -96,7 +98,9 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
           {live.error !== null && <Failure error={live.error} onRetry={() => void live.reload()} />}
           {pastFailed && <Failure error={past.error} />}
           <div className={at !== null && past.stale ? "stale" : undefined}>
-            <Suspense fallback={<p className="loading">Loading …</p>}>{bodyOf(tab)}</Suspense>
+            <Boundary at={route.text}>
+              <Suspense fallback={<Arriving />}>{bodyOf(tab)}</Suspense>
+            </Boundary>
           </div>
         </div>
         <TimeDock route={route} index={index} snapped={snapped && snapped.at === at ? snapped.why : null} onFork={() => setDialog("fork")} />

@@ -28,7 +28,7 @@ export function TimeDock({ route, index, snapped, onFork }: Props) {
   const [playing, setPlaying] = useState(false);
   const places = live.places;
   const place = held ?? at ?? places;
-  const ends = useMemo(() => closings(rows, live.generations), [rows, live.generations]);
+  const ends = useMemo(() => closings(rows), [rows]);
   useEffect(() => {
     if (places <= UNASKED) index.want(places);
   }, [index, places]);

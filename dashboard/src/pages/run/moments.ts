@@ -1,5 +1,4 @@
-/** Places where a generation ends, found in the events or told by the server. */
-import type { GenerationRow } from "../../api/types";
+/** Places where a generation ends, found in the events. */
 import type { LightEvent } from "./events";
 
 export interface Closing {
@@ -12,11 +11,7 @@ export interface Closing {
 /** What closes a generation stands in one append; the last of it is the place. */
 const INSIDE = new Set(["generation_completed", "champion_changed", "converged", "reseeded"]);
 
-export function closings(rows: LightEvent[], generations: GenerationRow[]): Closing[] {
-  const told = generations.filter((row) => row.place !== undefined);
-  if (told.length > 0) {
-    return told.map((row) => ({ place: row.place ?? 0, generation: row.generation, changed: row.changed }));
-  }
+export function closings(rows: LightEvent[]): Closing[] {
   const found: Closing[] = [];
   rows.forEach((row, index) => {
     if (row.type !== "generation_completed") return;

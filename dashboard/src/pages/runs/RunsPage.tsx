@@ -75,7 +75,7 @@ export function RunsPage({ route }: { route: Route }) {
           onChange={(event) => setText(event.target.value)}
         />
         <select className="select" aria-label="Status" value={status} onChange={(event) => put({ status: event.target.value })}>
-          <option value="">Every status</option>
+          <option value="">All statuses</option>
           {STATUSES.map((word) => (
             <option key={word}>{word}</option>
           ))}
@@ -110,7 +110,7 @@ export function RunsPage({ route }: { route: Route }) {
               Compare
             </button>
             <button type="button" className="button plain" onClick={() => setChosen(new Set())}>
-              Choose none
+              Clear selection
             </button>
           </div>
         )}
@@ -119,7 +119,7 @@ export function RunsPage({ route }: { route: Route }) {
       {view.ready && view.rows.length === 0 ? (
         <div className="sheet">
           {filtered ? (
-            <Empty title="No run is like that">
+            <Empty title="No runs match">
               <p>Change the filters, or clear them.</p>
             </Empty>
           ) : (

@@ -17,7 +17,7 @@ interface Props {
   onWant: (index: number) => void;
 }
 
-const HEADS = ["", "Status", "Run", "Owner", "Score", "Best by generation", "Generation", "Device time", "Submitted"];
+const HEADS = ["", "Status", "Run", "Owner", "Selection score", "Best by generation", "Generation", "Device time", "Submitted"];
 
 export function RunsTable({ view, chosen, onChoose, onWant }: Props) {
   const narrow = useNarrow();

@@ -37,7 +37,7 @@ export function AddUserDialog({ onClose, onDone }: Props) {
       foot={
         <>
           <button type="button" className="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" className="button primary">
             Add

@@ -67,7 +67,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
       foot={
         <>
           <button type="button" className="button" onClick={onClose}>
-            Leave it
+            {action === "cancel" ? "Keep running" : "Cancel"}
           </button>
           <button type="submit" className={`button primary ${action === "cancel" ? "danger" : ""}`} disabled={busy}>
             {texts.does}

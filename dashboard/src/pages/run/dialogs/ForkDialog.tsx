@@ -96,7 +96,7 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
       foot={
         <>
           <button type="button" className="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" className="button primary" disabled={busy}>
             Fork

@@ -46,21 +46,21 @@ function Drawn({ data }: { data: LineageAnswer }) {
         </button>
         <label className="check">
           <input type="checkbox" checked={aside} onChange={(event) => setAside(event.target.checked)} />
-          What else was made from the same
+          Show siblings
         </label>
         <label className="check">
           <input type="checkbox" checked={fit} onChange={(event) => setFit(event.target.checked)} />
           Fit
         </label>
         <span className="quiet small">
-          {plural(ancestors, "recipe")} on the way
+          {plural(ancestors, "ancestor")}
           {drawing.groups > 0 && !all && `; ${plural(drawing.groups, "stack")} of siblings: click to open`}
         </span>
       </div>
       <Graph drawing={drawing} fit={fit} onOpen={open} onToggle={toggle} />
       <ChartTable
         caption="Lineage"
-        heads={["Recipe", "Name", "Made by", "Generation", "Score", "On the way"]}
+        heads={["Recipe", "Name", "Made by", "Generation", "Score", "Ancestor"]}
         rows={data.nodes.map((node) => [
           <button key="open" type="button" className="link mono" onClick={() => open(node.id)}>
             {short(node.id)}

@@ -14,14 +14,32 @@ function xMaxOf(live: Run): number {
   return live.generations.at(-1)?.generation ?? 0;
 }
 
+/** Candidates on the items that their generation drew. The champion stands on others: see `ChampionChart`. */
 export function FitnessChart() {
   const { live, shown } = useRun();
   const rows = shown.generations;
   const series: Series[] = [
-    { key: "champion", label: "champion", color: "var(--champion-mark)", values: rows.map((row) => row.champion), step: true },
     { key: "best", label: "best", color: "var(--c-1)", values: rows.map((row) => row.best) },
     { key: "mean", label: "mean", color: "var(--c-7)", values: rows.map((row) => row.mean), dash: "5 3" },
   ];
+  return (
+    <LineChart
+      title="Candidates' fitness by generation"
+      description={`Best and mean of ${rows.length} generations, each on its own draw of the search slice.`}
+      xs={rows.map((row) => row.generation)}
+      xMax={xMaxOf(live)}
+      series={series}
+      also={live.generations.flatMap((row) => [row.best, around(row, 1), around(row, -1)])}
+      band={{ label: "mean ± spread", low: rows.map((row) => around(row, -1)), high: rows.map((row) => around(row, 1)) }}
+      format={score}
+      height={210}
+    />
+  );
+}
+
+export function ChampionChart() {
+  const { live, shown } = useRun();
+  const rows = shown.generations;
   const marks = rows.flatMap((row) =>
     row.changed && row.champion !== null
       ? [{ x: row.generation, y: row.champion, label: `new champion in generation ${row.generation}: ${score(row.champion)}` }]
@@ -29,16 +47,15 @@ export function FitnessChart() {
   );
   return (
     <LineChart
-      title="Fitness by generation"
-      description={`Best, mean and champion of ${rows.length} generations; ${marks.length} changes of champion are marked.`}
+      title="Champion's fitness by generation"
+      description={`The champion on the selection slice; ${marks.length} changes of champion are marked.`}
       xs={rows.map((row) => row.generation)}
       xMax={xMaxOf(live)}
-      series={series}
-      also={live.generations.flatMap((row) => [row.best, row.champion, around(row, 1), around(row, -1)])}
-      band={{ label: "mean ± spread", low: rows.map((row) => around(row, -1)), high: rows.map((row) => around(row, 1)) }}
+      series={[{ key: "champion", label: "champion", color: "var(--champion-mark)", values: rows.map((row) => row.champion), step: true }]}
+      also={live.generations.map((row) => row.champion)}
       marks={marks}
       format={score}
-      height={380}
+      height={170}
     />
   );
 }
@@ -79,8 +96,7 @@ export function DiversityChart() {
   const { live, shown } = useRun();
   const rows = shown.generations;
   const limits = live.thresholds;
-  const reseed = limits && (limits.reseed ?? (limits.high === undefined ? undefined : limits.low));
-  const warn = limits && (limits.high ?? limits.low);
+  const { low: warn, reseed } = limits;
   return (
     <LineChart
       title="Diversity by generation"
@@ -90,8 +106,8 @@ export function DiversityChart() {
       series={[{ key: "diversity", label: "diversity", color: "var(--c-3)", values: rows.map((row) => row.diversity) }]}
       also={[0, ...live.generations.map((row) => row.diversity)]}
       thresholds={[
-        ...(typeof warn === "number" ? [{ value: warn, label: `below ${warn}: warns` }] : []),
-        ...(typeof reseed === "number" && reseed !== warn ? [{ value: reseed, label: `below ${reseed}: reseeds` }] : []),
+        { value: warn, label: `below ${warn}: warns` },
+        ...(reseed === warn ? [] : [{ value: reseed, label: `below ${reseed}: reseeds` }]),
       ]}
       format={(value) => (value === null || value === undefined ? "–" : value.toFixed(3))}
     />

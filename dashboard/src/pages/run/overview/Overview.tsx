@@ -1,8 +1,12 @@
 /** How a run goes: fitness, components, diversity, techniques, the front, the verdict. */
+import { Id } from "../../../ui/Copy";
 import { Empty } from "../../../ui/Messages";
 import { Panel } from "../../../ui/Panel";
 import { useRun } from "../context";
-import { ComponentsChart, DiversityChart, FitnessChart } from "./Curves";
+import type { Run } from "../../../api/types";
+import { plural } from "../../../lib/format";
+import { ByDomain } from "./ByDomain";
+import { ChampionChart, ComponentsChart, DiversityChart, FitnessChart } from "./Curves";
 import { GeneCorrelations } from "./GeneCorrelations";
 import { ParallelPanel } from "./ParallelPanel";
 import { Pareto } from "../../../charts/Pareto";
@@ -13,12 +17,20 @@ import { Techniques } from "./Techniques";
 export function Overview() {
   const { live, shown, at, open } = useRun();
   const begun = shown.generations.length > 0;
-  // A front of one candidate is no choice.
-  const front = shown.front && shown.front.candidates.length > 1 ? shown.front : null;
+  const front = shown.front && shown.front.candidates.length + shown.front.dominated.length > 1 ? shown.front : null;
   return (
     <div className="panels">
-      <Panel title="Fitness" note="scores on each generation's own draw; the champion's on the selection slice" span={8}>
-        {begun ? <FitnessChart /> : <Waiting status={shown.status} at={at} />}
+      <Panel title="Fitness" note="1 is the best source; the two charts stand on different items and cannot be compared" span={8}>
+        {begun ? (
+          <>
+            <h3 className="chart-head">Candidates, on each generation's own draw of the search slice{counted(shown.items?.search)}</h3>
+            <FitnessChart />
+            <h3 className="chart-head">Champion, on the selection slice{counted(shown.items?.selection)}</h3>
+            <ChampionChart />
+          </>
+        ) : (
+          <Waiting run={shown} at={at} />
+        )}
       </Panel>
       <Panel title="Run" span={4}>
         <RunFacts />
@@ -28,9 +40,14 @@ export function Overview() {
           <Rivals rivals={shown.rivals} test={shown.test} />
         </Panel>
       )}
+      {shown.domains && shown.domains.rows.length > 0 && (
+        <Panel title="By domain" note={`on the ${shown.domains.slice} slice; differences without an interval`} span={12}>
+          <ByDomain domains={shown.domains} />
+        </Panel>
+      )}
       {begun && (
         <>
-          <Panel title="Components of the champion" note="1 is the best source" span={6}>
+          <Panel title="Components of the champion" note="on the selection slice; 1 is the best source" span={6}>
             <ComponentsChart />
           </Panel>
           <Panel title="Diversity" note="of the population, relative to the sources'" span={6}>
@@ -39,7 +56,7 @@ export function Overview() {
         </>
       )}
       {front && (
-        <Panel title="Pareto front" note="no candidate is better in one objective without being worse in another" span={shown.genes.length > 0 ? 6 : 12}>
+        <Panel title="Pareto front" note="on the selection slice; small points are dominated: another one is as good in everything and better in something" span={shown.genes.length > 0 ? 6 : 12}>
           <Pareto front={front} champion={shown.champion?.recipe_id ?? null} onPick={open} />
         </Panel>
       )}
@@ -53,17 +70,21 @@ export function Overview() {
           <ParallelPanel />
         </Panel>
       )}
-      {shown.techniques.length > 0 && (
+      {shown.techniques.some((one) => one.candidates > 0) && (
         <Panel title="Techniques" note="candidates made with each, and how many came into the better half" span={12}>
           <Techniques techniques={shown.techniques} />
         </Panel>
       )}
-      {live.lineage_digest && at === null && <p className="quiet small digest">lineage digest <span className="mono">{live.lineage_digest}</span></p>}
+      {live.lineage_digest && at === null && <p className="quiet small digest">lineage digest <Id id={live.lineage_digest} what="lineage digest" /></p>}
     </div>
   );
 }
 
-function Waiting({ status, at }: { status: string; at: number | null }) {
+function counted(items: number | undefined): string {
+  return items === undefined ? "" : ` (${plural(items, "item")})`;
+}
+
+function Waiting({ run, at }: { run: Run; at: number | null }) {
   if (at !== null) {
     return (
       <Empty title="No generation was complete yet">
@@ -71,11 +92,14 @@ function Waiting({ status, at }: { status: string; at: number | null }) {
       </Empty>
     );
   }
-  if (status === "submitted") {
+  if (run.status === "failed" || run.status === "cancelled") {
+    return <Empty title={`The run ${run.status === "failed" ? "failed" : "was cancelled"} before a generation was complete`} />;
+  }
+  if (run.status === "submitted") {
     return (
-      <Empty title="Waiting for a worker">
+      <Empty title="The run has not started">
         <p>
-          <a href="#/queue">The queue</a> says what it waits for. A worker is started with
+          What it waits for stands above, and in <a href="#/queue">the queue</a>. A worker is started with
         </p>
         <code>forge worker</code>
       </Empty>

@@ -12,6 +12,9 @@ import { runPath, useRun } from "../context";
 const MOST = 600;
 const SCORES = ["perplexity", "accuracy", "selection", "search"] as const;
 
+/** By part of the model, as the run's correlations name them; all of them for another species. */
+const genesOf = (row: Candidate): Record<string, number> => row.parts ?? {};
+
 export function ParallelPanel() {
   const { live, at } = useRun();
   const population = useResource<Population>(runPath(live.run, "/population", { generation: "all", at }));
@@ -20,18 +23,18 @@ export function ParallelPanel() {
 
 function Coordinates({ rows: all }: { rows: Candidate[] }) {
   const { shown, open } = useRun();
-  const rows = useMemo(() => all.filter((row) => row.search !== null || row.selection !== null).slice(-MOST), [all]);
+  const rows = useMemo(() => all.filter((row) => row.parts !== null && (row.search !== null || row.selection !== null)).slice(-MOST), [all]);
   const [chosen, setChosen] = useState<string[] | null>(null);
   const [limits, setLimits] = useState<Record<string, Extent>>({});
   const names = useMemo(() => {
     const strength = new Map(shown.genes.map((one) => [one.gene, Math.abs(one.correlation ?? 0)]));
-    const genes = [...new Set(rows.flatMap((row) => Object.keys(row.genes ?? {})))];
+    const genes = [...new Set(rows.flatMap((row) => Object.keys(genesOf(row))))];
     return genes.sort((a, b) => (strength.get(b) ?? 0) - (strength.get(a) ?? 0));
   }, [rows, shown.genes]);
   const genes = chosen ?? names.slice(0, 6);
   const axes = useMemo<Axis[]>(
     () => [
-      ...genes.map((name) => ({ key: name, label: name, values: rows.map((row) => row.genes?.[name] ?? null) })),
+      ...genes.map((name) => ({ key: name, label: name, values: rows.map((row) => genesOf(row)[name] ?? null) })),
       ...SCORES.filter((name) => rows.some((row) => row[name] !== null)).map((name) => ({
         key: `=${name}`,
         label: name,

@@ -21,7 +21,7 @@ export function Rivals({ rivals, test }: { rivals: Rival[]; test: Run["test"] })
             <th scope="col" className="num">Accuracy</th>
             <th scope="col" className="num">Champion's lead</th>
             <th scope="col">Interval</th>
-            <th scope="col">Beaten</th>
+            <th scope="col">Champion</th>
           </tr>
         </thead>
         <tbody>
@@ -55,9 +55,7 @@ export function Rivals({ rivals, test }: { rivals: Rival[]; test: Run["test"] })
                 )}
               </td>
               <td className="nowrap">
-                <span className={one.beaten ? "beaten" : "quiet"}>
-                  <Icon name={one.beaten ? "check" : "cross"} /> {one.beaten ? "beaten" : "not beaten"}
-                </span>
+                <Result rival={one} />
               </td>
             </tr>
           ))}
@@ -65,6 +63,25 @@ export function Rivals({ rivals, test }: { rivals: Rival[]; test: Run["test"] })
       </table>
     </div>
   );
+}
+
+/** Level is not lost: the interval holds zero. */
+function Result({ rival }: { rival: Rival }) {
+  if (rival.beaten) {
+    return (
+      <span className="beaten">
+        <Icon name="check" /> wins
+      </span>
+    );
+  }
+  if (rival.worse) {
+    return (
+      <span className="lost">
+        <Icon name="cross" /> loses
+      </span>
+    );
+  }
+  return <span className="quiet">{rival.lead === null ? "–" : "≈ level"}</span>;
 }
 
 function component(test: NonNullable<Run["test"]>, name: string): string {

@@ -1,16 +1,17 @@
 /** Facts that have no curve: the champion's components, models, cost. */
-import { duration, number, score, words } from "../../../lib/format";
+import { number, plural, score, words } from "../../../lib/format";
 import { Id } from "../../../ui/Copy";
 import { Time } from "../../../ui/Time";
 import { useRun } from "../context";
 
 export function RunFacts() {
   const { live, shown, open } = useRun();
+  const word = (task: string) => shown.words[task] ?? task;
   const parts = Object.entries(shown.champion?.components ?? {}).filter(([, value]) => typeof value === "number");
   return (
     <div className="run-facts">
       {parts.length > 0 && (
-        <dl className="facts">
+        <dl className="facts" aria-label="Components of the champion, selection slice">
           {parts.map(([name, value]) => (
             <div key={name} className="fact-pair">
               <dt>{words(name)}</dt>
@@ -25,7 +26,7 @@ export function RunFacts() {
             <dt>{index < live.sources.length ? "source" : "base"}</dt>
             <dd>
               {source.recipe_id ? (
-                <button type="button" className="link" onClick={() => open(source.recipe_id)} title={source.path ?? undefined}>
+                <button type="button" className="link" onClick={() => open(source.recipe_id ?? "")} title={source.path ?? undefined}>
                   {source.name}
                 </button>
               ) : (
@@ -37,15 +38,14 @@ export function RunFacts() {
         <Pair name="parameters" value={number(shown.parameters)} />
         <Pair name="blocks" value={number(shown.blocks)} />
         <Pair name="device" value={shown.device ?? "–"} />
-        {typeof shown.seconds_since_start === "number" && <Pair name="since its start" value={duration(shown.seconds_since_start)} />}
         {Object.entries(shown.stages).map(([stage, effect]) => (
-          <Pair key={stage} name={`effect of ${stage}`} value={number(effect)} />
+          <Pair key={stage} name={`weights moved by ${stage}`} value={number(effect)} />
         ))}
-        {shown.pending.length > 0 && <Pair name="next" value={shown.pending.slice(0, 3).join(", ") + (shown.pending.length > 3 ? ` and ${shown.pending.length - 3} more` : "")} />}
+        {shown.pending.length > 0 && <Pair name="next" value={shown.pending.slice(0, 3).map(word).join(", ") + (shown.pending.length > 3 ? ` and ${shown.pending.length - 3} more` : "")} />}
         {Object.entries(shown.failures).map(([task, attempts]) => (
-          <Pair key={task} name={`failed: ${task}`} value={`${attempts} attempts`} />
+          <Pair key={task} name="failed" value={`${word(task)}, ${plural(attempts, "attempt")}`} />
         ))}
-        {shown.quarantined.length > 0 && <Pair name="quarantined" value={shown.quarantined.join(", ")} />}
+        {shown.quarantined.length > 0 && <Pair name="quarantined" value={shown.quarantined.map(word).join(", ")} />}
         <div className="fact-pair">
           <dt>last event</dt>
           <dd>

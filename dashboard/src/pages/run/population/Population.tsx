@@ -45,7 +45,7 @@ function Rows({ data, pick }: { data: Answer; pick: React.ReactNode }) {
   const [only, setOnly] = useStored("population.only", false);
   const columns = useMemo(() => {
     const given = [...live.sources, ...(live.base ? [live.base] : [])];
-    return columnsOf(data.rows, new Map(given.map((one) => [one.recipe_id, one.name])));
+    return columnsOf(data.rows, new Map(given.map((one) => [one.recipe_id ?? "", one.name])));
   }, [data.rows, live.sources, live.base]);
   const visible = useMemo(
     () => columns.filter((column) => !hidden.includes(column.key) && (!only || differs(column, data.rows))),

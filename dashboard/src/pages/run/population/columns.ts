@@ -31,8 +31,8 @@ const value = (key: keyof Candidate, label: string, tell: (value: number | null)
 
 const FIRST: Column[] = [
   value("rank", "Rank", number),
-  value("search", "On its draw", score),
-  value("selection", "Selection", score),
+  value("search", "Search score", score),
+  value("selection", "Selection score", score),
   value("perplexity", "Perplexity", (one) => (one === null ? "–" : one.toFixed(3))),
   value("accuracy", "Accuracy", score),
   text("kind", "Made by"),

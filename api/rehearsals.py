@@ -1,0 +1,53 @@
+"""Task counts of runs, computed in the background; the share done is measured by them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from evomerge.rehearsal import Tally
+from evomerge.state import RunState
+from worker import outlook
+
+log = logging.getLogger(__name__)
+
+#: Runs whose count is kept.
+KEPT = 64
+
+
+class Rehearsals:
+    """The count of each run's tasks, made once in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, Future[Tally | None]] = OrderedDict()
+        self._thread = ThreadPoolExecutor(1, "rehearsal")
+
+    def of(self, state: RunState) -> Tally | None:
+        """Return the run's count if it is there; begin counting if it is not. Does not wait."""
+        if not outlook.rehearsable(state):
+            return None
+        with self._lock:
+            found = self._known.pop(state.run, None)
+            if found is None:
+                # The rehearsal reads what never changes again once a run has started.
+                found = self._thread.submit(outlook.rehearsed, _frozen(state))
+            self._known[state.run] = found
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        if not found.done():
+            return None
+        if error := found.exception():
+            log.warning("run %s cannot be rehearsed: %s", state.run, error)
+            return None
+        return found.result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _frozen(state: RunState) -> RunState:
+    return RunState(run=state.run, submitted=state.submitted, started=state.started)

@@ -1,0 +1,302 @@
+"""Schemas of the answers about a run: for the OpenAPI document and the dashboard's types."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Status = Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
+Json = dict[str, Any]
+
+
+class Answer(BaseModel):
+    """An answer that may grow."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Row(Answer):
+    """A run in a list."""
+
+    run: str
+    status: Status
+    owner: str
+    priority: int
+    labels: list[str]
+    submitted_at: str
+    updated_at: str
+    parent: str | None
+    generation: int | None
+    champion: str | None
+    score: float | None
+    version: int
+    device_seconds: float
+    curve: list[float | None]
+
+
+class Rows(Answer):
+    """A page of runs, the newest first."""
+
+    runs: list[Row]
+    total: int
+    next: str | None
+
+
+class SourceModel(Answer):
+    """A source or base of a run; what is read of it is null before the run has started."""
+
+    name: str
+    recipe_id: str | None
+    digest: str | None
+    path: str | None
+
+
+class Champion(Answer):
+    """The champion: its score on the selection slice, and its normalised components there."""
+
+    recipe_id: str
+    name: str
+    what: str
+    score: float | None
+    since: int
+    components: Json
+    digest: str
+
+
+class Headline(Answer):
+    """The champion's score to show first; with its lead over the best source once it is tested."""
+
+    slice: Literal["selection", "test"]
+    score: float
+    unit: str
+    items: int | None
+    over: str | None
+    lead: float | None
+    low: float | None
+    high: float | None
+
+
+class GenerationRow(Answer):
+    """A generation: scores on its own draw, the champion's on selection."""
+
+    generation: int
+    best: float | None
+    mean: float | None
+    spread: float | None
+    champion: float | None
+    champion_id: str | None
+    changed: bool
+    diversity: float | None
+    level: str | None
+    components: Json
+
+
+class Technique(Answer):
+    """Earnings of one merge technique."""
+
+    technique: str
+    candidates: int
+    better_half: int
+    best: float | None
+    champions: int
+
+
+class GeneRow(Answer):
+    """Correlation of the score with one gene."""
+
+    gene: str
+    correlation: float | None
+    candidates: int
+
+
+class FrontAxis(Answer):
+    """An objective as people know it, and which end of it is better."""
+
+    name: str
+    better: Literal["up", "down"]
+
+
+class FrontPoint(Answer):
+    """A candidate: objectives as they are searched (larger is better), values as the axes say."""
+
+    candidate: str
+    objectives: list[float]
+    values: list[float]
+
+
+class Front(Answer):
+    """The Pareto front on the selection slice, and what it dominates."""
+
+    objectives: list[str]
+    axes: list[FrontAxis]
+    candidates: list[FrontPoint]
+    dominated: list[FrontPoint]
+    reference: list[float] | None
+    hypervolume: float | None
+
+
+class DomainRow(Answer):
+    """One domain: the champion, and each source and the base by name."""
+
+    domain: str
+    metric: Literal["perplexity", "accuracy"]
+    better: Literal["up", "down"]
+    champion: float | None
+    others: dict[str, float | None]
+
+
+class Domains(Answer):
+    """Results by domain, on one slice."""
+
+    slice: Literal["selection", "test"]
+    rows: list[DomainRow]
+
+
+class Rival(Answer):
+    """The champion's lead over a model, on the test slice, with its 95 % interval."""
+
+    name: str
+    kind: str
+    score: float | None
+    perplexity: float | None
+    accuracy: float | None
+    lead: float | None
+    low: float | None
+    high: float | None
+    beaten: bool | None
+    worse: bool | None
+
+
+class Spent(Answer):
+    """What the search has spent."""
+
+    evaluations: int
+    items: int
+    device_seconds: float
+    wall_seconds: float
+
+
+class Test(Answer):
+    """The champion on the test slice."""
+
+    score: float | None
+    quality: float | None
+    components: Json | None
+
+
+class Thresholds(Answer):
+    """Diversity below `low` is said; below `reseed` candidates are replaced."""
+
+    low: float
+    reseed: float
+
+
+class Origin(Answer):
+    """Where a fork was branched: after this event of its parent, at this version of its stream."""
+
+    run: str
+    place: int
+    version: int
+
+
+class Run(Answer):
+    """A run, now or as it was; docs/api.md has every field."""
+
+    run: str
+    status: Status
+    reason: str | None
+    search_ended: str | None
+    owner: str
+    priority: int
+    labels: list[str]
+    strategy: str | None
+    device: str | None
+    submitted_at: str
+    updated_at: str
+    place: int
+    places: int
+    version: int
+    head: str
+    forked_from: Origin | None
+    allowed: list[str]
+    config: Json
+    sources: list[SourceModel]
+    base: SourceModel | None
+    parameters: int | None
+    blocks: int | None
+    warnings: list[str]
+    generation: int | None
+    generations_wanted: int | None
+    pending: list[str]
+    failures: dict[str, int]
+    quarantined: list[str]
+    words: dict[str, str]
+    champion: Champion | None
+    headline: Headline | None
+    items: dict[str, int] | None
+    domains: Domains | None
+    diversity: float | None
+    level: str | None
+    thresholds: Thresholds
+    generations: list[GenerationRow]
+    techniques: list[Technique]
+    genes: list[GeneRow]
+    front: Front | None
+    stages: dict[str, float]
+    cost: Json | None
+    spent: Spent
+    test: Test | None
+    rivals: list[Rival]
+    verdict: Json | None
+    lineage_digest: str | None
+
+
+class AtWork(Answer):
+    """A device or process, and the task that it has in hand, in words."""
+
+    who: str
+    doing: str
+    seconds: float | None
+
+
+class Head(Answer):
+    """Current activity of a run, from leases and heartbeats. The log has none of it."""
+
+    run: str
+    status: Status
+    place: int
+    doing: str | None
+    at_work: list[AtWork]
+    waits_for: str | None
+    done: int
+    of: int | None
+    unit: Literal["tasks"]
+    inside: float | None
+    eta_s: float | None
+    elapsed_s: float | None
+
+
+class Event(Answer):
+    """An event as recorded."""
+
+    place: int
+    position: int
+    run: str
+    version: int
+    type: str
+    schema_: int = Field(alias="schema")
+    actor: str
+    recorded_at: str
+    gist: str
+    data: Json
+    key: str
+    hash: str
+
+
+class Events(Answer):
+    """A stretch of a run's history."""
+
+    events: list[Event]
+    total: int
+    next: int | None

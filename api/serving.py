@@ -1,0 +1,149 @@
+"""The HTTP server under the application: sizes of heads, time limits, places for those who wait.
+
+uvicorn bounds neither the time that a client takes to send a request nor the number of clients that
+send none. `bounded` adds both to its h11 protocol, which bounds the size of URL and headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import Any, Literal
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from api.options import Options
+from api.waiting import WaitingRoom
+
+#: What a connection that is not being answered waits for.
+Phase = Literal["head", "body", "idle"]
+
+
+def server(app: Any, options: Options) -> uvicorn.Server:
+    """Return a server of the application that keeps the options' limits."""
+    _raise_open_files()
+    config = uvicorn.Config(
+        app, http=bounded(options), h11_max_incomplete_event_size=options.head,
+        log_level="warning", access_log=False, server_header=False,
+        proxy_headers=bool(options.proxies), forwarded_allow_ips=list(options.proxies),
+        timeout_graceful_shutdown=3, timeout_keep_alive=options.idle_seconds,
+        ws_ping_interval=20.0, ws_max_size=1 << 20,
+    )  # fmt: skip
+    return uvicorn.Server(config)
+
+
+def _raise_open_files() -> None:
+    """Allow this process as many open files as the system lets it have: a connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def bounded(options: Options) -> type[H11Protocol]:
+    """Return uvicorn's protocol with limits of time and number. All connections share one room."""
+    per_address = options.connections if options.proxies else options.connections_per_address
+
+    class Bounded(_Bounded):
+        limits = options
+        room = WaitingRoom(options.connections, per_address)
+
+    return Bounded
+
+
+class _Bounded(H11Protocol):
+    """One connection.
+
+    It has a place in the room, and a time limit, while it owes a request: from its beginning to the
+    end of the head, to the end of the body, and between two requests. A client that takes no answer
+    has a time limit too.
+    """
+
+    limits: Options
+    room: WaitingRoom
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._phase: Phase | None = None
+        self._ticket: tuple[str, object] | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._gone = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock of the first request's head."""
+        super().connection_made(transport)
+        self._wait_for("head")
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and see what the client owes now."""
+        super().data_received(data)
+        self._wait_for({h11.IDLE: "head", h11.SEND_BODY: "body"}.get(self.conn.their_state))
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the rest of a body that was answered early."""
+        super().on_response_complete()
+        self._wait_for({h11.IDLE: "idle", h11.SEND_BODY: "body"}.get(self.conn.their_state))
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection to the WebSocket's protocol, which has limits of its own."""
+        self._leave()
+        super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        """Start the clock of a client that takes nothing."""
+        super().pause_writing()
+        self._stall = self.loop.call_later(self.limits.stall_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop it."""
+        super().resume_writing()
+        self._stop_stall()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give everything back."""
+        self._leave()
+        self._stop_stall()
+        super().connection_lost(exc)
+
+    def _wait_for(self, phase: Any) -> None:
+        """Set the clock where the phase is another one; the same phase goes on with the same clock."""
+        if self._gone or phase == self._phase:
+            return
+        self._phase = phase
+        self._stop_clock()
+        if phase is None:
+            self._give_up_place()
+            return
+        if self._ticket is None:
+            address = self.client[0] if self.client else "?"
+            self._ticket = self.room.enter(address, self.transport.abort)
+        self._clock = self.loop.call_later(self._seconds(phase), self.transport.abort)
+
+    def _seconds(self, phase: Phase) -> float:
+        return {
+            "head": self.limits.head_seconds,
+            "body": self.limits.body_seconds,
+            "idle": self.limits.idle_seconds,
+        }[phase]
+
+    def _leave(self) -> None:
+        self._gone = True
+        self._stop_clock()
+        self._give_up_place()
+
+    def _give_up_place(self) -> None:
+        if self._ticket is not None:
+            self.room.leave(self._ticket)
+            self._ticket = None
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _stop_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None

@@ -1,1 +1,0 @@
-import{S as e,r as t}from"./index-DatlljEy.js";var n=e();function r({value:e,onChange:r,needed:i=!1,wrong:a}){return(0,n.jsx)(t,{label:i?`Reason (required)`:`Reason (optional)`,hint:`It is recorded in the log, with your name.`,wrong:a,children:t=>(0,n.jsx)(`textarea`,{...t,className:`area`,required:i,value:e,onChange:e=>r(e.target.value)})})}export{r as t};

@@ -1,0 +1,48 @@
+"""SQL of an append, written once a kind of database: the driver is called without SQLAlchemy."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any
+
+from events.envelope import Envelope
+
+#: The columns whose values are known before a row is inserted, in the order of Envelope's fields.
+COLUMNS = Envelope._fields[1:]
+
+
+@cache
+def insert_statement(mark: str) -> str:
+    """What inserts one row, for the driver."""
+    marks = ", ".join(mark for _ in COLUMNS)
+    return f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({marks})"
+
+
+@cache
+def follow_statement(mark: str) -> str:
+    """The same, only directly behind the row of its stream with this version and hash, and only
+    where its key is new: nothing is tried that the database would have to refuse.
+    """
+    marks = ", ".join(mark for _ in COLUMNS)
+    before = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark} AND hash = {mark}"
+    taken = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark}"
+    known = f"SELECT 1 FROM events WHERE key = {mark}"
+    return f"""INSERT INTO events ({", ".join(COLUMNS)}) SELECT {marks} WHERE EXISTS ({before})
+        AND NOT EXISTS ({taken}) AND NOT EXISTS ({known})"""
+
+
+def follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row's values, and what `follow_statement` asks of it."""
+    values = dict(zip(COLUMNS, row, strict=True))
+    stream, version = values["stream"], values["version"]
+    return (*row, stream, version - 1, values["prev_hash"], stream, version, values["key"])
+
+
+@lru_cache(64)
+def place_query(mark: str, keys: int) -> str:
+    """The rows under so many keys, and, as a row at position 0, where the stream ends."""
+    known = ", ".join([mark] * keys) or "NULL"
+    end = ("0", "''", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
+    return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({known}) UNION ALL
+        SELECT {", ".join(end)} FROM (SELECT version, hash FROM events WHERE stream = {mark}
+        ORDER BY version DESC LIMIT 1) AS last"""

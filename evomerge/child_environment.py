@@ -1,0 +1,87 @@
+"""The environment of child processes: each gets what it needs, and no secret that it does not.
+
+    scorer   a scorer of the user: what any Python program needs, and what
+             FORGE_SCORER_ENVIRONMENT names
+    task     a reader or judge of lm-evaluation-harness tasks: besides, what fetching from the Hub
+             needs; the Hub's token only if the Hub may be asked
+    device   a device's process, which is our own code: all but secrets that it has no use for
+    reader   a process of our own that reads models and data of others: nor the log's and the store's
+
+Scorers and tasks are others' code, so they get an allow-list: a secret that nobody thought of is not in
+it. Processes of our own get a deny-list: what computes, and the libraries of stores, read variables
+that cannot be listed, and a missing one could change the last bit of a result.
+
+An environment is no wall. Scorers run with the user's rights and can read what the user can read.
+Programs that models write run in the sandbox, which gets no variable of ours at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Literal
+
+Kind = Literal["scorer", "task", "device", "reader"]
+
+#: Names of further variables that scorers and tasks get, separated by spaces.
+FURTHER = "FORGE_SCORER_ENVIRONMENT"
+
+#: What a Python program needs to start, to find its files and to compute; no secret has such a name.
+PROGRAM = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
+    "TMP", "TERM", "NO_COLOR", "XDG_*", "PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH",
+    "LD_PRELOAD", "DYLD_*", "NLTK_DATA", "COVERAGE_*", "COV_CORE_*",
+    "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMBA_*", "NUMEXPR_*", "MALLOC_*", "CUDA_*",
+    "NVIDIA_*", "TORCH_*", "PYTORCH_*", "TRITON_*", "TOKENIZERS_*", "TRANSFORMERS_*", "FORGE_THREADS",
+)  # fmt: skip
+#: What fetching data from the Hub needs besides, and what a task's file is allowed by.
+HUB = (
+    "HF_*", "HUGGING_FACE_HUB_*", "HUGGINGFACE_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "*_PROXY", "*_proxy", "FORGE_TASK_FOLDERS", "FORGE_WORKER",
+)  # fmt: skip
+#: Where libraries look for the Hub's token.
+TOKENS = (
+    "HF_TOKEN", "HF_TOKEN_PATH", "HF_API_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_*TOKEN",
+    "HUGGINGFACE_*KEY",
+)  # fmt: skip
+#: What keeps libraries from the Hub, and from a token that `hf auth login` has left.
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+    "HF_EVALUATE_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": "/dev/null",
+}  # fmt: skip
+#: Secrets that a device's process has no use for: it rings no doorbell and asks no endpoint.
+NOT_A_DEVICE_S = ("FORGE_BROKER_URL", "FORGE_ENDPOINT_KEY", "WANDB_API_KEY")
+#: Besides, those that a process that only reads has no use for.
+NOT_A_READER_S = (
+    *NOT_A_DEVICE_S, "FORGE_DATABASE_URL", "FORGE_ARTIFACT_*", "PGPASS*", "AWS_*", "GOOGLE_*",
+    "AZURE_*",
+)  # fmt: skip
+
+
+def child_environment(
+    kind: Kind, ours: Mapping[str, str] | None = None, hub: bool = True
+) -> dict[str, str]:
+    """Return what a child of this kind gets of `ours`, by default this process's environment.
+
+    Without `hub`, or where HF_HUB_OFFLINE says so, the child gets no token and asks no Hub.
+    """
+    given = os.environ if ours is None else ours
+    if kind in ("device", "reader"):
+        denied = NOT_A_DEVICE_S if kind == "device" else NOT_A_READER_S
+        found = {name: value for name, value in given.items() if not _matches(name, denied)}
+    else:
+        allowed = [*PROGRAM, *(HUB if kind == "task" else ()), *given.get(FURTHER, "").split()]
+        found = {name: value for name, value in given.items() if _matches(name, allowed)}
+    if kind == "scorer" or (hub and may_ask_hub(given)):
+        return found
+    return {name: value for name, value in found.items() if not _matches(name, TOKENS)} | OFFLINE
+
+
+def may_ask_hub(environment: Mapping[str, str]) -> bool:
+    """Return True unless HF_HUB_OFFLINE says that the Hub is not to be asked."""
+    return environment.get("HF_HUB_OFFLINE", "").upper() not in ("1", "ON", "YES", "TRUE")
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

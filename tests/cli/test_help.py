@@ -1,0 +1,104 @@
+"""`forge --help`: sections, examples that can be typed as they stand, and completion by the shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.main import COMMANDS, SECTIONS, forge
+from tests.cluster import FORGE
+from tests.runs import REPOSITORY
+
+
+def every_command(
+    group: click.Group = forge, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Words and command, groups and what is in them."""
+    yield words, group
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from every_command(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def examples(command: click.Command) -> list[str]:
+    """The command lines of a help text, continued lines joined and comments left out."""
+    text = (command.help or "").replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines()]
+    found = [line.partition("  #")[0] for line in lines if line.startswith("forge ")]
+    return [re.split(r" (?:\||&&|>>?) ", line)[0] for line in found]
+
+
+ALL = [(" ".join(words), line) for words, command in every_command() for line in examples(command)]
+
+
+@pytest.mark.parametrize(("command", "line"), ALL)
+def test_an_example_is_taken_by_the_commands_and_options_that_there_are(
+    command: str, line: str
+) -> None:
+    """An option that was renamed, or a value out of range, would be a user's first experience."""
+    found: click.Command = forge
+    words = shlex.split(line)[1:]
+    name = "forge"
+    while isinstance(found, click.Group):
+        with found.make_context(name, list(words), resilient_parsing=False) as context:
+            name, found, words = found.resolve_command(
+                context, [*context._protected_args, *context.args]
+            )
+        assert found is not None
+    with found.make_context(name or "", list(words)):
+        pass
+
+
+def test_the_first_example_names_what_cognate_writes() -> None:
+    """`forge --help` named a folder that nothing makes."""
+    line = next(line for line in examples(forge) if line.startswith("forge evo"))
+    words = shlex.split(line)
+    given = words[words.index("--base-models") + 1].split(",")
+    given += [words[words.index(name) + 1] for name in ("--base-model", "--data")]
+    known = {f"models/{name}" for name in ("base", "code", "math", "data", "items")}
+    assert set(given) <= known
+
+
+def test_every_command_stands_in_one_section() -> None:
+    """A flat list of 45 commands is not read."""
+    named = [name for names in SECTIONS.values() for name in names]
+    assert sorted(named) == sorted(COMMANDS)
+    told = CliRunner().invoke(forge, ["--help"]).output
+    for section, names in SECTIONS.items():
+        part = told.partition(f"\n{section}:\n")[2].partition("\n\n")[0]
+        assert [line.split()[0] for line in part.splitlines() if line[2] != " "] == list(names)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_each_shell(shell: str) -> None:
+    result = CliRunner().invoke(forge, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_FORGE_COMPLETE" in result.output
+
+
+def test_a_shell_is_told_commands_and_options(tmp_path: Path) -> None:
+    """As bash asks for them."""
+    link = tmp_path / "forge"
+    link.write_text(f"#!{sys.executable}\n{FORGE[-1].replace('; ', chr(10))}\n")
+    link.chmod(0o755)
+    for words, expected in (("forge pri", "priority"), ("forge submit --prio", "--priority")):
+        env = {
+            **os.environ, "_FORGE_COMPLETE": "bash_complete", "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")), "PYTHONPATH": str(REPOSITORY),
+        }  # fmt: skip
+        done = subprocess.run([str(link)], env=env, capture_output=True, text=True, check=False)
+        assert f"plain,{expected}" in done.stdout.splitlines(), done.stderr

@@ -1,0 +1,49 @@
+"""A run without data is measured on built-in items, as many as its models can afford."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from evomerge import facts
+from evomerge.corpus import builtin
+from evomerge.state import RunState, take
+from tests.conftest import Toys
+from worker import plan as plans
+from worker.artifacts import Artifacts
+from worker.bench import Bench
+
+
+def counts(bench: Bench) -> dict[str, dict[str, int]]:
+    """Domain → slice → items."""
+    found: dict[str, Counter[str]] = {}
+    for item in bench._measurable[0]:
+        found.setdefault(item.domain, Counter())[item.slice] += 1
+    return {domain: dict(own) for domain, own in found.items()}
+
+
+def test_check_and_run_take_the_items_that_fit_the_models(
+    toys: Toys, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `forge check` counts is what a run is measured on; larger models get fewer of them.
+
+    Items that are longer than the toys' context are left out, and that is said.
+    """
+    monkeypatch.setattr(builtin, "CHARACTERS", 1_000_000)
+    sources = [str(path) for path in toys.sources]
+    plan = plans.make({}, sources, str(toys.base), ())
+    assert plan.data == ()
+    state = RunState()
+    take(state, facts.Submitted(
+        run="r", owner="o", config=plan.config, sources=plan.sources, base=plan.base, data=()
+    ))  # fmt: skip
+    totals = []
+    for most in (builtin.FULL_UP_TO, 1):  # as if the toys were far beyond
+        monkeypatch.setattr(builtin, "FULL_UP_TO", most)
+        found = counts(Bench(state, Artifacts(tmp_path)))
+        checked = plans.check(plan)
+        assert found == {d: {s: n for s, n in own.items() if n} for d, own in checked.items.items()}
+        assert "longer than 64 tokens and left out" in " ".join(checked.warnings)
+        totals.append(sum(sum(own.values()) for own in found.values()))
+    assert totals[1] < totals[0] / 4

@@ -1,0 +1,225 @@
+"""Processes end with the one that started them, and a process outlives those that it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evomerge.errors import ConflictError
+from evomerge.tied import tied
+from tests import runs
+from tests.cluster import FORGE, Cluster, children
+from tests.evomerge.toys import Toys
+from tests.runs import REPOSITORY
+from worker.leases import owner_of
+from worker.running import Running
+from worker.servers import Postgres, Redis, free_port
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that was killed and not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def soon(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all below it."""
+    told = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [pid] + [one for child in told.stdout.split() for one in tree(int(child))]
+
+
+# ---- a child that dies ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.mark.slow
+def test_a_worker_outlives_its_idle_process(cluster: Cluster, toys: Toys) -> None:
+    """As the out-of-memory killer may choose it. It was no death at a task, so none is counted."""
+    worker = cluster.worker()
+    cluster.wait(lambda: [d for d in cluster.devices() if d.status == "idle"])
+    (idle,) = children(worker)
+    os.kill(idle, signal.SIGKILL)
+    runs.submit(cluster.home, toys, generations=0)
+    state = cluster.finish()
+    assert state.status == "completed"
+    assert worker.poll() is None
+    assert "task_died" not in {row.type for row in cluster.events()}
+
+
+def test_output_without_a_reader_ends_a_command_quietly() -> None:
+    """`forge … | head`: no traceback, and the exit code that SIGPIPE gives."""
+    for words in (["settings", "--json"], ["settings"]):
+        process = subprocess.Popen(
+            [*FORGE, *words], cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout
+        process.stdout.close()
+        _, told = process.communicate(timeout=60)
+        assert (process.returncode, told) == (141, b""), words
+
+
+def test_a_connection_that_breaks_is_no_reader_that_went_away() -> None:
+    """It is an error that is said: ending quietly, with nothing done, would look like success."""
+    code = (
+        "import cli.main, cli.settings, click\n"
+        "@click.command()\n"
+        "def settings_command(): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "cli.settings.settings_command = settings_command\n"
+        "cli.main.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "settings"], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "the other side has closed a connection" in done.stderr
+
+
+# ---- a parent that dies --------------------------------------------------------------------
+
+PARENT = """
+import subprocess, sys, time
+from pathlib import Path
+from evomerge.tied import tied
+from worker import servers
+print({start}, flush=True)
+time.sleep(600)
+"""
+
+
+def killed_parent(start: str) -> int:
+    """Kill a process that has started another by this expression; the other's process id."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(start=start)], cwd=REPOSITORY, stdout=subprocess.PIPE
+    )
+    assert parent.stdout
+    pid = int(parent.stdout.readline())
+    assert lives(pid)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    return pid
+
+
+def test_a_tied_process_ends_with_its_parent() -> None:
+    """However the parent ends; and whatever signals it ignores itself."""
+    pid = killed_parent("subprocess.Popen(tied(['sleep', '600'])).pid")
+    assert soon(lambda: not lives(pid), 20)
+
+
+def test_a_tied_process_whose_parent_has_gone_already_does_not_begin(tmp_path: Path) -> None:
+    """Between the fork and the question to the kernel the parent may end: nobody would tell."""
+    command = tied(["touch", str(tmp_path / "begun")])
+    command[command.index(str(os.getpid()))] = "1"
+    assert subprocess.run(command).returncode == 1
+    assert not (tmp_path / "begun").exists()
+
+
+def test_redis_ends_with_its_parent(tmp_path: Path) -> None:
+    pid = killed_parent(f"servers.Redis(Path({str(tmp_path)!r})).pid")
+    assert soon(lambda: not lives(pid), 20)
+
+
+@pytest.mark.slow
+def test_postgresql_ends_with_its_parent_and_starts_again(tmp_path: Path) -> None:
+    """It is a daemon of its own: a guard stops it. The next one does not count the dead as users."""
+    pid = killed_parent(f"servers.Postgres(Path({str(tmp_path / 'postgres')!r})).pid")
+    assert soon(lambda: not lives(pid), 60)
+    server = Postgres(tmp_path / "postgres")
+    again = server.pid
+    assert lives(again)
+    server.stop()
+    assert soon(lambda: not lives(again), 20)
+
+
+# ---- forge up ------------------------------------------------------------------------------
+
+
+def start_up(home: Path, log: Path) -> subprocess.Popen[bytes]:
+    """`forge up` with everything, at work."""
+    env = {**os.environ, "FORGE_HOME": str(home), "OMP_WAIT_POLICY": "PASSIVE"}
+    for name in ("FORGE_DATABASE_URL", "FORGE_BROKER_URL"):
+        env.pop(name, None)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [*FORGE, "up", "--port", str(free_port())], cwd=REPOSITORY, env=env, stdout=out,
+            stderr=out, start_new_session=True,
+        )  # fmt: skip
+    assert soon(lambda: process.poll() is not None or len(tree(process.pid)) >= 5, 120)
+    assert process.poll() is None, log.read_text()
+    return process
+
+
+@pytest.mark.slow
+def test_everything_ends_with_a_killed_forge_up_and_the_next_one_starts(tmp_path: Path) -> None:
+    """Server, worker, its device's process and Redis: the next one would start beside them."""
+    log = tmp_path / "log"
+    first = start_up(tmp_path / "home", log)
+    below = tree(first.pid)
+    first.kill()
+    first.wait()
+    assert soon(lambda: not any(map(lives, below)), 20), [p for p in below if lives(p)]
+    second = start_up(tmp_path / "home", log)
+    below = tree(second.pid)
+    second.send_signal(signal.SIGINT)
+    assert second.wait(60) == 0
+    assert soon(lambda: not any(map(lives, below)), 20)
+    assert not (tmp_path / "home" / "up.json").exists()
+
+
+def test_what_an_earlier_forge_up_left_is_named_with_the_command_that_ends_it(
+    tmp_path: Path,
+) -> None:
+    """Where the kernel does not end it, the next one must not start beside it."""
+    left = subprocess.Popen(["sleep", "600"])
+    Running(tmp_path).note("worker", left.pid)
+    try:
+        with pytest.raises(ConflictError, match=rf"worker \(process {left.pid}\).*kill {left.pid}"):
+            Running(tmp_path).refuse_left(0.2)
+    finally:
+        left.kill()
+        left.wait()
+    Running(tmp_path).refuse_left(0.2)
+    assert not (tmp_path / "up.json").exists()
+
+
+def test_a_process_id_that_is_another_process_now_is_nothing_left(tmp_path: Path) -> None:
+    """After a restart of the machine the noted ids are those of strangers."""
+    stranger = owner_of(os.getpid(), "worker").replace(f"/{os.getpid()}/", f"/{os.getpid()}/1")
+    (tmp_path / "up.json").write_text(json.dumps({"worker": stranger}))
+    Running(tmp_path).refuse_left(0.2)
+
+
+def test_redis_is_noted_by_the_process_that_it_is(tmp_path: Path) -> None:
+    """The launcher becomes the server: one process, one id."""
+    server = Redis(tmp_path)
+    try:
+        words = Path(f"/proc/{server.pid}/cmdline").read_bytes().split(b"\0")
+        assert b"-server" in words[0]
+        assert server.running()
+    finally:
+        server.stop()
