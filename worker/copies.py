@@ -84,20 +84,21 @@ class Copies:
         """
         open_checkpoint(given)  # raises what is wrong with the user's own folder
         files = model_files(given)
-        self._folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(str(given.resolve()).encode()).hexdigest()[:16]
-        with alone(self._folder / f".{name}.lock"):
-            incoming = self._folder / f".{name}.incoming"
-            shutil.rmtree(incoming, ignore_errors=True)
-            try:
-                self._check_space(given, files)
-                place = self._copied(given, files, incoming)
-            except OSError as error:
-                raise UnavailableError(
-                    f"model {given} cannot be copied to {self._folder}: {error.strerror or error}."
-                ) from error
-            finally:
+        incoming = self._folder / f".{name}.incoming"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with alone(self._folder / f".{name}.lock"):
                 shutil.rmtree(incoming, ignore_errors=True)
+                try:
+                    self._check_space(given, files)
+                    place = self._copied(given, files, incoming)
+                finally:
+                    shutil.rmtree(incoming, ignore_errors=True)
+        except OSError as error:
+            raise UnavailableError(
+                f"model {given} cannot be copied to {self._folder}: {error.strerror or error}."
+            ) from error
         self._use(place)
         evict(self._folder, self._disk_bytes, self.drop)
         return place

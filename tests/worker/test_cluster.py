@@ -270,9 +270,10 @@ def test_two_dispatchers_at_once_are_harmless(
 def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
-    """A full artifact disk: what is not kept is built again."""
-    cluster.home.folder.mkdir(parents=True)
-    cluster.home.artifacts.write_text("not a folder")
+    """A disk that takes no weights: what is not kept is built again."""
+    cluster.home.artifacts.mkdir(parents=True)
+    for number in range(256):  # weights are kept in folders of these names
+        (cluster.home.artifacts / f"{number:02x}").write_text("not a folder")
     cluster.worker()
     runs.submit(cluster.home, toys, **SETTINGS)
     same(cluster, undisturbed)
@@ -431,6 +432,7 @@ def test_a_worker_that_lacks_the_models_says_so_and_leaves_the_run_to_others(
     busy_with(cluster, "evaluate")
     kill(first)
     away.rename(tmp_path / "elsewhere")
+    shutil.rmtree(cluster.home.artifacts / "models")  # this machine's own copies
     cluster.worker()
     cluster.wait(lambda: "r" in {run for d in cluster.devices() for run in d.refused})
     assert "task_failed" not in {row.type for row in cluster.events()}
