@@ -31,8 +31,13 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
         raise ConfigError(f"{file}: genome.models is a list of models.")
     models = [_model(entry, f"{file}: genome.models") for entry in given_models]
     base = genome.get("base_model")
+    warnings = [
+        f"{file}: {where}.override_architecture has no effect: config.json says what a model is."
+        for where, entries in (("genome.models", given_models), ("genome.base_model", [base]))
+        for entry in entries
+        if isinstance(entry, dict) and entry.get("override_architecture")
+    ]
     base = None if base is None else _model(base, f"{file}: genome.base_model")
-    warnings = []
     method = str(genome.get("merge_method", ""))[:LONGEST]
     if method == "slerp" and base in models and len(models) == 2:
         warnings.append(
@@ -70,10 +75,6 @@ def _model(entry: Any, where: str) -> str:
             raise ConfigError(
                 f"{where}: {shown(entry.get('model', entry))} has an adapter (lora). Merge it into "
                 "its model first with `forge merge`, and name the folder."
-            )
-        if entry.get("override_architecture"):
-            raise ConfigError(
-                f"{where}: override_architecture has no counterpart: config.json says what a model is."
             )
         entry = entry.get("model")
     if isinstance(entry, dict):

@@ -91,11 +91,33 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:60] + "…"
 
 
+def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise SourceError if config.json names a class of transformers that is no causal language model.
+
+    A class that transformers does not know is for the tensors' names to judge.
+    """
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    named = config.get("architectures")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+    others = [name for name in names if name.isidentifier() and hasattr(transformers, name)]
+    if others and not causal & set(names):
+        raise SourceError(
+            f"{folder} holds a {others[0]}, which does not predict the next token: a run compares "
+            "causal language models. `forge merge` merges models of other kinds, without a search."
+        )
+
+
 def load(folder: Path) -> Any:
-    """Return the configuration that transformers makes of a folder. Raise SourceError."""
+    """Return the configuration that transformers makes of a causal language model's folder.
+
+    Raise SourceError.
+    """
     from transformers import AutoConfig
 
-    read(folder)
+    check_predicts_tokens(folder, read(folder))
     with described(f"{folder / FILE} is no configuration that transformers can use"):
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 

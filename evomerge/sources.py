@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evomerge import modelconfig
 from evomerge.errors import SourceError, UnavailableError
 from evomerge.facts import ModelReference
 from evomerge.tensors import HEADS, Shape
@@ -146,6 +147,8 @@ def open_family(
             "task-vector methods will favour it (its own task vector is zero)."
         )
     everyone = [origin, *opened] if base else opened
+    for one in everyone:
+        modelconfig.check_predicts_tokens(one.given, one.config)
     tied = all(c.tied for c in everyone)
     if not tied and any(c.tied for c in everyone):
         warnings.append("some models tie their head to the embedding, others do not: all untied.")

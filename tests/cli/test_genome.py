@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from cli import plan
 from evomerge.config import parse
-from evomerge.errors import ConfigError
+from evomerge.errors import ConfigError, SourceError
 from tests.conftest import Toys
 
 GENOME = """
@@ -73,12 +74,38 @@ def test_models_and_base_may_be_mappings_as_mergekit_writes_them(tmp_path: Path)
     )
     read = plan.read_file(str(file))
     assert (read["base_models"], read["base_model"]) == (["a", "o/b@r", "c"], "d")
-    ones = [("lora: x", "adapter"), ("override_architecture: y", "config.json")]
-    ones = [(f"model: a, {more}", why) for more, why in ones]
-    for one, why in [*ones, ("model: {path: a, revision: 010}", "revision 8 is no text")]:
+    for one, why in [
+        ("model: a, lora: x", "adapter"),
+        ("model: {path: a, revision: 010}", "revision 8 is no text"),
+    ]:
         file.write_text(f"genome: {{models: [{{{one}}}, b], merge_method: ties}}\n")
         with pytest.raises(ConfigError, match=why):
             plan.read_file(str(file))
+
+
+def test_the_example_of_bert_classifiers_is_read_and_its_models_are_named_as_what_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """mergekit-evolve's examples/evo_bert_large.yml: encoders have no next token to be measured on."""
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 10}
+    config = BertConfig(intermediate_size=8, max_position_embeddings=8, **small)
+    BertModel(config).save_pretrained(tmp_path / "base")
+    for name in ("a", "b"):
+        BertForSequenceClassification(config).save_pretrained(tmp_path / name)
+    capsys.readouterr()  # transformers' bars
+    file = tmp_path / "evo_bert.yml"
+    file.write_text(
+        f"genome: {{models: [{tmp_path}/a, {tmp_path}/b], merge_method: dare_ties, "
+        f"layer_granularity: 0, base_model: {{model: {tmp_path}/base, "
+        "override_architecture: BertModel}}\n"
+    )
+    made = plan.make({"config_file": str(file)})
+    assert made.base is not None
+    assert made.base.path == str(tmp_path / "base")
+    told = capsys.readouterr().err
+    assert "genome.base_model.override_architecture has no effect" in told
+    with pytest.raises(SourceError, match="holds a BertModel, which does not predict"):
+        plan.check(made)
 
 
 def test_slerp_of_two_models_without_tasks_lies_between_both(

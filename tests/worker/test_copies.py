@@ -286,6 +286,13 @@ def test_too_little_space_is_said_before_anything_is_copied(
         Copies(tmp_path / "copies").take(mine.sources[0])
 
 
+def test_a_place_that_takes_no_copies_is_named(mine: Toys, tmp_path: Path) -> None:
+    """A run without a copy of its own would record what others write into the models."""
+    (tmp_path / "models").write_text("not a folder")
+    with pytest.raises(UnavailableError, match=r"source0 cannot be copied to .*models: "):
+        Copies(tmp_path / "models").take(mine.sources[0])
+
+
 def test_the_longest_unused_copies_go_when_the_disk_budget_is_passed(
     mine: Toys, tmp_path: Path
 ) -> None:
