@@ -169,7 +169,7 @@ class Rival(Answer):
 
 
 class Spent(Answer):
-    """What the search has spent."""
+    """Budget that the search has used so far."""
 
     evaluations: int
     items: int
@@ -193,7 +193,7 @@ class Thresholds(Answer):
 
 
 class Origin(Answer):
-    """Where a fork was branched: after this event of its parent, at this version of its stream."""
+    """Branching point of a fork: an event of the parent, and its version in the parent's stream."""
 
     run: str
     place: int

@@ -197,7 +197,7 @@ class NewRole(_Body):
 
 
 class NewToken(_Body):
-    """What the token is for, and after how many days it is void; without, never by itself."""
+    """Purpose of a new token, and days until it expires; without days it never expires."""
 
     note: Annotated[Plain, Field(max_length=200)] = ""
     days: int | None = Field(None, ge=1, le=MOST_DAYS)
@@ -239,7 +239,7 @@ class StartedPhase(Made):
 
 
 class PhaseStatus(Answer):
-    """How far the newest run is: the source documents' fields, and ours."""
+    """Progress of the newest run: the source documents' fields, and further ones."""
 
     phase: str
     task_id: str | None
@@ -368,7 +368,7 @@ class Workers(Answer):
 
 
 class Settings(Answer):
-    """What a run may be submitted with."""
+    """Settings that a run can be submitted with."""
 
     schema_: dict[str, Any] = Field(alias="schema")
     defaults: dict[str, Any]

@@ -95,7 +95,7 @@ class LayerRow(Answer):
 
 
 class Layers(Answer):
-    """What a candidate is made of; `sources` and `rows` only when `status` is ready."""
+    """Share of each source in a candidate's layers; `sources` and `rows` only if `status` is ready."""
 
     status: Literal["ready", "working"]
     candidate: str

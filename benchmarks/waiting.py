@@ -1,4 +1,4 @@
-"""What it costs and brings that waiting threads sleep: forward passes alone and beside busy processes.
+"""Measure sleeping threads against spinning ones: forward passes alone and beside busy processes.
 
 python -m benchmarks.waiting --busy 4
 

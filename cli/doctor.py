@@ -111,7 +111,7 @@ def _home() -> Iterator[Finding]:
 
 
 def _modes(folder: Path, database: Path) -> Iterator[Finding]:
-    """Who else on this machine may open what is there."""
+    """Yield a line on which other users of this machine can open the home's files."""
     files = [Path(f"{database}{end}") for end in ("", "-gate", "-room", "-journal", "-wal", "-shm")]
     wide = [path for path in (folder, *files) if path.exists() and path.stat().st_mode & 0o077]
     if wide:
