@@ -20,9 +20,12 @@ COPY requirements.lock constraints.txt pyproject.toml README.md LICENSE ./
 COPY agent_forge agent_forge
 COPY api api
 COPY cli cli
-COPY cognate cognate
+COPY evaluation evaluation
 COPY events events
 COPY evomerge evomerge
+COPY phases phases
+COPY runs runs
+COPY weights weights
 COPY worker worker
 # torch alone from the index for this kind of machine: the other packages are not there. For GPUs it brings CUDA's.
 RUN set -eu; pip install --require-hashes -r requirements.lock; \

@@ -12,24 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evomerge import report, search
-from evomerge.checkpoints import SHARD_BYTES, digest, publish, write_weights
+from evaluation.data.items import check_settings
+from evaluation.data.items import given as given_data
+from evomerge import search
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.errors import ConfigError, NotFoundError
-from evomerge.facts import ModelReference
-from evomerge.fitness.data import check_settings
-from evomerge.fitness.data import given as given_data
-from evomerge.home import Home
-from evomerge.log import history
-from evomerge.notebook import Run
-from evomerge.sources import open_family, resolve
-from evomerge.state import RunState
-from worker import advance, follower, submission
-from worker.artifacts import Artifacts
-from worker.bench import load_items
-from worker.export import export
-from worker.fork import fork, plan
-from worker.origin import finder
+from evomerge.reports import report
+from evomerge.reports.notebook import Run
+from evomerge.run.events import ModelReference
+from evomerge.run.repository import history
+from evomerge.run.state import RunState
+from runs.errors import ConfigError, NotFoundError
+from runs.home import Home
+from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
+from weights.sources import open_family, resolve
+from worker.commands import submit
+from worker.commands.fork import fork, plan
+from worker.commands.model_origin import finder
+from worker.exports import wandb_follower
+from worker.exports.champion import export
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import runner
+from worker.tasks.context import load_items
 
 log = logging.getLogger(__name__)
 
@@ -128,14 +131,14 @@ class EvoMerge:
         cancelled: threading.Event,
     ) -> EvoMergeResult:
         began = time.monotonic()
-        follows = follower.wanted(False, log.warning)
+        follows = wandb_follower.wanted(False, log.warning)
         store = self.home.open_store()
         try:
             run = self._resume or self._submit(store, models, base, data)
             artifacts = Artifacts.of(self.home)
-            worker = advance.Worker(store, artifacts, self._watch, cancelled.is_set)
-            with follower.beside(self.home, run, log.warning) if follows else nullcontext():
-                state = advance.finish(worker, run)
+            worker = runner.Worker(store, artifacts, self._watch, cancelled.is_set)
+            with wandb_follower.beside(self.home, run, log.warning) if follows else nullcontext():
+                state = runner.finish(worker, run)
             rows = list(history(store, run))
         finally:
             store.close()
@@ -153,7 +156,7 @@ class EvoMerge:
         family = open_family(sources, origin, self.config.strict)
         items = load_items(paths, self.config.allow_benchmarks, family.base.parameters)
         check_settings(items, self.config)
-        return submission.submit(store, self.config, sources, origin, paths)
+        return submit.submit(store, self.config, sources, origin, paths)
 
     def _reference(self, model: Any) -> ModelReference:
         if not isinstance(model, str | Path):

@@ -14,8 +14,8 @@ from starlette.requests import HTTPConnection
 from api.options import Options
 from api.problems import Problem
 from events import EventStore
-from worker import accounts
-from worker.accounts import Role, User
+from worker.commands import accounts
+from worker.commands.accounts import Role, User
 
 
 class Buckets:

@@ -13,18 +13,18 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from api import asking, catalogue, people, phases, problems, runs, sockets
+from api import commands, listings, phases, problems, runs, users, websocket
 from api.access import Access
-from api.desk import Desk
+from api.background_jobs import Work
 from api.fields import known_fields
 from api.guard import Guard
 from api.live import Hub
 from api.options import Options
 from api.readers import Readers
-from api.shapes import Problem
+from api.run_cache import Desk
+from api.schemas import Problem
 from api.waiting import Seats, WaitingRoom
-from api.work import Work
-from evomerge.home import Home
+from runs.home import Home
 
 VERSION = "0.1.0"
 
@@ -77,7 +77,7 @@ def create(home: Home, options: Options) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["ETag", "Location", "Retry-After"],
         )  # fmt: skip
-    for module in (asking, runs, catalogue, people, phases, sockets):
+    for module in (commands, runs, listings, users, phases, websocket):
         app.include_router(module.router, dependencies=[Depends(known_fields)])
     _site(app)
     return app

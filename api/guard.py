@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.access import address, bearer
 from api.options import Options
 from api.problems import UNPROCESSABLE, Problem, answer, problem_of
-from evomerge import plain_text
-from evomerge.errors import ConfigError
+from runs.errors import ConfigError
+from runs.system import plain_text
 
 #: What a browser may do with what we send.
 HEADERS = {

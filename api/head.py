@@ -8,17 +8,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from api.desk import Desk
-from evomerge import listing, wording
-from evomerge.spending import elapsed
-from evomerge.state import RunState
-from worker import outlook, waiting
-from worker.underway import Hand, at_work
+from api.run_cache import Desk
+from evomerge.reports import queries, wording
+from evomerge.run.budget import elapsed
+from evomerge.run.state import RunState
+from worker.queue import outlook, wait_reason
+from worker.queue.active_tasks import Hand, at_work
 
 
 def head(desk: Desk, run: str) -> dict[str, Any]:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
-    row = listing.row(desk.store, run)
+    row = queries.row(desk.store, run)
     with desk.state(run) as state:
         hands = [] if state.ended else at_work(run, desk.roster, desk.leases)
         names = wording.names(state)
@@ -53,7 +53,7 @@ def _waits(
     """Return what the run waits for, or None if it is worked on or has ended."""
     if state.ended or hands or row is None:
         return None
-    return waiting.reason(row, desk.roster.devices()) or "a free worker"
+    return wait_reason.reason(row, desk.roster.devices()) or "a free worker"
 
 
 def _elapsed(state: RunState, row: dict[str, Any] | None) -> float | None:

@@ -19,12 +19,12 @@ from itertools import islice
 from typing import Any
 
 from api import views
-from api.desk import Desk
+from api.run_cache import Desk
 from events import Envelope, EventsError
-from evomerge import report, wording
-from evomerge.errors import ForgeError
-from evomerge.log import history
-from evomerge.streams import PREFIX
+from evomerge.reports import report, wording
+from evomerge.run.repository import history
+from runs.errors import ForgeError
+from runs.streams import PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from evomerge.errors import ConfigError
+from runs.errors import ConfigError
 
 PORT = 8083
 

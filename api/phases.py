@@ -11,23 +11,24 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import State
 
 from api import head as heads
-from api import shapes, views
+from api import schemas, views
 from api.access import SUBMITTER, VIEWER
-from api.asking import KEY, submitted
+from api.commands import KEY, submitted
 from api.runs import desk_of
-from evomerge import listing, log, report
-from evomerge.errors import NotFoundError
-from worker.accounts import User
+from evomerge.reports import queries, report
+from evomerge.run import repository
+from runs.errors import NotFoundError
+from worker.commands.accounts import User
 
 router = APIRouter(prefix="/phases", tags=["phases"])
 
 RUN = Query(None, max_length=200, description="Default: the newest.")
 
 
-@router.post("/evomerge/start", status_code=201, response_model=shapes.StartedPhase)
+@router.post("/evomerge/start", status_code=201, response_model=schemas.StartedPhase)
 async def start(
     request: Request,
-    wanted: shapes.Phase,
+    wanted: schemas.Phase,
     key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> Response:
@@ -35,15 +36,15 @@ async def start(
     return await started(request.app.state, wanted, key, user)
 
 
-@router.post("/start", status_code=201, response_model=shapes.StartedPhase)
+@router.post("/start", status_code=201, response_model=schemas.StartedPhase)
 async def start_phase(
-    request: Request, wanted: shapes.Phase, key: str | None = KEY, user: User = Depends(SUBMITTER)
+    request: Request, wanted: schemas.Phase, key: str | None = KEY, user: User = Depends(SUBMITTER)
 ) -> Response:
     """The same, the phase named in the body as `phase` or `phase_name`: evomerge."""
     return await started(request.app.state, wanted, key, user)
 
 
-async def started(state: State, wanted: shapes.Phase, key: str | None, user: User) -> JSONResponse:
+async def started(state: State, wanted: schemas.Phase, key: str | None, user: User) -> JSONResponse:
     """Start it and answer with the documents' fields too. `state` is the application's."""
     made = await submitted(state, wanted.plain(), key, user)
     run = json.loads(bytes(made.body))["run"]
@@ -61,13 +62,13 @@ def _newest(request: Request, run: str | None) -> str:
     desk = desk_of(request)
     if run is not None:
         return desk.name(run)
-    rows, _ = listing.page(desk.store, 1)
+    rows, _ = queries.page(desk.store, 1)
     if not rows:
         raise NotFoundError("there are no runs yet.")
     return rows[0]["run"]
 
 
-@router.get("/evomerge/status", response_model=shapes.PhaseStatus, dependencies=[Depends(VIEWER)])
+@router.get("/evomerge/status", response_model=schemas.PhaseStatus, dependencies=[Depends(VIEWER)])
 def status(request: Request, run: str | None = RUN) -> dict[str, Any]:
     """Return the progress of a run, work inside a generation included."""
     desk = desk_of(request)
@@ -87,10 +88,10 @@ def _message(seen: dict[str, Any]) -> str:
     return f"waiting for {seen['waits_for']}" if seen["waits_for"] else seen["status"]
 
 
-@router.get("/status", response_model=shapes.PhaseStatus, dependencies=[Depends(VIEWER)])
+@router.get("/status", response_model=schemas.PhaseStatus, dependencies=[Depends(VIEWER)])
 def phases(request: Request) -> dict[str, Any]:
     """The newest run of every phase that there is; above them the newest run of all."""
-    rows, _ = listing.page(desk_of(request).store, 1)
+    rows, _ = queries.page(desk_of(request).store, 1)
     if not rows:
         none = {"phase": "evomerge", "task_id": None, "status": None, "progress": 0.0}
         return {**none, "percent": 0.0, "message": "no run yet", "phases": {"evomerge": None}}
@@ -100,7 +101,7 @@ def phases(request: Request) -> dict[str, Any]:
 
 @router.get(
     "/evomerge/results", dependencies=[Depends(VIEWER)],
-    responses={409: {"model": shapes.Problem, "description": "The run has not completed."}},
+    responses={409: {"model": schemas.Problem, "description": "The run has not completed."}},
 )  # fmt: skip
 def results(request: Request, run: str | None = RUN) -> Response:
     """What a completed run found: the `metrics` of the source documents, and the report."""
@@ -108,9 +109,9 @@ def results(request: Request, run: str | None = RUN) -> Response:
     name = _newest(request, run)
     with desk.state(name) as state:
         if state.completed is None:
-            from evomerge.errors import ConflictError
+            from runs.errors import ConflictError
 
             raise ConflictError(f"run {name} is {state.status}: there is no result.")
-        rows = list(log.history(desk.store, name))
+        rows = list(repository.history(desk.store, name))
         body = report.report(state, rows)
     return JSONResponse({"success": True, **body})

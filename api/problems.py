@@ -12,7 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from events import EventsError, StoreUnavailableError, UnstorableError
-from evomerge import errors, plain_text
+from runs import errors
+from runs.system import plain_text
 
 log = logging.getLogger(__name__)
 

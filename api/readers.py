@@ -1,7 +1,7 @@
-"""Processes beside the server that open models and data (`worker.reading`): few, for a limited time.
+"""Processes beside the server that open models and data: few, for a limited time.
 
-One user has one at a time, so that nobody's large files keep the others out. A process that is late or
-dies answers its own request and no other.
+They are `worker.devices.reading_process`. One user has one at a time, so that nobody's large files
+keep the others out. A process that is late or dies answers its own request and no other.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 
 from api.options import Options
 from api.problems import UNPROCESSABLE, Problem
-from evomerge import errors
-from evomerge.child_environment import child_environment
+from runs import errors
+from runs.system.child_environment import child_environment
 
 log = logging.getLogger(__name__)
 
@@ -134,9 +134,12 @@ class Reader:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker.reading"], env=dict(env), start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-P", "-m", "worker.devices.reading_process"],
+            env=dict(env),
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self._clock: threading.Timer | None = None
         self._killed = False
 

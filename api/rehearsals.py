@@ -7,9 +7,9 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from evomerge.rehearsal import Tally
-from evomerge.state import RunState
-from worker import outlook
+from evomerge.run.dry_run import Tally
+from evomerge.run.state import RunState
+from worker.queue import outlook
 
 log = logging.getLogger(__name__)
 

@@ -12,15 +12,17 @@ from typing import Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from api import graph, shapes, views
 from api import head as heads
+from api import lineage as api_lineage
+from api import schemas, views
 from api.access import VIEWER
-from api.desk import Desk
 from api.problems import Problem
-from evomerge import listing, log, view, wording
-from evomerge.documents import places, recipe_document
-from evomerge.state import RunState
-from worker import makeup
+from api.run_cache import Desk
+from evomerge.reports import queries, snapshot, wording
+from evomerge.reports.recipe_file import places, recipe_document
+from evomerge.run import repository
+from evomerge.run.state import RunState
+from worker.tasks import attribution
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
@@ -56,7 +58,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
     return {**plain, "labels": row["labels"].split(), "curve": json.loads(row["curve"])}
 
 
-@router.get("/runs", response_model=shapes.Rows)
+@router.get("/runs", response_model=schemas.Rows)
 def runs(
     request: Request,
     status: Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
@@ -68,20 +70,20 @@ def runs(
     before: int | None = Query(None, ge=0, lt=1 << 62, description="`next` of the page before."),
 ) -> Response:
     """The runs, the newest first."""
-    found = listing.page(desk_of(request).store, limit + 1, before, status, owner, label, q)
+    found = queries.page(desk_of(request).store, limit + 1, before, status, owner, label, q)
     rows, total = found[0][:limit], found[1]
     more = str(rows[-1]["first"]) if len(found[0]) > limit else None
     return tagged(request, {"runs": [told(row) for row in rows], "total": total, "next": more})
 
 
-@router.get("/runs/{run}", response_model=shapes.Run)
+@router.get("/runs/{run}", response_model=schemas.Run)
 def run(request: Request, run: str, at: int | None = AT) -> Response:
     """A run: now, or as it was."""
     desk = desk_of(request)
     name = desk.name(run)
     with desk.state(name) as state:
         total = state.place
-        row = listing.row(desk.store, name)
+        row = queries.row(desk.store, name)
         if at in (None, total):
             return _run(request, desk.seen(name, "run", state, views.run), total, row)
     with desk.state(name, at) as state:
@@ -105,14 +107,14 @@ def _run(
     return tagged(request, {**body, **more, **(past or {})})
 
 
-@router.get("/runs/{run}/head", response_model=shapes.Head)
+@router.get("/runs/{run}/head", response_model=schemas.Head)
 def head(request: Request, run: str) -> dict[str, Any]:
     """Return what a run does now: tasks under way, share done, time left. Past events have none."""
     desk = desk_of(request)
     return heads.head(desk, desk.name(run))
 
 
-@router.get("/runs/{run}/events", response_model=shapes.Events)
+@router.get("/runs/{run}/events", response_model=schemas.Events)
 def events(
     request: Request,
     run: str,
@@ -136,7 +138,7 @@ def events(
     return JSONResponse({"events": rows, "total": total, "next": more})
 
 
-@router.get("/runs/{run}/population", response_model=shapes.Population)
+@router.get("/runs/{run}/population", response_model=schemas.Population)
 def population(
     request: Request,
     run: str,
@@ -152,12 +154,12 @@ def population(
         return tagged(request, body)
 
 
-@router.get("/runs/{run}/candidates/{candidate}", response_model=shapes.Candidate)
+@router.get("/runs/{run}/candidates/{candidate}", response_model=schemas.Candidate)
 def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -> Response:
     """One candidate, with its recipe as a config for `forge merge` where a config can say it."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
-        found = log.find(state, candidate)
+        found = repository.find(state, candidate)
         body = views.candidate(state, found)
         if found in state.built and state.started and not _given(state, found):
             body |= _said(state, found)
@@ -170,7 +172,7 @@ def _given(state: RunState, recipe_id: str) -> bool:
 
 
 def _said(state: RunState, recipe_id: str) -> dict[str, Any]:
-    from evomerge.merging.spoken import as_config
+    from evomerge.mergekit.export_config import as_config
 
     assert state.started
     known = places(state)
@@ -180,21 +182,21 @@ def _said(state: RunState, recipe_id: str) -> dict[str, Any]:
     }
 
 
-@router.get("/runs/{run}/lineage", response_model=shapes.Lineage)
+@router.get("/runs/{run}/lineage", response_model=schemas.Lineage)
 def lineage(
     request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
 ) -> Response:
     """What a candidate was made from, and its siblings."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
-        body = graph.lineage(state, log.find(state, candidate))
+        body = api_lineage.lineage(state, repository.find(state, candidate))
         return tagged(request, body)
 
 
 @router.get(
     "/runs/{run}/layers",
-    response_model=shapes.Layers,
-    responses={202: {"model": shapes.Layers, "description": "It is being worked out."}},
+    response_model=schemas.Layers,
+    responses={202: {"model": schemas.Layers, "description": "It is being worked out."}},
 )
 async def layers(
     request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
@@ -207,15 +209,15 @@ async def layers(
         with desk.state(name, at) as state:
             if state.started is None:
                 raise Problem(409, "Conflict", f"run {name} has not started.")
-            found = log.find(state, candidate)
-            key = makeup.key(state, found)
-            return name, found, key, makeup.kept(desk.home, state, found)
+            found = repository.find(state, candidate)
+            key = attribution.key(state, found)
+            return name, found, key, attribution.kept(desk.home, state, found)
 
     name, found, key, known = await asyncio.to_thread(look)
     if known is not None:
         return tagged(request, {"status": "ready", **known})
     work = request.app.state.work
-    command = [sys.executable, "-m", "worker.makeup", name, found]
+    command = [sys.executable, "-m", "worker.tasks.attribution", name, found]
     await work.begin(f"layers {key}", command, by=request.state.user.name)
     failed = work.failed(f"layers {key}")
     if failed is not None:
@@ -223,11 +225,11 @@ async def layers(
     return JSONResponse({"status": "working", "candidate": found}, 202)
 
 
-@router.get("/runs/{run}/compare/{other}", response_model=shapes.Comparison)
+@router.get("/runs/{run}/compare/{other}", response_model=schemas.Comparison)
 def compare(request: Request, run: str, other: str) -> dict[str, Any]:
     """Two runs side by side."""
     desk = desk_of(request)
     names = desk.name(run), desk.name(other)
     with ExitStack() as held:  # in one order, so that no two requests wait for each other
         states = {name: held.enter_context(desk.state(name)) for name in sorted(set(names))}
-        return view.comparison(*(states[name] for name in names))
+        return snapshot.comparison(*(states[name] for name in names))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from evomerge import report
-from evomerge.corpus.documents import Slice
+from evaluation.data.slices import Slice
 from evomerge.fitness.composite import Components
-from evomerge.state import RunState
+from evomerge.reports import report
+from evomerge.run.state import RunState
 
 SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 

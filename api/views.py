@@ -10,22 +10,24 @@ from typing import Any
 
 from api import scores
 from events import Envelope
-from evomerge import earnings, facts, groups, log, report, wording
-from evomerge import view as views
 from evomerge.config import EvoMergeConfig
-from evomerge.control import refusal
-from evomerge.recipe import Flow, Grouped, Merge, Recipe, Source, genome, label, parents
-from evomerge.state import RunState
-from evomerge.streams import PREFIX
+from evomerge.recipes import tensor_groups
+from evomerge.recipes.recipe import Flow, Grouped, Merge, Recipe, Source, genome, label, parents
+from evomerge.reports import report, search_statistics, wording
+from evomerge.reports import snapshot as views
+from evomerge.run import events, repository
+from evomerge.run.commands import refusal
+from evomerge.run.state import RunState
+from runs.streams import PREFIX
 
 #: What a user may ask of a run → an event that asks it.
 ASKED = {
-    "pause": facts.Paused(),
-    "resume": facts.Resumed(),
-    "cancel": facts.Cancelled(),
-    "retry": facts.Retried(),
-    "priority": facts.PriorityChanged(priority=0),
-    "export": facts.Exported(recipe_id="", folder="", digest="0" * 64),
+    "pause": events.Paused(),
+    "resume": events.Resumed(),
+    "cancel": events.Cancelled(),
+    "retry": events.Retried(),
+    "priority": events.PriorityChanged(priority=0),
+    "export": events.Exported(recipe_id="", folder="", digest="0" * 64),
 }
 
 #: Instead of a run's ending, before there is one.
@@ -85,9 +87,9 @@ def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
             "reseed": submitted.config.reseed_diversity,
         },
         "generations": generations(state),
-        "techniques": earnings.techniques(state) if started else [],
-        "genes": earnings.genes(state) if started else [],
-        "front": earnings.front(state) if started else None,
+        "techniques": search_statistics.techniques(state) if started else [],
+        "genes": search_statistics.genes(state) if started else [],
+        "front": search_statistics.front(state) if started else None,
         "stages": report.bit_effects(state) if started else {},
         "cost": report.cost(state) if started else None,
         "spent": report.spending(state),
@@ -182,7 +184,7 @@ def population(state: RunState, generation: int | None, everything: bool) -> dic
     numbers = sorted({g for g, _ in state.candidates})
     if generation is None:
         generation = numbers[-1] if numbers else None
-    by_part = earnings.parts(state)
+    by_part = search_statistics.parts(state)
     rows = [
         {**(row := _candidate(state, number, slot)), "parts": by_part.get(row["recipe_id"])}
         for number, slot in sorted(state.candidates)
@@ -228,7 +230,7 @@ def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
         merge = merge.merged
     models = _names(state, merge.inputs)
     if isinstance(merge, Grouped):
-        for group, params in zip(groups.names(merge.depths), merge.params, strict=True):
+        for group, params in zip(tensor_groups.names(merge.depths), merge.params, strict=True):
             _flatten(group, params, models, flat)
     else:
         _flatten("", merge.genes.model_dump(mode="json"), models, flat)
@@ -282,8 +284,8 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
         "recipe_id": recipe_id,
         "kind": recipe.kind,
         "name": label(recipe, state.recipes),
-        "what": log.describe(state, recipe_id, recipe),
-        "where": log.place(state, recipe_id),
+        "what": repository.describe(state, recipe_id, recipe),
+        "where": repository.place(state, recipe_id),
         "digest": state.built[recipe_id][0] if recipe_id in state.built else None,
         "recipe": recipe.model_dump(mode="json"),
         "genes": genes(recipe, state),

@@ -26,11 +26,13 @@ from typing import Any
 import httpx2
 
 from events import Event, New
-from evomerge import facts, log, models
-from evomerge.home import Home
-from evomerge.listing import position
+from evomerge.reports import model_registry
+from evomerge.reports.queries import position
+from evomerge.run import events as run_events
+from evomerge.run import repository
+from runs.home import Home
 from tests.evomerge.fake_world import World, small
-from worker import accounts
+from worker.commands import accounts
 
 FORGE = [sys.executable, "-c", "from cli.main import main; main()"]
 
@@ -44,7 +46,7 @@ def template(count: int) -> list[tuple[str, Event]]:
         if len(world.rows) >= count:
             break
         generations += 1
-    return [(row.key.partition("/")[2], facts.REGISTRY.load(row)) for row in world.rows]
+    return [(row.key.partition("/")[2], run_events.REGISTRY.load(row)) for row in world.rows]
 
 
 def fill(home: Home, runs: int, events: int) -> None:
@@ -56,21 +58,21 @@ def fill(home: Home, runs: int, events: int) -> None:
     began = time.perf_counter()
     for number in range(runs):
         run = f"run-{number:06d}"
-        if store.version(log.stream(run)):
+        if store.version(repository.stream(run)):
             continue
         new = []
         for key, event in rows:
-            if isinstance(event, facts.Submitted):
+            if isinstance(event, run_events.Submitted):
                 owner = f"user-{number % 20}"
                 event = event.model_copy(update={"run": run, "owner": owner})
-            if isinstance(event, facts.Completed):  # its own champion
+            if isinstance(event, run_events.Completed):  # its own champion
                 digest = hashlib.sha256(run.encode()).hexdigest()
                 event = event.model_copy(update={"digest": digest})
             new.append(New(event, f"{run}/{key}"))
-        store.append(log.stream(run), 0, new)
+        store.append(repository.stream(run), 0, new)
         if number % 1000 == 0:
             print(f"{number} runs, {time.perf_counter() - began:.0f} s", flush=True)
-    seen, (_, count) = position(store), models.listed(store, limit=1)
+    seen, (_, count) = position(store), model_registry.listed(store, limit=1)
     print(f"{store.end():,} events; run list at {seen:,}, {count} models", flush=True)
     store.close()
 
@@ -138,10 +140,10 @@ async def live(url: str, token: str, home: Home, count: int) -> list[float]:
         await socket.send(json.dumps({"type": "subscribe"}))
         await socket.recv()
         for number in range(count):
-            event = facts.Exported(recipe_id="x", folder="x", digest="x", reason=str(number))
-            version = store.version(log.stream(run))
+            event = run_events.Exported(recipe_id="x", folder="x", digest="x", reason=str(number))
+            version = store.version(repository.stream(run))
             new = New(event, f"{run}/exported/bench-{version}")
-            await asyncio.to_thread(store.append, log.stream(run), version, [new])
+            await asyncio.to_thread(store.append, repository.stream(run), version, [new])
             began = time.perf_counter()
             while json.loads(await socket.recv())["type"] != "event":
                 pass

@@ -19,8 +19,8 @@ import torch
 
 from benchmarks.common import best, machine, weights
 from benchmarks.merge import SIZES, shapes
-from evomerge.build import Builder
-from evomerge.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
+from evomerge.merging.builder import Builder
+from evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
 
 
 @contextmanager

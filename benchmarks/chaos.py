@@ -29,16 +29,16 @@ from typing import Any
 from sqlalchemy.exc import DatabaseError
 
 from events import EventsError
-from evomerge import audit
-from evomerge.home import Home
-from evomerge.log import history
+from evomerge.run import audit
+from evomerge.run.repository import history
+from runs.home import Home
 from tests import models, runs
 from tests.cluster import Cluster, children, kill
 from tests.conftest import Toys
 from tests.servers import Postgres
-from worker.doorbell import make_app, queue_of
-from worker.leases import LEASES
-from worker.roster import DEVICES
+from worker.queue.celery_wakeup import make_app, queue_of
+from worker.queue.device_table import DEVICES
+from worker.queue.leases import LEASES
 
 WORKERS, LEASE = 2, 2.0
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from transformers import Qwen2ForCausalLM
 
-from cognate.model import configuration, train_tokenizer
-from cognate.presets import M25
-from evomerge import keys
-from evomerge.corpus import builtin
+from evaluation.data.builtin import corpus as builtin_corpus
+from phases.cognate.model import configuration, train_tokenizer
+from phases.cognate.presets import M25
+from runs import keys
 
 
 def machine() -> str:
@@ -41,7 +41,7 @@ def weights(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
 
 def folders(where: Path, count: int = 4) -> list[Path]:
     """The same as model folders, the base first."""
-    corpus = builtin.corpus(0, 2_000_000)
+    corpus = builtin_corpus.corpus(0, 2_000_000)
     texts = (d.text for split in corpus.values() for d in split["train"][:200])
     tokenizer = train_tokenizer(texts, M25.vocabulary)
     result = []

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from events import failpoints
-from evomerge.home import Home
-from evomerge.state import RunState
+from evomerge.run.state import RunState
+from runs.home import Home
 from tests import models, runs
 from tests.conftest import Toys
 from tests.servers import Postgres

@@ -21,9 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evomerge import report
-from evomerge.home import Home
-from evomerge.log import PREFIX, load, stream
+from evomerge.reports import report
+from evomerge.run.repository import PREFIX, load, stream
+from runs.home import Home
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -20,18 +20,21 @@ import numpy as np
 import torch
 
 from benchmarks.common import machine
-from cognate.create import create
-from cognate.presets import TINY
-from evomerge import checkpoints, keys
-from evomerge.corpus import domains, languages
-from evomerge.fitness import composite, data, outcomes
-from evomerge.fitness.compare import Comparison, compare, rounding
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import domains, outcomes
+from evaluation.data import items as data_items
+from evaluation.data.builtin import phrase_grammar
+from evaluation.data.outcomes import Outcomes
+from evaluation.data.packing import Packed, fitting, pack
+from evaluation.evaluate import Judge, evaluate
+from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
-from evomerge.fitness.evaluate import Judge, evaluate
-from evomerge.fitness.outcomes import Outcomes
-from evomerge.fitness.packing import Packed, fitting, pack
-from evomerge.fitness.resident import ResidentModel
-from worker.bench import load_tokenizer, set_threads
+from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
+from phases.cognate.create import create
+from phases.cognate.presets import TINY
+from runs import keys
+from weights import checkpoint
+from worker.tasks.context import load_tokenizer, set_threads
 
 EMBEDDING = "model.embed_tokens.weight"
 
@@ -47,11 +50,11 @@ class Table:
     """Models of one architecture and tokenizer on the test slice."""
 
     def __init__(self, base: Path) -> None:
-        self.origin = checkpoints.open_checkpoint(base)
+        self.origin = checkpoint.open_checkpoint(base)
         self.judge = Judge(load_tokenizer(str(base)))
         self.resident = ResidentModel(base, "cpu", self.origin.tied)
         context = self.resident.positions or 512
-        items = data.from_rows(i for i in domains.items() if i["slice"] == "test")
+        items = data_items.from_rows(i for i in domains.items() if i["slice"] == "test")
         self.data = pack(
             fitting(items, self.judge.tokenizer, context), self.judge.tokenizer, context
         )["test"]
@@ -122,7 +125,7 @@ def main() -> None:
         "base",
         *sorted(p.parent.name for p in folder.glob("*/config.json") if p.parent.name != "base"),
     ]
-    weights = {n: dict(checkpoints.open_checkpoint(folder / n).tensors()) for n in names}
+    weights = {n: dict(checkpoint.open_checkpoint(folder / n).tensors()) for n in names}
     found = {n: table.score(weights[n]) for n in names}
     own = sorted(table.data)
     print("\nbits a byte / next token / questions / problems")
@@ -153,9 +156,9 @@ def main() -> None:
 def _by_kind(table: Table, seen: Outcomes) -> str:
     """Questions on languages that are right, by what they ask and whether their sentence was taught."""
     said = {
-        f"{language}: {languages.say(sentence, language)}": languages.taught(sentence)
-        for sentence in itertools.product(*map(range, map(len, languages.PHRASES.values())))
-        for language in languages.LANGUAGES
+        f"{language}: {phrase_grammar.say(sentence, language)}": phrase_grammar.taught(sentence)
+        for sentence in itertools.product(*map(range, map(len, phrase_grammar.PHRASES.values())))
+        for language in phrase_grammar.LANGUAGES
     }
     rows = {row["id"]: row for row in domains.items() if row["domain"] == "multilingual"}
     right: dict[str, list[bool]] = {}

@@ -31,15 +31,17 @@ import torch
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.common import best, folders, machine
-from cognate.model import configuration
-from cognate.presets import M25, TINY
-from evomerge.build import not_finite
-from evomerge.fitness import data, outcomes, packing, probing
-from evomerge.fitness.evaluate import Judge, evaluate
-from evomerge.fitness.packing import Packed
-from evomerge.fitness.perplexity import score_windows
-from evomerge.fitness.resident import ResidentModel
-from evomerge.harness import items
+from evaluation.backends import autotune
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import items as data_items
+from evaluation.data import outcomes, packing
+from evaluation.data.packing import Packed
+from evaluation.evaluate import Judge, evaluate
+from evaluation.lm_eval import items
+from evaluation.perplexity import score_windows
+from evomerge.merging.builder import not_finite
+from phases.cognate.model import configuration
+from phases.cognate.presets import M25, TINY
 from tests import harness_reference, tasks
 
 LENGTH = 256
@@ -149,7 +151,7 @@ def harness(config: Qwen2Config, name: str, where: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(base)
     model = ResidentModel.from_module(Qwen2ForCausalLM.from_pretrained(base))
     rows: list[Any] = items.rows([f"lm-eval:{task}"], False)
-    found = data.from_rows([{**row, "slice": "test"} for row in rows])
+    found = data_items.from_rows([{**row, "slice": "test"} for row in rows])
     packed = packing.pack(found, tokenizer, 256)["test"]
     draws = outcomes.whole({d: p.pool() for d, p in packed.items()})
     judge, seen = Judge(tokenizer), None
@@ -226,10 +228,10 @@ def half(model: ResidentModel, name: str) -> None:
     """Time of forward passes, and the perplexity of the same windows."""
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
     packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
-    found = [probing.halved(model, [own], packed, LENGTH) for _ in range(3)]
+    found = [autotune.halved(model, [own], packed, LENGTH) for _ in range(3)]
     ratio = statistics.median(each.ratio for each in found)
     print(f"{name}: bfloat16 is {ratio:.2f} times as fast, perplexity changes by "
-          f"{found[0].change:.3%} (tolerance {probing.TOLERANCE:.1%})", flush=True)  # fmt: skip
+          f"{found[0].change:.3%} (tolerance {autotune.TOLERANCE:.1%})", flush=True)  # fmt: skip
 
 
 def compiled(model: ResidentModel, name: str) -> None:
@@ -238,7 +240,7 @@ def compiled(model: ResidentModel, name: str) -> None:
     packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
     for dtype in (torch.float32, torch.bfloat16):
         model.dtype = dtype
-        found = [probing.compiled(model, [own], packed, LENGTH) for _ in range(3)]
+        found = [autotune.compiled(model, [own], packed, LENGTH) for _ in range(3)]
         ratio = statistics.median(each.ratio for each in found)
         print(f"{name}: compiled, {model.rows(LENGTH)} windows a pass in {dtype} are {ratio:.2f} times "
               f"as fast, perplexity changes by {found[0].change:.4%}, compiling takes "

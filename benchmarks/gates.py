@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from evomerge import log
-from evomerge.fitness import gates
-from evomerge.fitness.gates import Gate
-from evomerge.home import Home
-from evomerge.state import RunState
+from evomerge.fitness import early_stopping
+from evomerge.fitness.early_stopping import Gate
+from evomerge.run import repository
+from evomerge.run.state import RunState
+from runs.home import Home
 
 #: (gate_perplexity, stop_error)
 RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))
@@ -37,13 +37,13 @@ def tried(state: RunState, gate: Gate, least: int) -> Counter[str]:
             continue
         draws = state.draws(slice_, generation)
         seed = state.settings(generation).seed
-        parts = gates.blocks(draws, least, seed, "blocks", slice_, str(generation))
+        parts = early_stopping.blocks(draws, least, seed, "blocks", slice_, str(generation))
         whole = sum(len(draw.windows) for draw in draws.values())
         read = whole
         for number in range(1, len(parts)):
-            scored = gates.joined(parts[:number])
-            seen = gates.narrowed(event.outcomes, draws, scored)
-            if gates.reason(gate, seen, state.sources_on(slice_, scored), len(parts) - 1):
+            scored = early_stopping.joined(parts[:number])
+            seen = early_stopping.narrowed(event.outcomes, draws, scored)
+            if early_stopping.reason(gate, seen, state.sources_on(slice_, scored), len(parts) - 1):
                 read = sum(len(draw.windows) for draw in scored.values())
                 break
         done = state.generations.get(generation)
@@ -63,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+")
     store = Home.default().open_store()
-    states = [log.load(store, run) for run in parser.parse_args().runs]
+    states = [repository.load(store, run) for run in parser.parse_args().runs]
     store.close()
     for least in BLOCKS:
         for perplexity, error in RULES:

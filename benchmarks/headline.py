@@ -24,10 +24,10 @@ from pathlib import Path
 from benchmarks.common import folders, machine
 from benchmarks.demo_seeds import runs, unfinished
 from events import Envelope
-from evomerge import report
-from evomerge.home import Home
-from evomerge.log import load, stream
-from evomerge.state import RunState
+from evomerge.reports import report
+from evomerge.run.repository import load, stream
+from evomerge.run.state import RunState
+from runs.home import Home
 
 FORGE = Path(sys.prefix) / "bin" / "forge"
 #: What was asked for: minutes by the clock, GiB.

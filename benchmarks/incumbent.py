@@ -16,12 +16,13 @@ import numpy as np
 from cmaes import CMA
 
 from benchmarks.laboratory import Curve, Laboratory
-from evomerge import groups, spending
+from evaluation.data.outcomes import Draw, Draws
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Weighting
-from evomerge.fitness.outcomes import Draw, Draws
-from evomerge.recipe import Grouped
-from evomerge.state import RunState, take
+from evomerge.recipes import tensor_groups
+from evomerge.recipes.recipe import Grouped
+from evomerge.run import budget as run_budget
+from evomerge.run.state import RunState, take
 
 SIGMA = 1 / 6
 #: Two of its methods, and their genes: its README's own, and the plainest.
@@ -64,7 +65,7 @@ def recipe(config: dict[str, Any], inputs: tuple[str, ...], base: str, seed: int
             drop = [1 - entry["parameters"]["density"] for entry in row]
             given |= {"drop": drop, "normalise": config["parameters"]["normalize"], "vote": True}
         params.append(given)
-    spread = [p for p in params for _ in groups.PARTS]
+    spread = [p for p in params for _ in tensor_groups.PARTS]
     return Grouped(
         method="task_arithmetic" if plain else "dare", inputs=inputs, base=base, depths=len(rows),
         params=(*spread, params[0], params[-1]), seed=seed,
@@ -133,7 +134,7 @@ def scored(lab: Laboratory, made: Any, draws: Draws, state: RunState) -> tuple[f
         own = {d: o.pick(draws[d]) for d, o in whole.items()}
         sources.append(composite.components(own, cost.flops_per_token, cost.bytes))
     best = composite.reference([c for c in sources if c])
-    items = spending.items(seen)
+    items = run_budget.items(seen)
     if measured is None:
         return -math.inf, items
     return composite.fitness(measured, best, weighting).scalar, items

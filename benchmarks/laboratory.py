@@ -12,20 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from evaluation.data.outcomes import Draws, Outcomes, Pool
+from evaluation.data.slices import Slice
 from events import Event
-from evomerge import facts, spending
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.corpus.documents import Slice
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Fitness, Reference, Weighting
-from evomerge.fitness.layer_choice import choose
-from evomerge.fitness.outcomes import Draws, Outcomes, Pool
-from evomerge.recipe import Recipe
-from evomerge.run import decide
+from evomerge.recipes.layer_choice import choose
+from evomerge.recipes.recipe import Recipe
+from evomerge.run import budget as run_budget
+from evomerge.run import events
+from evomerge.run.decide import decide
+from evomerge.run.state import RunState, take
+from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
 from evomerge.search import current
 from evomerge.search.proposals import Family
-from evomerge.state import RunState, take
-from evomerge.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
 
 #: Where sources are measured before a search.
 SLICES: tuple[Slice, ...] = ("search", "selection")
@@ -54,7 +55,7 @@ class World(Protocol):
         ...
 
     @property
-    def started(self) -> facts.Started:
+    def started(self) -> events.Started:
         """What a run's start would say."""
         ...
 
@@ -94,7 +95,7 @@ class Laboratory:
             assert not state.failed, state.failed
             for new in decision.facts:
                 take(state, new.event)
-                if isinstance(new.event, facts.ChampionChanged):
+                if isinstance(new.event, events.ChampionChanged):
                     curve.append((state.spent.items, new.event.recipe_id))
             for task in decision.tasks:
                 take(state, self.answer(task, state))
@@ -109,12 +110,12 @@ class Laboratory:
                 version = current(state.submitted.config)
                 return self.world.started.model_copy(update={"strategy": version})
             case Measure():
-                speed = facts.Speed(
+                speed = events.Speed(
                     tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None
                 )
-                return facts.Profiled(seconds=0.0, speed=speed)
+                return events.Profiled(seconds=0.0, speed=speed)
             case BuildBaseline():
-                return facts.BaselineBuilt(name=task.name, **self._built(task.recipe, state))
+                return events.BaselineBuilt(name=task.name, **self._built(task.recipe, state))
             case ChooseLayers():
                 return self._layers(task, state)
             case Build():
@@ -135,25 +136,25 @@ class Laboratory:
             "generation": task.generation, "slot": proposal.slot,
             **self._built(proposal.recipe, state),
         }  # fmt: skip
-        return facts.candidate(proposal.kind, proposal.parents, **fields)
+        return events.candidate(proposal.kind, proposal.parents, **fields)
 
     def _layers(self, task: ChooseLayers, state: RunState) -> Event:
         own = task.proposal.with_layers((0,) * self.world.family.blocks).pipeline
         assert own is not None
         scores = self.world.gains(own, {**state.recipes, own.id: own})
-        return facts.LayersChosen(
+        return events.LayersChosen(
             generation=task.generation, slot=task.proposal.slot,
             proposal=task.proposal.recipe.id, measure="benchmark", scores=scores,
             layers=choose(scores), seconds=0.0,
         )  # fmt: skip
 
-    def _evaluated(self, task: Evaluate, state: RunState) -> facts.Evaluated:
+    def _evaluated(self, task: Evaluate, state: RunState) -> events.Evaluated:
         draws = state.draws(task.slice, task.generation)
         recipe = state.recipes[task.recipe_id]
         seen = self.seen(recipe, state.recipes, draws, task.slice, task.generation is None)
         measured = state.measure(task.recipe_id, seen)
         best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
-        return facts.Evaluated(
+        return events.Evaluated(
             recipe_id=task.recipe_id, slice=task.slice, generation=task.generation,
             outcomes=seen if measured else {}, components=measured, reference=best,
             fitness=fitness, why_none=None if measured else "overflow", seconds=0.0,
@@ -188,7 +189,7 @@ class Laboratory:
             for id_ in self.world.family.sources:
                 event = self._evaluated(Evaluate(id_, slice_, None), state)
                 take(state, event)
-                spent += spending.items(event.outcomes)
+                spent += run_budget.items(event.outcomes)
         return spent
 
     def score(
@@ -198,7 +199,7 @@ class Laboratory:
         state.recipes[recipe.id] = self.known[recipe.id] = recipe
         event = self._evaluated(Evaluate(recipe.id, slice_, generation), state)
         score = event.fitness.scalar if event.fitness else float("-inf")
-        return score, spending.items(event.outcomes)
+        return score, run_budget.items(event.outcomes)
 
     # ---- the test slice -------------------------------------------------------------------
 
@@ -249,8 +250,8 @@ class Laboratory:
         return found
 
 
-def _submitted(config: EvoMergeConfig) -> facts.Submitted:
-    reference = facts.ModelReference(name="x", path="x")
-    return facts.Submitted(
+def _submitted(config: EvoMergeConfig) -> events.Submitted:
+    reference = events.ModelReference(name="x", path="x")
+    return events.Submitted(
         run="r", owner="b", config=config, sources=(reference,) * 3, base=reference, data=()
     )

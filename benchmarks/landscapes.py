@@ -25,15 +25,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evomerge import facts, groups, keys
-from evomerge.corpus.documents import SLICES, Slice
-from evomerge.fitness.cost import Cost
-from evomerge.fitness.outcomes import DomainOutcomes, Draws, Outcomes, Pool
-from evomerge.recipe import Flow, Grouped, Merge, Mutate, Pipeline, Recipe, Source
+from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool
+from evaluation.data.slices import SLICES, Slice
+from evomerge.recipes import tensor_groups
+from evomerge.recipes.recipe import Flow, Grouped, Merge, Mutate, Pipeline, Recipe, Source
+from evomerge.run import events
 from evomerge.search.proposals import Family
+from runs import keys
+from weights.cost import Cost
 
 DEPTHS, BLOCKS, COUNT = 4, 12, 3
-GROUPS = groups.count(DEPTHS)
+GROUPS = tensor_groups.count(DEPTHS)
 DOMAINS = ("a", "b", "c")
 NAMES = ("base", "one", "two", "three")
 SOURCES = tuple(
@@ -89,19 +91,19 @@ class Landscape:
         return found
 
     @property
-    def started(self) -> facts.Started:
+    def started(self) -> events.Started:
         """What a run's start would say."""
         return self._started
 
     @cached_property
-    def _started(self) -> facts.Started:
+    def _started(self) -> events.Started:
         records = [
-            facts.SourceRecord(name=n, recipe_id=s.id, digest=s.digest, parameters=1,
+            events.SourceRecord(name=n, recipe_id=s.id, digest=s.digest, parameters=1,
                                sketch=self.sketch(s, {}))
             for n, s in zip(NAMES, SOURCES, strict=True)
         ]  # fmt: skip
         words = ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy")
-        return facts.Started.model_validate({
+        return events.Started.model_validate({
             "sources": records[1:], "base": records[0], "tied": True, "blocks": BLOCKS,
             "cost": Cost(flops_per_token=1.0, bytes=1.0), "context": TOKENS, "data_digest": "0" * 64,
             "pools": self.pools, "warnings": (), "strategy": "elite-loser@1",
@@ -244,7 +246,7 @@ def _turned(recipe: Merge | Pipeline | Grouped, group: int) -> tuple[list[float]
         technique = "stages"
     elif isinstance(recipe, Grouped):
         depths = recipe.depths
-        place = groups.nearest(group, DEPTHS, depths)
+        place = tensor_groups.nearest(group, DEPTHS, depths)
         given, technique = dict(recipe.params[place]), recipe.method
         given = {**given["genes"], "name": given["name"]} if technique == "stages" else given
     else:

@@ -18,16 +18,17 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from evomerge import keys
-from evomerge.build import Builder, Weights
-from evomerge.checkpoints import open_checkpoint
-from evomerge.fitness import data, layers
-from evomerge.fitness.layer_choice import choose
-from evomerge.fitness.packing import pack
-from evomerge.fitness.perplexity import score_windows
-from evomerge.fitness.resident import ResidentModel
-from evomerge.methods import frankenmerge
-from evomerge.recipe import PIPELINES, Genes, Pipeline, Source
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import items
+from evaluation.data.packing import pack
+from evaluation.perplexity import score_windows
+from evomerge.merging import layer_fitness
+from evomerge.merging.builder import Builder, Weights
+from evomerge.merging.methods import frankenmerge
+from evomerge.recipes.layer_choice import choose
+from evomerge.recipes.recipe import PIPELINES, Genes, Pipeline, Source
+from runs import keys
+from weights.checkpoint import open_checkpoint
 
 WINDOWS = 12
 
@@ -41,7 +42,7 @@ def main() -> None:
     builder = Builder({}, dict(zip(ids, weights, strict=True)).get)
     model = ResidentModel(folders[0], "cpu", True)
     tokenizer = AutoTokenizer.from_pretrained(folders[0])
-    packed = pack(data.load([folder / "items"]), tokenizer, 512)
+    packed = pack(items.load([folder / "items"]), tokenizer, 512)
     blocks = frankenmerge.blocks(list(weights[0]))
 
     def judged(candidate: Weights) -> float:
@@ -67,7 +68,10 @@ def main() -> None:
             )  # fmt: skip
             merged = builder.build(own)
             choices, seconds = {}, {}
-            for name, measure in (("swap", layers.swap_gains), ("taylor", layers.taylor_gains)):
+            for name, measure in (
+                ("swap", layer_fitness.swap_gains),
+                ("taylor", layer_fitness.taylor_gains),
+            ):
                 began = time.perf_counter()
                 choices[name] = choose(measure(model, merged, weights[1:], packed["train"]))
                 seconds[name] = time.perf_counter() - began

@@ -22,14 +22,14 @@ from benchmarks.log_reading import chained, stored
 from events import Envelope
 from events.projection import catch_up
 from events.sqlite import open_store
-from evomerge import facts
-from evomerge.log import stream
-from evomerge.projections import Runs
+from evomerge.reports.projections import Runs
+from evomerge.run import events as run_events
+from evomerge.run.repository import stream
 from tests.evomerge.fake_world import World
 
 
 def contents(
-    run: str, submitted: facts.Submitted, count: int
+    run: str, submitted: run_events.Submitted, count: int
 ) -> Iterator[tuple[str, int, str, str]]:
     """(type, schema, data, key) of a run's events."""
     first = submitted.model_copy(update={"run": run})
@@ -37,9 +37,11 @@ def contents(
     for n in range(count - 1):
         generation = n // 3
         events = (
-            facts.DiversityMeasured(generation=generation, diversity=0.5, level="healthy"),
-            facts.GenerationCompleted(generation=generation, ranking=("a" * 64,), scores=(1.0,)),
-            facts.ChampionChanged(
+            run_events.DiversityMeasured(generation=generation, diversity=0.5, level="healthy"),
+            run_events.GenerationCompleted(
+                generation=generation, ranking=("a" * 64,), scores=(1.0,)
+            ),
+            run_events.ChampionChanged(
                 generation=generation, recipe_id="a" * 64, previous=None, score=1.0 + n
             ),
         )

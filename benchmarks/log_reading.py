@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from evaluation.data.outcomes import Pool
 from events import Envelope, canonical_json, chain, sqlite
-from evomerge import state
 from evomerge.config import parse
-from evomerge.facts import REGISTRY
-from evomerge.fitness.outcomes import Pool
+from evomerge.run import state
+from evomerge.run.events import REGISTRY
 from tests.evomerge import fake_world
 
 ROOT = Path(__file__).parents[1]

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import torch
 
-from evomerge import keys
-from evomerge.merging.writer import Writer, places
+from evomerge.mergekit.safetensors_writer import Writer, places
+from runs import keys
 
 ROOT = Path(__file__).resolve().parent.parent
 #: (layers, hidden, intermediate, heads, key-value heads, vocabulary): Qwen2-0.5B, and the 25m
@@ -192,7 +192,7 @@ def timed(command: list[str]) -> tuple[float, float]:
 
 IMPORTS = (
     "import torch, numpy, safetensors, yaml, blake3, pydantic, numba\n"
-    "from worker import merging\nfrom evomerge import kernels, pipeline\n"
+    "from worker.tasks import merge as merging\nfrom evomerge import kernels, pipeline\n"
 )
 
 

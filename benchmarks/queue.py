@@ -19,24 +19,25 @@ from typing import Any
 from sqlalchemy import update
 
 from events import Context, EventStore, New
-from evomerge import facts, listing
 from evomerge.config import parse
-from evomerge.home import Home
+from evomerge.reports import queries
+from evomerge.run import events
+from runs.home import Home
 from tests.servers import Postgres
-from worker import submission
-from worker.dispatcher import Dispatcher
-from worker.roster import DEVICES, Roster
-from worker.schedule import Offer
+from worker.commands import submit as commands_submit
+from worker.queue.device_table import DEVICES, Roster
+from worker.queue.dispatcher import Dispatcher
+from worker.queue.scheduler import Offer
 
 USERS, RUNS, SAMPLES = 100, 10_000, 300
 
 
 def fill(store: EventStore, start: int, stop: int) -> None:
     """Submit runs of all users in turn."""
-    models = tuple(facts.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
+    models = tuple(events.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
     for number in range(start, stop):
         run = f"queued-{number}"
-        event = facts.Submitted(
+        event = events.Submitted(
             run=run, owner=f"user-{number % USERS}", config=parse({}), sources=models, base=None,
             data=(), priority=number % 7,
         )  # fmt: skip
@@ -59,12 +60,12 @@ def timed(
 
 def measure(store: EventStore, home: Home, count: int) -> dict[str, list[float]]:
     """With so many runs queued."""
-    models = tuple(facts.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
+    models = tuple(events.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
 
     def submit(number: int) -> None:
-        submission.submit(store, parse({}), models, None, (), run=f"more-{count}-{number}")
+        commands_submit.submit(store, parse({}), models, None, (), run=f"more-{count}-{number}")
 
-    found = {"submit": timed(submit), "list": timed(lambda _: listing.queue(store, 51))}
+    found = {"submit": timed(submit), "list": timed(lambda _: queries.queue(store, 51))}
     roster = Roster(store.database)
     roster.enter("device", "elsewhere/1/1/x", "cpu")
     roster.offers("device", "elsewhere/1/1/x", Offer(frozenset({"device:cpu"}), 1 << 40))

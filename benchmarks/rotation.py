@@ -20,14 +20,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.common import machine, shortened
+from evaluation.data.outcomes import Draws
+from evaluation.data.slices import Slice
 from evomerge.config import parse
-from evomerge.corpus.documents import Slice
-from evomerge.fitness.outcomes import Draws
-from evomerge.home import Home
-from evomerge.sources import resolve
-from evomerge.state import RunState
-from worker import advance, submission
-from worker.artifacts import Artifacts
+from evomerge.run.state import RunState
+from runs.home import Home
+from weights.sources import resolve
+from worker.commands import submit
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import runner
 
 #: Characters of text of each domain and slice.
 KEPT = {"train": 6_000, "search": 24_000, "selection": 4_000, "test": 40_000}
@@ -60,8 +61,8 @@ def run(models: Path, data: Path, seed: int, generations: int) -> tuple[float, f
         )
         sources = tuple(resolve(str(models / name)) for name in names)
         base = resolve(str(models / "base"))
-        submission.submit(store, config, sources, base, (str(data),), "r")
-        state = advance.finish(advance.Worker(store, Artifacts(home.artifacts)), "r")
+        submit.submit(store, config, sources, base, (str(data),), "r")
+        state = runner.finish(runner.Worker(store, Artifacts(home.artifacts)), "r")
         store.close()
     assert state.completed
     last = state.champions[-1]

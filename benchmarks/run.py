@@ -15,14 +15,15 @@ import time
 from pathlib import Path
 
 from benchmarks.common import folders, machine
-from evomerge import report
 from evomerge.config import parse
-from evomerge.home import Home
-from evomerge.log import stream
-from evomerge.sources import resolve
+from evomerge.reports import report
+from evomerge.run.repository import stream
+from runs.home import Home
 from tests import models
-from worker import advance, submission
-from worker.artifacts import Artifacts
+from weights.sources import resolve
+from worker.commands import submit
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import runner
 
 
 def main() -> None:
@@ -44,9 +45,9 @@ def main() -> None:
         store = home.open_store()
         before = _resident()
         data = (str(where / "data"),)
-        run = submission.submit(store, config, sources, resolve(str(where / "base")), data)
+        run = submit.submit(store, config, sources, resolve(str(where / "base")), data)
         began = time.perf_counter()
-        state = advance.finish(advance.Worker(store, Artifacts(home.artifacts)), run)
+        state = runner.finish(runner.Worker(store, Artifacts(home.artifacts)), run)
         wall = time.perf_counter() - began
         rows = store.read(stream(run))
         store.close()

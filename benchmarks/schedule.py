@@ -13,7 +13,7 @@ import heapq
 import random
 import time
 
-from worker.schedule import Job, Scheduler
+from worker.queue.scheduler import Job, Scheduler
 
 
 def shares(users: int, devices: int, tasks: int) -> None:

@@ -32,9 +32,9 @@ from benchmarks import incumbent
 from benchmarks.laboratory import Curve, Laboratory
 from benchmarks.landscapes import Landscape
 from benchmarks.trained import Specialists
-from evomerge import keys
-from evomerge.recipe import SPECIES, Source
+from evomerge.recipes.recipe import SPECIES, Source
 from evomerge.search.genome import Space
+from runs import keys
 
 LANDSCAPES = ("smooth", "choices", "crossed")
 OURS = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.common import shortened
-from evomerge import facts
-from evomerge.build import Builder, Weights
+from evaluation.data.outcomes import Draws, Outcomes, Pool
+from evaluation.data.slices import Slice
+from evaluation.evaluate import evaluate
 from evomerge.config import parse
-from evomerge.corpus.documents import Slice
-from evomerge.fitness.evaluate import evaluate
-from evomerge.fitness.layers import swap_gains
-from evomerge.fitness.outcomes import Draws, Outcomes, Pool
-from evomerge.home import Home
-from evomerge.recipe import Pipeline, Recipe, path
+from evomerge.merging.builder import Builder, Weights
+from evomerge.merging.layer_fitness import swap_gains
+from evomerge.merging.sketch import sketch
+from evomerge.recipes.recipe import Pipeline, Recipe, path
+from evomerge.run import events
+from evomerge.run.state import RunState, take
 from evomerge.search.proposals import Family
-from evomerge.sketch import sketch
-from evomerge.sources import resolve
-from evomerge.state import RunState, take
-from worker.artifacts import Artifacts
-from worker.bench import Bench
+from runs.home import Home
+from weights.sources import resolve
+from worker.storage.weight_cache import Artifacts
+from worker.tasks.context import Bench
 
 #: Characters of text of each domain and slice that are kept.
 KEPT = {"train": 3_000, "search": 12_000, "selection": 8_000, "test": 24_000}
@@ -42,7 +42,7 @@ class Specialists:
         items = shortened(folder / "items", Path(self._place.name) / "items", KEPT)
         names = sorted(p.parent.name for p in folder.glob("*/config.json"))
         names.remove("base")
-        submitted = facts.Submitted(
+        submitted = events.Submitted(
             run="r", owner="b", config=parse({**self._settings, "strategy": "elite-loser"}),
             sources=tuple(resolve(str(folder / n)) for n in names),
             base=resolve(str(folder / "base")), data=(str(items),),
@@ -65,7 +65,7 @@ class Specialists:
         return self._settings
 
     @property
-    def started(self) -> facts.Started:
+    def started(self) -> events.Started:
         """As a run would begin."""
         return self._started
 

@@ -21,8 +21,8 @@ def artifacts_command() -> None:
 
 
 def _vault(plain: bool = False) -> Any:
-    from evomerge.home import Home
-    from worker.vault import open_vault
+    from runs.home import Home
+    from worker.storage.artifact_store import open_vault
 
     return open_vault(Home.default(), plain)
 

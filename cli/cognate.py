@@ -30,12 +30,12 @@ def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: boo
     Example:
       forge cognate --out models
     """
-    from cognate import create, report
-    from cognate.presets import PRESETS
-    from cognate.training import Progress
-    from evomerge.corpus import builtin
-    from evomerge.errors import ConfigError
-    from worker.bench import set_threads
+    from evaluation.data.builtin import corpus
+    from phases.cognate import create, report
+    from phases.cognate.presets import PRESETS
+    from phases.cognate.training import Progress
+    from runs.errors import ConfigError
+    from worker.tasks.context import set_threads
 
     def trace(p: Progress) -> None:
         click.echo(
@@ -45,8 +45,8 @@ def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: boo
         )
 
     wanted = split(domains)
-    if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(builtin.KNOWN):
-        known = ", ".join(builtin.KNOWN)
+    if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(corpus.KNOWN):
+        known = ", ".join(corpus.KNOWN)
         raise ConfigError(f"--domains {domains!r}: give some of {known}, each once, with commas.")
     set_threads()
     folder = Path(out).absolute()

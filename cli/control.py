@@ -14,8 +14,8 @@ reason_option = click.option("--reason", help="Why; it is recorded.")
 
 def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
     """Record an event and say so."""
-    from evomerge.home import Home
-    from worker.control import control
+    from runs.home import Home
+    from worker.commands.control import control
 
     store = Home.default().open_store()
     try:
@@ -39,7 +39,7 @@ def pause_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from evomerge.facts import Paused
+        from evomerge.run.events import Paused
 
         return Paused(reason=reason)
 
@@ -59,7 +59,7 @@ def resume_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from evomerge.facts import Resumed
+        from evomerge.run.events import Resumed
 
         return Resumed(reason=reason)
 
@@ -79,7 +79,7 @@ def cancel_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from evomerge.facts import Cancelled
+        from evomerge.run.events import Cancelled
 
         return Cancelled(reason=reason)
 
@@ -99,7 +99,7 @@ def retry_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from evomerge.facts import Retried
+        from evomerge.run.events import Retried
 
         return Retried(reason=reason)
 
@@ -120,7 +120,7 @@ def priority_command(run: str, number: int, reason: str | None, as_json: bool) -
     """
 
     def make() -> Any:
-        from evomerge.facts import PriorityChanged
+        from evomerge.run.events import PriorityChanged
 
         return PriorityChanged(priority=number, reason=reason)
 

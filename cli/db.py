@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.options import emit, json_option
-from evomerge.plain_text import visible
+from runs.system.plain_text import visible
 
 
 @click.group("db")
@@ -25,7 +25,7 @@ def db_command() -> None:
 
 
 def _home() -> Any:
-    from evomerge.home import Home
+    from runs.home import Home
 
     return Home.default()
 
@@ -94,8 +94,8 @@ def rebuild_command(as_json: bool) -> None:
       forge db rebuild
     """
     from events.projection import rebuild
-    from evomerge.models import Models
-    from evomerge.projections import Runs
+    from evomerge.reports.model_registry import Models
+    from evomerge.reports.projections import Runs
 
     store = _home().open_store()
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from cli.options import emit, json_option
-from evomerge.patience import said
+from runs.system.thread_waiting import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
 OURS = ("agent_forge", "cli", "cognate", "events", "evomerge", "worker")
@@ -87,7 +87,7 @@ def _device() -> Iterator[Finding]:
 
 def _home() -> Iterator[Finding]:
     """The home folder takes a write, a sync and a rename, and has space."""
-    from evomerge.home import Home
+    from runs.home import Home
 
     home = Home.default()
     folder = home.folder
@@ -128,8 +128,8 @@ def _modes(folder: Path, database: Path) -> Iterator[Finding]:
 def _database() -> Iterator[Finding]:
     from events import StoreUnavailableError
     from events.sqlite import WAL_SAFE, journal_mode
-    from evomerge.errors import ForgeError
-    from evomerge.home import Home
+    from runs.errors import ForgeError
+    from runs.home import Home
 
     version = sqlite3.sqlite_version
     if journal_mode() == "wal":

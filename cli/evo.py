@@ -27,7 +27,7 @@ def check_command(as_json: bool, **options: Any) -> None:
     Example:
       forge check --base-models models/code,models/math,models/data --base-model models/base
     """
-    from cli import plan as plans
+    from cli import run_request as plans
 
     plan = plans.make(options)
     found = plans.check(plan)
@@ -67,7 +67,7 @@ def evo_command(
                 --base-model models/base --data models/items --gens 8 --output-dir champion
       forge evo --resume 20261121-3fa9c1
     """
-    from evomerge.home import Home
+    from runs.home import Home
 
     home = Home.default()
     queued = {name: options.pop(name) for name in QUEUED}
@@ -91,15 +91,15 @@ def evo_command(
 
 def _tracked(flag: bool = False, elsewhere: bool = False) -> bool:
     """Whether W&B is to follow the run that this process carries."""
-    from evomerge.errors import ConfigError
-    from worker import follower
+    from runs.errors import ConfigError
+    from worker.exports import wandb_follower
 
     if flag and elsewhere:
         raise ConfigError(
             "--wandb follows a run that this command carries: leave it out here, and follow the run "
             "with `forge wandb sync RUN --follow`."
         )
-    return not elsewhere and follower.wanted(flag, _warn)
+    return not elsewhere and wandb_follower.wanted(flag, _warn)
 
 
 def _warn(text: str) -> None:
@@ -108,10 +108,10 @@ def _warn(text: str) -> None:
 
 def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:
     """Say what a run would cost; nothing is recorded."""
-    from cli import plan as plans
-    from evomerge import facts
-    from evomerge.errors import ConfigError
-    from worker.estimate import estimate
+    from cli import run_request as plans
+    from evomerge.run import events
+    from runs.errors import ConfigError
+    from worker.commands.estimate import estimate
 
     for name, given in (("--resume", resume), ("--detach", detach)):
         if given:
@@ -121,7 +121,7 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
     found = estimate(
-        facts.Submitted(
+        events.Submitted(
             run="dry-run", owner="", config=plan.config, sources=plan.sources, base=plan.base,
             data=plan.data,
         )
@@ -169,10 +169,10 @@ def carry_on(
     W&B follows it where that was found to be wanted; by default where FORGE_WANDB says so.
     """
     from cli import export
-    from worker import delivery, follower
+    from worker.exports import delivery, wandb_follower
 
     wanted = _tracked() if tracked is None else tracked
-    with follower.beside(home, run, _warn) if wanted else nullcontext():
+    with wandb_follower.beside(home, run, _warn) if wanted else nullcontext():
         state = _follow(home, run)
         written = delivery.write(home, state, Path(output) if output else Path(f"{run}-champion"))
         export.announce(state, written, as_json)
@@ -195,7 +195,7 @@ def submit_command(as_json: bool, **options: Any) -> None:
       forge submit --base-models models/code,models/math,models/data \\
                    --base-model models/base --priority 5 --key nightly-42
     """
-    from evomerge.home import Home
+    from runs.home import Home
 
     queued = {name: options.pop(name) for name in QUEUED}
     run = _submitted(Home.default(), options, queued, True)
@@ -215,18 +215,18 @@ def watch_command(run: str, as_json: bool) -> None:
       forge watch 20261121-3fa9c1
     """
     from cli.progress import Progress
-    from evomerge import log
-    from evomerge.home import Home
-    from evomerge.state import RunState, absorb
-    from worker.underway import AtWork
+    from evomerge.run import repository
+    from evomerge.run.state import RunState, absorb
+    from runs.home import Home
+    from worker.queue.active_tasks import AtWork
 
     store = Home.default().open_store()
     state = RunState()
     try:
-        name = log.full_name(store, run)
+        name = repository.full_name(store, run)
         with Progress(AtWork(store, name)) as progress:
             while not state.ended:
-                rows = log.news(store, name, state)
+                rows = repository.news(store, name, state)
                 progress.watch(absorb(state, rows), rows)
                 time.sleep(0 if rows else WATCH)
     finally:
@@ -241,10 +241,10 @@ def watch_command(run: str, as_json: bool) -> None:
 
 def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsewhere: bool) -> str:
     """The run that was recorded, now or, under the same key, before."""
-    from cli import plan as plans
-    from evomerge.home import threads
-    from worker import submission
-    from worker.target import check_target
+    from cli import run_request as plans
+    from runs.home import threads
+    from worker.commands import submit
+    from worker.storage.output_folder import check_target
 
     plan = plans.make(options, elsewhere)
     for warning in plans.check(plan).warnings:
@@ -253,7 +253,7 @@ def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsew
     threads()
     store = home.open_store()
     try:
-        return submission.submit(
+        return submit.submit(
             store, plan.config, plan.sources, plan.base, plan.data, output_dir=out, **queued
         )
     finally:
@@ -262,12 +262,12 @@ def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsew
 
 def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | None]:
     """The run to go on with. Settings of a run are fixed: giving some is an error."""
-    from evomerge import pasts
-    from evomerge.errors import ConfigError
-    from evomerge.facts import Resumed
-    from evomerge.log import load
-    from worker.control import control
-    from worker.target import check_target
+    from evomerge.run.events import Resumed
+    from evomerge.run.repository import load
+    from runs import imported_pasts
+    from runs.errors import ConfigError
+    from worker.commands.control import control
+    from worker.storage.output_folder import check_target
 
     unset = (None, False, ())
     fixed = [
@@ -282,7 +282,9 @@ def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | N
     store = home.open_store()
     try:
         state = load(store, run)
-        if state.head in pasts.heads(store):  # asked for by name: the run becomes the user's
+        if state.head in imported_pasts.heads(
+            store
+        ):  # asked for by name: the run becomes the user's
             control(store, state.run, Resumed())
             state = load(store, state.run)
     finally:
@@ -296,8 +298,8 @@ def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | N
 def _follow(home: Any, run: str):
     """Carry the run on to its end, showing what happens. Ctrl-C stops between two tasks."""
     from cli.progress import Progress
-    from worker import advance
-    from worker.artifacts import Artifacts
+    from worker.storage.weight_cache import Artifacts
+    from worker.tasks import runner
 
     store = home.open_store()
     interrupted: list[int] = []
@@ -311,10 +313,10 @@ def _follow(home: Any, run: str):
     before = signal.signal(signal.SIGINT, stop)
     try:
         with Progress() as progress:
-            worker = advance.Worker(
+            worker = runner.Worker(
                 store, Artifacts.of(home), progress.watch, lambda: bool(interrupted)
             )
-            state = advance.finish(worker, run)
+            state = runner.finish(worker, run)
     except KeyboardInterrupt:
         state = None
     finally:

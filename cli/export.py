@@ -28,8 +28,8 @@ def export_command(
       forge export 20261121-3fa9c1 --out champion
       forge export 20261121-3fa9c1 --parquet tables
     """
-    from evomerge.errors import ConfigError
-    from evomerge.home import Home
+    from runs.errors import ConfigError
+    from runs.home import Home
 
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
@@ -41,9 +41,9 @@ def export_command(
 
 def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
     """Write the run's tables, say so, and return what was written."""
-    from evomerge.log import full_name, history
-    from evomerge.state import fold
-    from worker import parquet
+    from evomerge.run.repository import full_name, history
+    from evomerge.run.state import fold
+    from worker.exports import parquet
 
     store = home.open_store()
     try:
@@ -71,7 +71,7 @@ def _champion(
     home: Any, run: str, out: Path, reason: str | None, as_json: bool, tables: dict[str, Any] | None
 ) -> None:
     """Write the champion's folder of a run that has one, and record that."""
-    from worker import delivery
+    from worker.exports import delivery
 
     state, written = delivery.deliver(home, run, out, reason)
     announce(state, written | ({"tables": tables} if tables else {}), as_json)

@@ -41,9 +41,9 @@ def fork_command(
       forge fork 20261121-3fa9c1 --generation 8 --set generations=20
       forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
     """
-    from evomerge.home import Home
-    from worker import fork
-    from worker.target import check_target
+    from runs.home import Home
+    from worker.commands import fork
+    from worker.storage.output_folder import check_target
 
     home = Home.default()
     changes = dict(map(_setting, settings))
@@ -93,9 +93,9 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
     Example:
       forge archive 20261121-3fa9c1 run.forge
     """
-    from evomerge.home import Home
-    from worker import archive
-    from worker.artifacts import Artifacts
+    from runs.home import Home
+    from worker.exports import archive
+    from worker.storage.weight_cache import Artifacts
 
     home = Home.default()
     store = home.open_store()
@@ -128,10 +128,10 @@ def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
     Example:
       forge import run.forge
     """
-    from evomerge.errors import NotFoundError
-    from evomerge.home import Home
-    from worker import archive
-    from worker.artifacts import Artifacts
+    from runs.errors import NotFoundError
+    from runs.home import Home
+    from worker.exports import archive
+    from worker.storage.weight_cache import Artifacts
 
     if not file.is_file():
         raise NotFoundError(

@@ -8,19 +8,19 @@ from typing import Any
 import click
 
 from cli.options import emit, json_option, number, say, short, table, warn_skipped
-from evomerge.plain_text import visible
+from runs.system.plain_text import visible
 
 
 def _home() -> Any:
-    from evomerge.home import Home
+    from runs.home import Home
 
     return Home.default()
 
 
 def _load(run: str) -> tuple[Any, list[Any]]:
     """The run's state and rows."""
-    from evomerge.facts import REGISTRY
-    from evomerge.log import full_name, history, load
+    from evomerge.run.events import REGISTRY
+    from evomerge.run.repository import full_name, history, load
 
     store = _home().open_store()
     try:
@@ -43,11 +43,11 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
     Example:
       forge runs
     """
-    from evomerge import listing
+    from evomerge.reports import queries
 
     store = _home().open_store()
     try:
-        rows, total = listing.runs(store, None if everything else limit)
+        rows, total = queries.runs(store, None if everything else limit)
     finally:
         store.close()
     if as_json:
@@ -79,15 +79,15 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     Example:
       forge queue
     """
-    from evomerge import listing
-    from worker import waiting
-    from worker.roster import Roster
+    from evomerge.reports import queries
+    from worker.queue import wait_reason
+    from worker.queue.device_table import Roster
 
     store = _home().open_store()
     try:
-        rows = listing.queue(store, None if everything else limit + 1)
+        rows = queries.queue(store, None if everything else limit + 1)
         devices = Roster(store.database).devices()
-        rows = [{**row, "waits_for": waiting.reason(row, devices)} for row in rows]
+        rows = [{**row, "waits_for": wait_reason.reason(row, devices)} for row in rows]
     finally:
         store.close()
     more = not everything and len(rows) > limit
@@ -118,8 +118,8 @@ def show_command(run: str, as_json: bool) -> None:
     Example:
       forge show 20261121-3fa9c1
     """
-    from evomerge import report
-    from evomerge.recipe import label
+    from evomerge.recipes.recipe import label
+    from evomerge.reports import report
 
     state, rows = _load(run)
     if state.started is None:
@@ -166,12 +166,12 @@ def events_command(run: str, after: int, as_json: bool) -> None:
     Example:
       forge events 20261121-3fa9c1 --json | head -n 3
     """
-    from evomerge import log
+    from evomerge.run import repository
 
     store = _home().open_store()
     try:
-        name = log.full_name(store, run)
-        for place, row in enumerate(log.history(store, name), start=1):
+        name = repository.full_name(store, run)
+        for place, row in enumerate(repository.history(store, name), start=1):
             if place > after:
                 print_event(row, place, as_json)
     finally:
@@ -184,7 +184,7 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
         emit(whole, indent=None)
     else:
-        from evomerge.log import gist
+        from evomerge.run.repository import gist
 
         told = gist(row.type, json.loads(row.data))
         click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {told}"))
@@ -203,15 +203,15 @@ def lineage_command(run: str, candidate: str, as_json: bool) -> None:
     Example:
       forge lineage 20261121-3fa9c1 champion
     """
-    from evomerge import log
-    from evomerge.recipe import closure
+    from evomerge.recipes.recipe import closure
+    from evomerge.run import repository
 
     state, _ = _load(run)
-    recipe_id = log.find(state, candidate)
+    recipe_id = repository.find(state, candidate)
     family = closure(recipe_id, state.recipes)
     if as_json:
         emit({id_: recipe.model_dump(mode="json") for id_, recipe in family.items()})
         return
     for id_, recipe in reversed(family.items()):
-        where = log.place(state, id_)
-        say(f"{short(id_)}  {where:18s} {log.describe(state, id_, recipe)}")
+        where = repository.place(state, id_)
+        say(f"{short(id_)}  {where:18s} {repository.describe(state, id_, recipe)}")

@@ -42,19 +42,19 @@ def items_command(
     Example:
       forge items 20261121-3fa9c1 champion --slice selection
     """
-    from evomerge import log
-    from evomerge.beside import beside
-    from evomerge.fitness.itemised import tally
-    from evomerge.home import Home
+    from evomerge.fitness.per_item import tally
+    from evomerge.reports.head_to_head import beside
+    from evomerge.run import repository
+    from runs.home import Home
 
     home = Home.default()
     store = home.open_store()
     try:
-        state = log.load(store, run, showing=True)
+        state = repository.load(store, run, showing=True)
     finally:
         store.close()
     warn_skipped(state)
-    found = beside(state, log.find(state, candidate), slice_, against)
+    found = beside(state, repository.find(state, candidate), slice_, against)
     contests = found.contests(_names(home, state, found.slice))
     tallies = tally(contests)
     if as_json:
@@ -82,11 +82,11 @@ def items_command(
 
 def _names(home: Any, state: Any, slice_: Any) -> Any:
     """The items' ids, where models and data are at hand; else they are numbered, and it is said why."""
-    from evomerge.errors import DataError, ForgeError
-    from evomerge.fitness.data import digest
-    from worker.artifacts import Artifacts
-    from worker.bench import Bench
-    from worker.scoring import names
+    from evaluation.data.items import digest
+    from runs.errors import DataError, ForgeError
+    from worker.storage.weight_cache import Artifacts
+    from worker.tasks.context import Bench
+    from worker.tasks.score import names
 
     try:
         bench = Bench(state, Artifacts.of(home))

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.options import number, short
-from evomerge.wording import task as doing
-from worker.underway import Hand
+from evomerge.reports.wording import task as doing
+from worker.queue.active_tasks import Hand
 
 #: From low to high; the second for terminals that have no such letters.
 LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
@@ -53,8 +53,9 @@ def snapshot(
     state: Any, began: str, newest: str, hands: Sequence[Hand] = (), news: Sequence[str] = ()
 ) -> Snapshot:
     """What is shown of a state; `began` and `newest`: when its first and last event were recorded."""
-    from evomerge import report, view
-    from evomerge.recipe import label
+    from evomerge.recipes.recipe import label
+    from evomerge.reports import report
+    from evomerge.reports import snapshot as reports_snapshot
 
     rows = report.generations(state)
     curves = {name: tuple(row[name] for row in rows) for name in ("best", "mean", "champion")}
@@ -71,7 +72,7 @@ def snapshot(
         level=rows[-1]["level"] if rows else "",
         champion=state.champion,
         what=label(recipe, state.recipes) if recipe else "",
-        population=tuple(view.population(state)),
+        population=tuple(reports_snapshot.population(state)),
         hands=tuple(hands),
         news=tuple(news),
     )

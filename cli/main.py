@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from evomerge.patience import sleep_by_default
+from runs.system.thread_waiting import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS = {
@@ -38,7 +38,10 @@ COMMANDS = {
     "replay": ("cli.replay", "Show a run as it was at any event or generation."),
     "diff": ("cli.replay", "Show what is different between two places in runs."),
     "compare": ("cli.replay", "Two runs side by side."),
-    "verify": ("cli.audit", "Check a run, an archive or a champion's folder; rebuild its weights."),
+    "verify": (
+        "cli.verify",
+        "Check a run, an archive or a champion's folder; rebuild its weights.",
+    ),
     "fork": ("cli.fork", "Branch a run at any event or generation."),
     "archive": ("cli.fork", "Write a run's whole history to one file."),
     "import": ("cli.fork", "Take a run in from an archive."),
@@ -123,7 +126,7 @@ class _Plain(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the record, line by line."""
-        from evomerge.plain_text import visible
+        from runs.system.plain_text import visible
 
         return "\n".join(map(visible, super().format(record).split("\n")))
 

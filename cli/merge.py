@@ -51,7 +51,7 @@ def merge_command(
     A merge that was interrupted goes on where it was when the same command is given again. Of a file
     with several documents each is written to OUT/<its name>, and may use earlier ones by name.
     """
-    from evomerge.errors import ConfigError
+    from runs.errors import ConfigError
 
     size = shard_bytes(shard_size)
     check_device(device)
@@ -62,7 +62,7 @@ def merge_command(
             )
         _rebuilt(Path(config), Path(out), model, size, dry_run, as_json)
         if check:
-            from worker.export import check_loads
+            from worker.exports.champion import check_loads
 
             check_loads(Path(out))
         return
@@ -75,7 +75,7 @@ def merge_command(
 
 
 def _say_if_new(quiet: bool) -> None:
-    from evomerge.compiled import compiler
+    from evomerge.merging.kernels.numba import compiler
 
     if compiler.is_new() and not quiet:
         click.echo("compiling the loops, once on this machine: some ten seconds", err=True)
@@ -83,13 +83,13 @@ def _say_if_new(quiet: bool) -> None:
 
 def _is_recipe_file(config: Path) -> bool:
     """Whether it is ours; a config may be JSON too, as that is YAML."""
-    from evomerge import bounded
-    from evomerge.errors import ConfigError
+    from runs.errors import ConfigError
+    from runs.system import bounded_files
 
     if config.suffix != ".json":
         return False
     try:
-        document = bounded.read_json(config, error=ConfigError)
+        document = bounded_files.read_json(config, error=ConfigError)
     except ConfigError:
         return True  # the error is that of a recipe file
     return not isinstance(document, dict) or "merge_method" not in document
@@ -105,12 +105,12 @@ def _merged(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """Every document of a config, one after the other."""
-    from worker import merging
+    from worker.tasks import merge
 
-    documents = merging.read(config)
+    documents = merge.read(config)
     made: dict[str, Path] = {}
     told = []
-    for document, place in zip(documents, merging.outputs(documents, out), strict=True):
+    for document, place in zip(documents, merge.outputs(documents, out), strict=True):
         earlier = sorted({r.model for r in document.references()} & set(made))
         if dry_run and earlier:
             told.append({"name": document.name, "folder": str(place), "needs": earlier})
@@ -118,7 +118,7 @@ def _merged(
                 click.echo(f"{place}: builds on {', '.join(earlier)}, so not looked at yet")
             made[str(document.name)] = place
             continue
-        prepared = merging.prepare(document, place, made)
+        prepared = merge.prepare(document, place, made)
         _warn(prepared.warnings, strict)
         entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
         if dry_run:
@@ -127,11 +127,11 @@ def _merged(
         else:
             _say_if_new(quiet)
             show = _Progress()
-            entry["digest"] = merging.run(prepared, **options, progress=show)
+            entry["digest"] = merge.run(prepared, **options, progress=show)
             show.end()
             line = f"weights digest {entry['digest']}"
             if check:
-                from worker.export import check_loads
+                from worker.exports.champion import check_loads
 
                 check_loads(prepared.out)
         made[str(document.name)] = prepared.out
@@ -145,8 +145,8 @@ def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
     """A recipe file: everything about it is in it."""
-    from evomerge.errors import ConfigError
-    from worker.rebuild import rebuild
+    from runs.errors import ConfigError
+    from worker.tasks.rebuild import rebuild
 
     if dry_run:
         raise ConfigError("--dry-run is for configs: a recipe file is checked by building it.")
@@ -161,7 +161,7 @@ def _rebuilt(
 
 def shard_bytes(text: str) -> int:
     """The bytes of a size like 500MB. Raises ConfigError."""
-    from evomerge.errors import ConfigError
+    from runs.errors import ConfigError
 
     units = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
     word = text.strip().lower()
@@ -179,7 +179,7 @@ def shard_bytes(text: str) -> int:
 
 def check_device(device: str) -> None:
     """Raise UnavailableError for a device that is not here, ConfigError for no device."""
-    from evomerge.errors import ConfigError, UnavailableError
+    from runs.errors import ConfigError, UnavailableError
 
     kind, _, number = device.partition(":")
     if (
@@ -198,7 +198,7 @@ def check_device(device: str) -> None:
 
 
 def _warn(warnings: list[str], strict: bool) -> None:
-    from evomerge.errors import ConfigError
+    from runs.errors import ConfigError
 
     if strict and warnings:
         raise ConfigError("--strict refuses what would be warnings:\n" + "\n".join(warnings))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.options import emit, json_option, number, say, short, table
-from evomerge.plain_text import visible
+from runs.system.plain_text import visible
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
@@ -25,7 +25,7 @@ def models_command() -> None:
 
 
 def _store() -> Any:
-    from evomerge.home import Home
+    from runs.home import Home
 
     return Home.default().open_store()
 
@@ -40,11 +40,11 @@ def list_models(kind: str | None, as_json: bool) -> None:
     Example:
       forge models list --kind champion
     """
-    from evomerge import models
+    from evomerge.reports import model_registry as reports_model_registry
 
     store = _store()
     try:
-        rows, total = models.listed(store, kind)
+        rows, total = reports_model_registry.listed(store, kind)
     finally:
         store.close()
     if as_json:
@@ -72,11 +72,11 @@ def show_model(model: str, as_json: bool) -> None:
     Example:
       forge models show 2c29c716
     """
-    from evomerge import models
+    from evomerge.reports import model_registry as reports_model_registry
 
     store = _store()
     try:
-        found = models.find(store, model)
+        found = reports_model_registry.find(store, model)
     finally:
         store.close()
     if as_json:
@@ -106,11 +106,11 @@ def register_model(
     Example:
       forge models register models/base --kind base
     """
-    from worker import catalogue
+    from worker.commands import model_registry as commands_model_registry
 
     store = _store()
     try:
-        id_ = catalogue.register(store, folder, name, kind, lineage=lineage)
+        id_ = commands_model_registry.register(store, folder, name, kind, lineage=lineage)
     finally:
         store.close()
     emit({"id": id_}) if as_json else click.echo(f"model {id_} registered")
@@ -127,11 +127,11 @@ def remove_model(model: str, reason: str | None, as_json: bool) -> None:
     Example:
       forge models rm 2c29c716 --reason "a test"
     """
-    from worker import catalogue
+    from worker.commands import model_registry as commands_model_registry
 
     store = _store()
     try:
-        found = catalogue.remove(store, model, reason)
+        found = commands_model_registry.remove(store, model, reason)
     finally:
         store.close()
     emit({"id": found["id"]}) if as_json else click.echo(
@@ -153,17 +153,17 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
     Example:
       forge layers 20261121-3fa9c1 champion
     """
-    from evomerge import log
-    from evomerge.home import Home
-    from worker import makeup
+    from evomerge.run import repository
+    from runs.home import Home
+    from worker.tasks import attribution
 
     home = Home.default()
     store = home.open_store()
     try:
-        state = log.load(store, run, showing=True)
+        state = repository.load(store, run, showing=True)
     finally:
         store.close()
-    found = makeup.find(home, state, log.find(state, candidate))
+    found = attribution.find(home, state, repository.find(state, candidate))
     if as_json:
         emit(found)
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from evomerge.plain_text import escaped, visible
+from runs.system.plain_text import escaped, visible
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 

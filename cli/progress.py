@@ -83,7 +83,7 @@ class Progress:
 
     def _take(self, state: Any, rows: list[Any]) -> None:
         """Keep what is to be drawn; the drawing is another thread's."""
-        from evomerge.log import gist
+        from evomerge.run.repository import gist
 
         for row in rows[-live.NEWS :]:
             told = gist(row.type, json.loads(row.data))
@@ -98,9 +98,9 @@ class Progress:
         if state.ended:
             return ()
         if self._hands is None:
-            from evomerge import view
+            from evomerge.reports import snapshot
 
-            due = [task for task in view.pending(state) if live.doing(task)]
+            due = [task for task in snapshot.pending(state) if live.doing(task)]
             return [live.Hand("here", task) for task in due[:1]]
         if time.monotonic() - self._looked < LOOK:
             return self._known

@@ -21,18 +21,18 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
       forge recipe 20261121-3fa9c1 > champion.yml
       forge merge champion.yml champion
     """
-    from evomerge import log
-    from evomerge.documents import places, recipe_document
-    from evomerge.errors import ConfigError
-    from evomerge.home import Home
-    from evomerge.merging.spoken import as_config
+    from evomerge.mergekit.export_config import as_config
+    from evomerge.reports.recipe_file import places, recipe_document
+    from evomerge.run import repository
+    from runs.errors import ConfigError
+    from runs.home import Home
 
     store = Home.default().open_store()
-    name = log.full_name(store, run)
-    state = log.load(store, name)
-    head = list(log.history(store, name))[-1].hash
+    name = repository.full_name(store, run)
+    state = repository.load(store, name)
+    head = list(repository.history(store, name))[-1].hash
     store.close()
-    recipe_id = log.find(state, candidate)
+    recipe_id = repository.find(state, candidate)
     if recipe_id not in state.built:
         raise ConfigError(f"{recipe_id[:12]} is a source: there is nothing to merge.")
     document = recipe_document(state, recipe_id, head)

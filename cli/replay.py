@@ -19,13 +19,13 @@ def _cut(store: Any, text: str) -> tuple[Any, list[Any]]:
     """The state and the rows that RUN, RUN@57 or RUN@g3 names."""
     from dataclasses import replace
 
-    from evomerge import log
-    from evomerge.history import Reference, cut
-    from evomerge.state import fold
+    from evomerge.run import repository
+    from evomerge.run.history import Reference, cut
+    from evomerge.run.state import fold
 
     reference = Reference.parse(text)
-    run = log.full_name(store, reference.run)
-    rows = list(cut(list(log.history(store, run)), replace(reference, run=run)))
+    run = repository.full_name(store, reference.run)
+    rows = list(cut(list(repository.history(store, run)), replace(reference, run=run)))
     state = fold(rows, showing=True)
     warn_skipped(state)
     return state, rows
@@ -57,8 +57,8 @@ def replay_command(
       forge replay 20261121-3fa9c1 --generation 3
       forge replay 20261121-3fa9c1 --follow --speed 100
     """
-    from evomerge.home import Home
-    from evomerge.view import view
+    from evomerge.reports.snapshot import view
+    from runs.home import Home
 
     if place is not None and generation is not None:
         raise click.UsageError("give --to or --generation, not both.")
@@ -83,8 +83,8 @@ def _follow(
 ) -> None:
     """Event after event with the state after it; then what comes, until the run has ended."""
     from cli.inspect import print_event
-    from evomerge.history import appends
-    from evomerge.state import RunState, absorb
+    from evomerge.run.history import appends
+    from evomerge.run.state import RunState, absorb
 
     run, now, before = state.run, RunState(), None
     for group in appends(rows):
@@ -102,11 +102,11 @@ def _follow(
 
 
 def _coming(store: Any, run: str, state: Any) -> Iterator[Any]:
-    from evomerge import log
-    from evomerge.state import absorb
+    from evomerge.run import repository
+    from evomerge.run.state import absorb
 
     while not state.ended:
-        rows = log.news(store, run, state)
+        rows = repository.news(store, run, state)
         for row in rows:
             absorb(state, [row], showing=True)
             yield row
@@ -172,7 +172,7 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
     Example:
       forge diff 20261121-3fa9c1@g2 20261121-3fa9c1@g5
     """
-    from evomerge.view import difference
+    from evomerge.reports.snapshot import difference
 
     one, other = _both(a, b)
     data = difference(one, other)
@@ -190,7 +190,7 @@ def compare_command(run1: str, run2: str, as_json: bool) -> None:
     Example:
       forge compare 20261121-3fa9c1 20261122-77aa01
     """
-    from evomerge.view import comparison
+    from evomerge.reports.snapshot import comparison
 
     data = comparison(*_both(run1, run2))
     if as_json:
@@ -209,7 +209,7 @@ def compare_command(run1: str, run2: str, as_json: bool) -> None:
 
 
 def _both(a: str, b: str) -> tuple[Any, Any]:
-    from evomerge.home import Home
+    from runs.home import Home
 
     store = Home.default().open_store()
     try:

@@ -60,14 +60,14 @@ def score_command(
       forge score models/code models/math --data builtin:domains
       forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
-    from evomerge.corpus import domains
+    from evaluation.data import domains
+    from evaluation.data.items import given
     from evomerge.fitness.composite import Weighting
-    from evomerge.fitness.data import given
-    from evomerge.home import Home
-    from evomerge.sources import resolve
-    from worker import scoring
-    from worker.bench import load_items, set_threads
-    from worker.origin import finder
+    from runs.home import Home
+    from weights.sources import resolve
+    from worker.commands.model_origin import finder
+    from worker.tasks import score
+    from worker.tasks.context import load_items, set_threads
 
     _check(models, options)
     named = finder(Home.default(), _tell)
@@ -78,12 +78,12 @@ def score_command(
     scores, residents = [], []
     for model in references:
         if options["endpoint"] is not None:
-            evaluator = scoring.served(model, options["endpoint"], options["served"])
+            evaluator = score.served(model, options["endpoint"], options["served"])
         else:
-            evaluator = scoring.resident(model, options["device"])
+            evaluator = score.resident(model, options["device"])
             residents += [evaluator] if options["speed"] else []
-        scores.append(scoring.score(model, items, slice_, evaluator, context, builtin, _tell))
-    speeds = scoring.speeds(residents, min(s.context for s in scores), _tell) if residents else []
+        scores.append(score.score(model, items, slice_, evaluator, context, builtin, _tell))
+    speeds = score.speeds(residents, min(s.context for s in scores), _tell) if residents else []
     if as_json:
         emit(_all_as_data(scores, speeds, show_items))
         return
@@ -98,7 +98,7 @@ def _tell(what: str) -> None:
 
 
 def _check(models: tuple[str, ...], options: dict[str, Any]) -> None:
-    from cli.plan import check_device
+    from cli.run_request import check_device
 
     check_device(options["device"])
     if options["endpoint"] == "":

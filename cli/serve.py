@@ -25,7 +25,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     """
     from api.app import create
     from api.options import Options
-    from evomerge.home import Home
+    from runs.home import Home
 
     home, options = Home.default(), Options.of_environment(roots, host)
     listening = listen(host, port)
@@ -44,7 +44,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there, before anything else is done. Raises UnavailableError."""
-    from evomerge.errors import UnavailableError
+    from runs.errors import UnavailableError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -65,8 +65,8 @@ def _first(home: Any) -> str | None:
     """A token of the first user, who is made here; None where there are users, or where what is
     printed is kept, as by Docker and systemd.
     """
-    from worker import accounts
-    from worker.submission import actor
+    from worker.commands import accounts
+    from worker.commands.submit import actor
 
     if not sys.stderr.isatty():
         return None

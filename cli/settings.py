@@ -25,7 +25,7 @@ def settings_command(name: str, as_json: bool) -> None:
       forge settings --json
     """
     from evomerge.config import REFUSED, RENAMED, EvoMergeConfig
-    from evomerge.errors import ConfigError
+    from runs.errors import ConfigError
 
     defaults = EvoMergeConfig().model_dump(mode="json")
     meant = {new for old, new in RENAMED.items() if name and name in old}

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from evomerge.tied import tied
+from runs.system.linked_processes import tied
 
 
 @click.command("up")
@@ -47,8 +47,8 @@ def up_command(
       forge submit --base-models models/code,models/math --base-model models/base   # elsewhere
     """
     from cli.serve import listen
-    from evomerge.home import Home
-    from worker.capability import placements
+    from runs.home import Home
+    from worker.queue.requirements import placements
 
     home = Home.default()
     placements(device, concurrency)  # raises what is wrong before anything is started
@@ -73,7 +73,7 @@ def _run(
     home: Any, postgres: bool, port: int | None, options: list[str], signals: list[int]
 ) -> None:
     """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
-    from worker.running import Running
+    from worker.devices.started_services import Running
 
     env: dict[str, str] = dict(os.environ)
     started: list[Any] = []
@@ -96,7 +96,7 @@ def _servers(
     home: Any, env: dict[str, str], postgres: bool, started: list[Any], running: Any
 ) -> None:
     """Start those that are wanted and not named, and name them."""
-    from worker.servers import Postgres, Redis
+    from worker.devices.local_servers import Postgres, Redis
 
     if postgres:
         click.echo("starting PostgreSQL …", err=True)
@@ -177,7 +177,7 @@ def _carry(
 
 def _again(server: Any) -> None:
     """Redis is only a doorbell: without it everything goes on, a little slower."""
-    from evomerge.errors import UnavailableError
+    from runs.errors import UnavailableError
 
     click.echo("Redis has died and is started again", err=True)
     try:
@@ -203,7 +203,7 @@ def _lock(folder: Path) -> Any:
     """One `forge up` at a time in a home. Raises ConflictError."""
     import fcntl
 
-    from evomerge.errors import ConflictError
+    from runs.errors import ConflictError
 
     file = (folder / "up.lock").open("w")
     try:

@@ -24,7 +24,7 @@ def users_command() -> None:
 
 
 def _with_store(work: Callable[[Any], Any]) -> Any:
-    from evomerge.home import Home
+    from runs.home import Home
 
     store = Home.default().open_store()
     try:
@@ -42,7 +42,7 @@ def list_users(as_json: bool) -> None:
     Example:
       forge users list
     """
-    from worker import accounts
+    from worker.commands import accounts
 
     known = _with_store(accounts.read)
     rows = [
@@ -72,7 +72,7 @@ def add_user(name: str, role: str, as_json: bool) -> None:
     Example:
       forge users add ada --role submitter
     """
-    from worker import accounts
+    from worker.commands import accounts
 
     _with_store(lambda store: accounts.add(store, name, role))
     _issue(name, "", as_json)
@@ -94,7 +94,7 @@ def make_token(name: str, note: str, days: int | None, as_json: bool) -> None:
 
 
 def _issue(name: str, note: str, as_json: bool, days: int | None = None) -> None:
-    from worker import accounts
+    from worker.commands import accounts
 
     id_, secret = _with_store(lambda store: accounts.issue(store, name, note, days=days))
     if as_json:
@@ -115,7 +115,7 @@ def change_role(name: str, role: str, as_json: bool) -> None:
     Example:
       forge users role ada admin
     """
-    from worker import accounts
+    from worker.commands import accounts
 
     _with_store(lambda store: accounts.change_role(store, name, role))
     emit({"name": name, "role": role}) if as_json else click.echo(f"{name} is {role} now")
@@ -132,7 +132,7 @@ def revoke_token(name: str, token_id: str, as_json: bool) -> None:
     Example:
       forge users revoke ada 1f2e3d4c5b6a
     """
-    from worker import accounts
+    from worker.commands import accounts
 
     _with_store(lambda store: accounts.revoke(store, name, token_id))
     emit({"id": token_id}) if as_json else click.echo(f"token {token_id} is void")
@@ -148,7 +148,7 @@ def remove_user(name: str, as_json: bool) -> None:
     Example:
       forge users remove ada
     """
-    from worker import accounts
+    from worker.commands import accounts
 
     _with_store(lambda store: accounts.remove(store, name))
     emit({"name": name}) if as_json else click.echo(f"{name} is removed")

@@ -52,12 +52,12 @@ def sync_command(
       forge wandb sync 20261121-3fa9c1 --follow
       forge wandb sync 20261121-3fa9c1 --offline --project merges
     """
-    from evomerge.home import Home
-    from worker import tracking
+    from runs.home import Home
+    from worker.exports import wandb
 
     home = Home.default()
-    target = tracking.Target.of(home, project=project, entity=entity, offline=offline, model=model)
-    sent = tracking.sync(home, run, target, follow)
+    target = wandb.Target.of(home, project=project, entity=entity, offline=offline, model=model)
+    sent = wandb.sync(home, run, target, follow)
     if as_json:
         emit(asdict(sent))
         return

@@ -43,13 +43,13 @@ def worker_command(
       forge worker --concurrency 2
     """
     from cli.options import split
-    from evomerge.home import Home, threads
-    from worker import logs
-    from worker.capability import placements
-    from worker.crew import Crew
-    from worker.doorbell import broker_url
-    from worker.submission import check_queued
-    from worker.vault import open_vault
+    from runs.home import Home, threads
+    from worker.commands.submit import check_queued
+    from worker.devices import logging_setup
+    from worker.devices.service import Crew
+    from worker.queue.celery_wakeup import broker_url
+    from worker.queue.requirements import placements
+    from worker.storage.artifact_store import open_vault
 
     labels = tuple(split(queues))
     check_queued(labels=labels)
@@ -63,7 +63,7 @@ def worker_command(
     if home.store is not None:
         open_vault(home)  # raises what is wrong before anything is started
     os.environ["FORGE_LOG"] = form = form or ("text" if sys.stderr.isatty() else "json")
-    logs.set_up("json" if form == "json" else "text")
+    logging_setup.set_up("json" if form == "json" else "text")
     crew = Crew(home, found, broker, frozenset(labels), only)
     try:
         if metrics_port is not None:
@@ -87,9 +87,9 @@ def workers_command(check: bool, as_json: bool) -> None:
     Example:
       forge workers
     """
-    from evomerge.home import Home
-    from worker.leases import here
-    from worker.roster import Roster
+    from runs.home import Home
+    from worker.queue.device_table import Roster
+    from worker.queue.leases import here
 
     store = Home.default().open_store()
     try:
@@ -145,15 +145,15 @@ def limits_command(
       forge limits ada --weight 2 --tasks 8
       forge limits --run-tasks 4
     """
-    from evomerge.home import Home
-    from worker import limits
+    from runs.home import Home
+    from worker.commands import user_limits
 
     store = Home.default().open_store()
     try:
         if (weight, tasks, run_tasks) == (None, None, None):
-            rules = limits.read(store)
+            rules = user_limits.read(store)
         else:
-            rules = limits.change(store, user, weight, tasks, run_tasks)
+            rules = user_limits.change(store, user, weight, tasks, run_tasks)
     finally:
         store.close()
     own = {

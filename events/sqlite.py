@@ -24,8 +24,8 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from events import schema
 from events.database import Database
+from events.fair_lock import Turnstile
 from events.store import EventStore
-from events.turnstile import Turnstile
 
 #: The first release without the WAL bug.
 WAL_SAFE = (3, 51, 3)

@@ -46,7 +46,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evomerge.notebook import Run
+    from evomerge.reports.notebook import Run
 
 __all__ = ["Run"]
 
@@ -54,7 +54,7 @@ __all__ = ["Run"]
 def __getattr__(name: str) -> Any:
     """A run to look at, when it is asked for: importing the package costs nothing."""
     if name == "Run":
-        from evomerge.notebook import Run
+        from evomerge.reports.notebook import Run
 
         return Run
     raise AttributeError(f"module 'evomerge' has no attribute {name!r}")

@@ -17,11 +17,11 @@ from pydantic import (
     model_validator,
 )
 
-from evomerge.corpus.domains import DOMAINS
-from evomerge.errors import ConfigError
+from evaluation.data.domains import DOMAINS
 from evomerge.fitness.composite import Weighting
-from evomerge.plain_text import shown
-from evomerge.recipe import PIPELINES, SPECIES
+from evomerge.recipes.recipe import PIPELINES, SPECIES
+from runs.errors import ConfigError
+from runs.system.plain_text import shown
 
 #: Other names in the source documents → the setting.
 RENAMED = {

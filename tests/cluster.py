@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evomerge.home import Home
-from evomerge.log import full_name, load
-from evomerge.state import RunState
+from evomerge.run.repository import full_name, load
+from evomerge.run.state import RunState
+from runs.home import Home
 from tests.runs import REPOSITORY
-from worker.roster import Device, Roster
-from worker.servers import Redis
+from worker.devices.local_servers import Redis
+from worker.queue.device_table import Device, Roster
 
 FORGE = (sys.executable, "-c", "from cli.main import main; main()")
 #: Seconds that a lease lasts in tests.

@@ -9,15 +9,15 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from evomerge import keys
-from evomerge.corpus import arithmetic, choices, structured
+from evaluation.data.builtin import arithmetic, multiple_choice, records
+from runs import keys
 
 END = "<|endoftext|>"
 
 
 def texts() -> list[str]:
     """Some generated text, the same every time."""
-    made = [*arithmetic.documents(20_000, 1), *structured.documents(20_000, 1)]
+    made = [*arithmetic.documents(20_000, 1), *records.documents(20_000, 1)]
     return [d.text for d in made]
 
 
@@ -85,7 +85,7 @@ def data(folder: Path) -> Path:
     import json
 
     folder.mkdir(parents=True, exist_ok=True)
-    made = {"math": arithmetic.documents(16_000, 2), "data": structured.documents(16_000, 2)}
+    made = {"math": arithmetic.documents(16_000, 2), "data": records.documents(16_000, 2)}
     for domain, documents in made.items():
         rows = []
         whole = list(documents)
@@ -93,7 +93,7 @@ def data(folder: Path) -> Path:
             slice_ = ["train", "search", "selection", "test"][number % 4]
             rows.append({"id": document.name, "slice": slice_, "text": document.text})
         for slice_ in ("search", "selection", "test"):
-            for item in choices.continuation(whole, 6, 0):
+            for item in multiple_choice.continuation(whole, 6, 0):
                 item = {**item, "id": f"{domain}/{slice_}/{item['id']}", "slice": slice_}
                 rows.append({**item, "prompt": item["prompt"][-30:]})
         if domain == "math":

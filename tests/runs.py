@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.config import parse
-from evomerge.home import Home
-from evomerge.log import load
-from evomerge.sources import resolve
-from evomerge.state import RunState
+from evomerge.run.repository import load
+from evomerge.run.state import RunState
+from runs.home import Home
 from tests.conftest import Toys
-from worker import advance, submission
-from worker.artifacts import Artifacts
+from weights.sources import resolve
+from worker.commands import submit as commands_submit
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import runner
 
 #: Small and quick, but with every kind of event.
 SETTINGS: dict[str, Any] = {
@@ -40,7 +41,7 @@ def submit(
     config = parse({**SETTINGS, **settings})
     sources = tuple(resolve(str(s)) for s in toys.sources)
     base = resolve(str(toys.base))
-    submission.submit(store, config, sources, base, data or (str(toys.data),), run)
+    commands_submit.submit(store, config, sources, base, data or (str(toys.data),), run)
     store.close()
     return run
 
@@ -49,7 +50,7 @@ def finish(home: Home, run: str = "r", **worker: Any) -> RunState:
     """Carry a run to its end in this process."""
     store = home.open_store()
     try:
-        return advance.finish(advance.Worker(store, Artifacts(home.artifacts), **worker), run)
+        return runner.finish(runner.Worker(store, Artifacts(home.artifacts), **worker), run)
     finally:
         store.close()
 
@@ -67,7 +68,7 @@ _CODE = """
 import sys
 from pathlib import Path
 from tests import runs
-from evomerge.home import Home
+from runs.home import Home
 print(runs.finish(Home(Path(sys.argv[1])), sys.argv[2]).lineage_digest())
 """
 

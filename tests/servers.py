@@ -9,10 +9,10 @@ import time
 import uuid
 from pathlib import Path
 
-from worker import servers
+from worker.devices import local_servers
 
 
-class Postgres(servers.Postgres):
+class Postgres(local_servers.Postgres):
     """A PostgreSQL server from a wheel; `kill` and `start` as often as wanted."""
 
     def new_database(self) -> str:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from evomerge.sandbox import filters
+from evaluation.sandbox import seccomp
 
 NUMBERS = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 #: The sandbox gives up root with these; a service is not root.
@@ -48,8 +48,8 @@ def left(unit: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    arch, _ = filters.ARCHITECTURES["x86_64"]
-    filters.ARCHITECTURES["x86_64"] = (arch, left(Path(sys.argv[1])))
-    filters.GUARDED = ()
-    filters.apply()
+    arch, _ = seccomp.ARCHITECTURES["x86_64"]
+    seccomp.ARCHITECTURES["x86_64"] = (arch, left(Path(sys.argv[1])))
+    seccomp.GUARDED = ()
+    seccomp.apply()
     os.execvp(sys.argv[2], sys.argv[2:])

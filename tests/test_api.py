@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_forge import EvoMerge, EvoMergeConfig, EvoMergePipeline, Run
-from evomerge.errors import ConfigError, NotFoundError, SourceError
+from runs.errors import ConfigError, NotFoundError, SourceError
 from tests.conftest import Toys
 
 SETTINGS: dict[str, Any] = {"max_generations": 1, "search_windows": 3, "search_questions": 2}
@@ -65,7 +65,7 @@ def test_the_champion_is_a_loaded_model_and_the_hand_over_is_kept(evolved) -> No
 
 def test_loaded_modules_are_sources_like_any_other(evolved, toys: Toys) -> None:
     """Written once under their digest; the same weights as the folders they came from."""
-    from evomerge.checkpoints import digest, open_checkpoint
+    from weights.checkpoint import digest, open_checkpoint
 
     home, _, result = evolved
     state = Run(result.artifacts["run"], None if home is None else _home(home)).state
@@ -75,7 +75,7 @@ def test_loaded_modules_are_sources_like_any_other(evolved, toys: Toys) -> None:
 
 
 def _home(folder: Path):
-    from evomerge.home import Home
+    from runs.home import Home
 
     return Home(folder)
 

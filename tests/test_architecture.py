@@ -13,24 +13,28 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Package → the packages of ours that it may import.
-ALLOWED = {
+ALLOWED: dict[str, set[str]] = {
     "events": set(),
-    "evomerge": {"events"},
-    "cognate": {"evomerge", "events"},
-    "worker": {"evomerge", "events"},
-    "agent_forge": {"worker", "evomerge", "events"},
-    "api": {"worker", "evomerge", "events"},
-    "cli": {"worker", "evomerge", "events", "cognate", "agent_forge", "api"},
-}
+    "runs": {"events"},
+    "weights": {"runs", "events"},
+    "evaluation": {"weights", "runs", "events"},
+    "evomerge": {"evaluation", "weights", "runs", "events"},
+    "phases": {"evaluation", "weights", "runs", "events"},
+    "worker": {"evomerge", "evaluation", "weights", "runs", "events"},
+    "agent_forge": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
+    "api": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
+    "cli": {
+        "worker", "phases", "evomerge", "evaluation", "weights", "runs", "events", "agent_forge",
+        "api",
+    },
+}  # fmt: skip
 
-#: Modules of evomerge that must not load torch, whatever they import.
+#: Rooms that must not load torch, whatever they import; and single modules of other rooms.
 PURE = [
-    "evomerge.config", "evomerge.recipe", "evomerge.state", "evomerge.run", "evomerge.log",
-    "evomerge.report", "evomerge.diversity", "evomerge.convergence", "evomerge.facts",
-    "evomerge.search.elite_loser", "evomerge.fitness.data", "evomerge.fitness.compare",
-    "evomerge.corpus.builtin", "events", "evomerge.home", "evomerge.notebook", "evomerge.tables",
-    "evomerge.tracking", "worker.tracking", "worker.follower", "worker.parquet", "evomerge.home",
-    "worker.leases",
+    "events", "runs", "evaluation.data", "evaluation.verifiers", "evomerge.config",
+    "evomerge.recipes", "evomerge.fitness", "evomerge.search", "evomerge.run", "evomerge.reports",
+    "worker.exports.wandb", "worker.exports.wandb_follower", "worker.exports.parquet",
+    "worker.queue.leases",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import demo_seeds, headline
-from evomerge import report
+from evomerge.reports import report
 from tests.evomerge.fake_world import World, small
 
 ROOT = Path(__file__).parents[1]

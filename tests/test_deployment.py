@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 from tests import system_calls
 from tests.cluster import FORGE
 from tests.servers import Postgres
-from worker.servers import free_port, redis_binary
+from worker.devices.local_servers import free_port, redis_binary
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -326,7 +326,7 @@ def test_a_unit_s_system_calls_are_enough_for_its_work(name: str, tmp_path: Path
     env = {**os.environ, "FORGE_HOME": str(tmp_path), "OMP_NUM_THREADS": "2"}
     work = (
         "import os, sys, torch\n"
-        "from evomerge.sandbox.runner import Sandbox\n"
+        "from evaluation.sandbox.sandbox import Sandbox\n"
         "from cli.main import main\n"
         "Sandbox.open().close()\n"
         "torch.ones(512, 512) @ torch.ones(512, 512)\n"

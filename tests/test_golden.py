@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from events import Envelope, Event, Registry, UnknownEventError, canonical_json
-from evomerge import audit, facts, models
-from evomerge.state import fold
+from evomerge.reports import model_registry
+from evomerge.run import audit, events
+from evomerge.run.state import fold
 from tests.evomerge.fake_world import small
-from worker import accounts, limits
+from worker.commands import accounts, user_limits
 
 FOLDER = Path(__file__).parent / "golden"
 SCHEMAS = FOLDER / "schemas.json"
@@ -60,7 +61,7 @@ def landed() -> dict[str, str]:
 
 
 #: What stands in other streams than those of runs.
-OTHERS = (limits.REGISTRY, accounts.REGISTRY, models.REGISTRY)
+OTHERS = (user_limits.REGISTRY, accounts.REGISTRY, model_registry.REGISTRY)
 
 
 def of(registry: Registry, name: str) -> bool:
@@ -75,7 +76,7 @@ def of_others(name: str) -> bool:
 
 def test_no_schema_changes_without_a_version_and_an_upcaster() -> None:
     known = landed()
-    assert unlanded(facts.REGISTRY, {k: v for k, v in known.items() if not of_others(k)}) == []
+    assert unlanded(events.REGISTRY, {k: v for k, v in known.items() if not of_others(k)}) == []
     for registry in OTHERS:
         assert unlanded(registry, {k: v for k, v in known.items() if of(registry, k)}) == []
 
@@ -83,7 +84,7 @@ def test_no_schema_changes_without_a_version_and_an_upcaster() -> None:
 def changed_registry(cls: type[Event], upcaster: bool) -> Registry:
     """The registry of facts with one class replaced."""
     registry = Registry()
-    for name, old in facts.REGISTRY.types().items():
+    for name, old in events.REGISTRY.types().items():
         registry.event(cls if name == cls.type else old)
         for schema in range(1, old.schema_version):
             registry.upcaster(name, schema)(dict)
@@ -92,7 +93,7 @@ def changed_registry(cls: type[Event], upcaster: bool) -> Registry:
     return registry
 
 
-class Wider(facts.Converged):
+class Wider(events.Converged):
     """A field more and the old version: what the check is for."""
 
     more: int = 0
@@ -161,8 +162,8 @@ def test_a_fork_of_before_is_read_as_it_was_meant() -> None:
            "config": config, "output_dir": None}  # fmt: skip
     row = next(row for row in rows_of(LOGS[0]) if row.type == "submitted")
     row = row._replace(type="forked", schema=1, data=canonical_json(old))
-    event = facts.REGISTRY.load(row)
-    assert isinstance(event, facts.Forked)
+    event = events.REGISTRY.load(row)
+    assert isinstance(event, events.Forked)
     assert event.config.search_problems == 0
     assert event.config.gate_perplexity == event.config.stop_error == 0
     assert event.config.fitness_weights.domains == {}
@@ -179,8 +180,8 @@ def test_a_fork_that_turned_niching_on_is_read_by_its_later_name() -> None:
     old = {"run": "f", "owner": "o", "parent": "p", "version": 3, "head": "0" * 64, "output_dir": None,
            "changes": {"niching": "items"}, "config": config, "strategy": None}  # fmt: skip
     row = next(row for row in rows_of(LOGS[0]) if row.type == "submitted")
-    event = facts.REGISTRY.load(row._replace(type="forked", schema=4, data=canonical_json(old)))
-    assert isinstance(event, facts.Forked)
+    event = events.REGISTRY.load(row._replace(type="forked", schema=4, data=canonical_json(old)))
+    assert isinstance(event, events.Forked)
     assert event.config.niching == "attraction"
     assert event.changes == {"niching": "attraction"}
 
@@ -195,7 +196,7 @@ def test_an_event_of_a_newer_version_is_refused_for_deciding() -> None:
 
 if __name__ == "__main__":
     known = landed() if SCHEMAS.exists() else {}
-    types = facts.REGISTRY.types()
+    types = events.REGISTRY.types()
     for other in OTHERS:
         types |= other.types()
     fresh = {f"{n}@{c.schema_version}": fingerprint(c) for n, c in types.items()}

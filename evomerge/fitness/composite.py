@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable
 
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
+from evaluation.data.outcomes import DomainOutcomes, Outcomes
 
 #: An accuracy below this counts as this when it divides.
 ACCURACY_FLOOR = 0.01

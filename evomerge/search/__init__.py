@@ -10,13 +10,13 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from evomerge.config import ENTRY_POINTS, STRATEGIES, EvoMergeConfig
-from evomerge.errors import ConfigError, StrategyError
 from evomerge.search.auto import Auto, Auto1
 from evomerge.search.cma_es import CmaEs
 from evomerge.search.elite_loser import EliteLoser
 from evomerge.search.nsga2 import Nsga2
 from evomerge.search.strategy import Strategy
 from evomerge.search.tournament import Tournament
+from runs.errors import ConfigError, StrategyError
 
 __all__ = ["STRATEGIES", "Strategy", "current", "strategy", "unread"]
 

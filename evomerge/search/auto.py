@@ -22,12 +22,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evomerge.recipe import Flow, Grouped
+from evomerge.recipes.recipe import Flow, Grouped
 from evomerge.search.cma_es import Distribution, mask_seed
 from evomerge.search.genome import Detail, Space, roomy, space_of
-from evomerge.search.past import Generation, Past
+from evomerge.search.history import Generation, Past
+from evomerge.search.initial_points import seeds
 from evomerge.search.proposals import Proposal
-from evomerge.search.seeds import seeds
 from evomerge.search.strategy import GENOME, Strategy
 
 #: Standard deviation of a distribution's first generation, of a gene's range.

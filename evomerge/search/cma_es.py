@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from cmaes import CMA
 
-from evomerge import keys
 from evomerge.config import EvoMergeConfig
-from evomerge.recipe import Recipe
+from evomerge.recipes.recipe import Recipe
 from evomerge.search.genome import Space, roomy, space_of
-from evomerge.search.past import Generation, Past
+from evomerge.search.history import Generation, Past
 from evomerge.search.proposals import Proposal
 from evomerge.search.strategy import GENOME, PATHS, Strategy
+from runs import keys
 
 #: numpy's old generator takes so many bits.
 _SEED_BITS = 32

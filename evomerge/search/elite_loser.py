@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from evomerge import keys, randomness
 from evomerge.config import ELITE_LOSERS, EvoMergeConfig
-from evomerge.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Recipe, genome
-from evomerge.search.adaptation import strength
-from evomerge.search.credit import chosen
+from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Recipe, genome
+from evomerge.search.history import Past
+from evomerge.search.method_choice import chosen
 from evomerge.search.mutation import Draws, mutate_genes, mutate_merge
-from evomerge.search.past import Past
 from evomerge.search.proposals import Family, Proposal
+from evomerge.search.step_size import strength
 from evomerge.search.strategy import MUTATION, Strategy
+from runs import keys
+from weights import randomness
 
 
 def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:

@@ -2,9 +2,9 @@
 
 A species is a merge technique with parameters that can be turned. Its genes are, for every cell of
 tensors: a weight on each source's task vector (or slerp's t for each source after the first), and what
-the technique keeps or drops. Cells are all groups of `evomerge.groups` together ("whole"), by layer
-group ("layers"; the embedding with the first, the head with the last), by part ("parts"), or each by
-itself ("full"). Genes lie in [0, 1] by an affine map onto their bounds, cell by
+the technique keeps or drops. Cells are all groups of `evomerge.recipes.tensor_groups` together
+("whole"), by layer group ("layers"; the embedding with the first, the head with the last), by part
+("parts"), or each by itself ("full"). Genes lie in [0, 1] by an affine map onto their bounds, cell by
 cell, and parameters are rounded to six decimals, so that what a strategy is told is what was built.
 
     species            genes of a cell
@@ -21,7 +21,7 @@ merge goes. `point` is exact for recipes of the same species whose cells hold on
 with several takes their mean. Of other recipes it is the nearest thing that the species can say: a
 consensus' weights times λ, defaults for what the recipe does not have.
 
-With `paths`, genes of a path through the merge and the sources follow (`evomerge.search.paths`).
+With `paths`, genes of a path through the merge and the sources follow (`evomerge.search.path_genes`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from evomerge import groups
 from evomerge.config import EvoMergeConfig
-from evomerge.recipe import (
+from evomerge.recipes import tensor_groups
+from evomerge.recipes.recipe import (
     TECHNIQUES,
     Flow,
     Genes,
@@ -46,7 +46,7 @@ from evomerge.recipe import (
     Source,
     path,
 )
-from evomerge.search.paths import Paths
+from evomerge.search.path_genes import Paths
 from evomerge.search.proposals import Family
 
 Detail = Literal["whole", "layers", "parts", "full"]
@@ -114,14 +114,14 @@ class Space:
     @cached_property
     def cells(self) -> tuple[int, ...]:
         """The cell of each group of tensors."""
-        count = groups.count(self.depths)
+        count = tensor_groups.count(self.depths)
         if self.detail == "whole":
             return (0,) * count
         if self.detail == "layers":
-            depths = [d for d in range(self.depths) for _ in groups.PARTS]
+            depths = [d for d in range(self.depths) for _ in tensor_groups.PARTS]
             return (*depths, 0, self.depths - 1)
         if self.detail == "parts":
-            return tuple(groups.part(g, self.depths) for g in range(count))
+            return tuple(tensor_groups.part(g, self.depths) for g in range(count))
         return tuple(range(count))
 
     @property
@@ -143,7 +143,7 @@ class Space:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Of the genes of a point, in order: "embedding weights 2"."""
-        full, parts = groups.names(self.depths), (*groups.PARTS, "embedding", "head")
+        full, parts = tensor_groups.names(self.depths), (*tensor_groups.PARTS, "embedding", "head")
         layers = [f"layers {d + 1}/{self.depths}" for d in range(self.depths)]
         named = {"whole": ["all"], "layers": layers, "parts": parts, "full": full}
         cells = named[self.detail]
@@ -221,7 +221,7 @@ class Space:
 
     def _rows(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[list[float]]:
         """The values of each group's genes."""
-        count = groups.count(self.depths)
+        count = tensor_groups.count(self.depths)
         if isinstance(recipe, Mutate):
             return self._rows(recipe.pipeline or known[recipe.parent], known)
         if isinstance(recipe, Flow):
@@ -230,7 +230,7 @@ class Space:
             own = [self._of_params(recipe, params) for params in recipe.params]
             if recipe.depths == self.depths:
                 return own
-            return [own[groups.nearest(g, self.depths, recipe.depths)] for g in range(count)]
+            return [own[tensor_groups.nearest(g, self.depths, recipe.depths)] for g in range(count)]
         weights = consensus(recipe, known, self.family.sources)
         own = _own(recipe)
         if not isinstance(recipe, Source) and recipe.inputs != self.family.sources:

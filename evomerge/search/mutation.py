@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evomerge import randomness
 from evomerge.config import EvoMergeConfig
-from evomerge.methods.frankenmerge import replaceable
-from evomerge.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
+from evomerge.merging.methods.frankenmerge import replaceable
+from evomerge.recipes.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
 from evomerge.search.genome import Space
 from evomerge.search.proposals import Family
+from weights import randomness
 
 #: Probability that a mutation exchanges one stage's technique.
 SWITCH = 0.1

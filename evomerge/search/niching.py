@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from evomerge.fitness.outcomes import Outcomes
-from evomerge.search.past import Past
+from evaluation.data.outcomes import Outcomes
+from evomerge.search.history import Past
 
 #: Where nobody reaches anything, an item shares out nothing.
 NOTHING = 1e-12

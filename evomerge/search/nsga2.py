@@ -13,14 +13,14 @@ import math
 
 from evomerge.config import EvoMergeConfig
 from evomerge.fitness.composite import Components
-from evomerge.recipe import Flow, Grouped
-from evomerge.search import pareto, variation
+from evomerge.recipes.recipe import Flow, Grouped
+from evomerge.search import operators, pareto
 from evomerge.search.cma_es import mask_seed
 from evomerge.search.genome import Space, space_of
+from evomerge.search.history import Generation, Past
+from evomerge.search.initial_points import seeds
 from evomerge.search.mutation import Draws
-from evomerge.search.past import Generation, Past
 from evomerge.search.proposals import Proposal
-from evomerge.search.seeds import seeds
 from evomerge.search.strategy import GENOME, PATHS, Strategy
 
 #: Times that a child is bred again which is a copy of somebody.
@@ -121,8 +121,8 @@ class Nsga2(Strategy):
 
         mother, father = pick(), pick()
         a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
-        point = variation.polynomial(variation.binary(a, b, draws), draws)
-        point = variation.rerouted(point, space, draws)
+        point = operators.polynomial(operators.binary(a, b, draws), draws)
+        point = operators.rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(past.config))
         return recipe, tuple(dict.fromkeys((mother, father)))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from evomerge.config import EvoMergeConfig
-from evomerge.search.past import Past
+from evomerge.search.history import Past
 from evomerge.search.proposals import Proposal
 
 #: Settings of the continuous genome, of paths, and of mutation.

@@ -9,19 +9,19 @@ well it complements the first, or both (see `niching`).
 
 from __future__ import annotations
 
-from evomerge import keys
 from evomerge.config import EvoMergeConfig
-from evomerge.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
-from evomerge.search import niching, variation
-from evomerge.search.adaptation import strength
+from evomerge.recipes.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
+from evomerge.search import niching, operators
 from evomerge.search.cma_es import mask_seed
-from evomerge.search.credit import chosen
 from evomerge.search.genome import space_of
+from evomerge.search.history import Past
+from evomerge.search.initial_points import seeds
+from evomerge.search.method_choice import chosen
 from evomerge.search.mutation import STEP, SWITCH, Draws
-from evomerge.search.past import Past
 from evomerge.search.proposals import Proposal
-from evomerge.search.seeds import seeds
+from evomerge.search.step_size import strength
 from evomerge.search.strategy import GENOME, MUTATION, PATHS, Strategy
+from runs import keys
 
 
 class Tournament(Strategy):
@@ -80,12 +80,12 @@ class Tournament(Strategy):
         if len(parents) == 2:
             other = space.point(past.recipes[parents[1]], past.recipes)
             if draws.chance(0.5):
-                point = variation.layer_wise(point, other, space.sizes, draws)
+                point = operators.layer_wise(point, other, space.sizes, draws)
             else:
-                point = variation.blended(point, other, draws)
+                point = operators.blended(point, other, draws)
         if config.mutation in ("genes", "both"):
-            point = variation.gaussian(point, STEP * config.gene_sigma * strength(past), draws)
-            point = variation.rerouted(point, space, draws)
+            point = operators.gaussian(point, STEP * config.gene_sigma * strength(past), draws)
+            point = operators.rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(config))
         done = _noisy(past, parents[0], recipe, slot)
         kind = "crossed" if len(parents) == 2 else "mutated"

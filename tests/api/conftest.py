@@ -12,13 +12,13 @@ from fastapi.testclient import TestClient
 
 from api.app import create
 from api.options import LOOPBACK, Options
-from evomerge import facts
-from evomerge.home import Home
+from evomerge.run import events
+from runs.home import Home
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
-from worker import accounts, submission
-from worker.control import control
-from worker.fork import fork, plan
+from worker.commands import accounts, submit
+from worker.commands.control import control
+from worker.commands.fork import fork, plan
 
 ROLES = ("viewer", "submitter", "admin")
 
@@ -56,13 +56,13 @@ def recorded(
     fake_runs.whole(store)
     fake_runs.submit(store, "half")
     fake_runs.finish(store, "half", lambda state: state.generation == 1)
-    control(store, "half", facts.Paused(reason="lunch"))
+    control(store, "half", events.Paused(reason="lunch"))
     tokens, forks = {}, {}
     for role in ROLES:
         accounts.add(store, role, role)
         tokens[role] = accounts.issue(store, role)[1]
         forks[role] = fork(store, plan(store, RUN, None, 1, {"generations": 3}), by=role)
-    submission.project(store)
+    submit.project(store)
     store.close()
     return folder, tokens, forks
 

@@ -10,11 +10,11 @@ from api.access import Buckets
 from api.app import create
 from api.options import Options
 from events.sqlite import open_store
-from evomerge.errors import ConfigError, ConflictError, NotFoundError
-from evomerge.home import Home
+from runs.errors import ConfigError, ConflictError, NotFoundError
+from runs.home import Home
 from tests.api.conftest import ROLES, Served
 from tests.evomerge.fake_world import RUN
-from worker import accounts
+from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

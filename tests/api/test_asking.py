@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from starlette.datastructures import State
 
-from api import asking
+from api import commands
+from api.background_jobs import Work
 from api.options import LOOPBACK, Options
 from api.problems import Problem
-from api.work import Work
 from evomerge.config import EvoMergeConfig
-from evomerge.errors import ConfigError
+from runs.errors import ConfigError
 from tests.api.conftest import Served
 from tests.evomerge.fake_world import RUN
-from worker.accounts import User
-from worker.origin import Origin
+from worker.commands.accounts import User
+from worker.commands.model_origin import Origin
 
 
 class Watched(Options):
@@ -68,7 +68,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
         await asyncio.sleep(60)
         return ""
 
-    monkeypatch.setattr(asking.origins, "find", lambda *_: Origin("m", "a model", "0" * 64))
+    monkeypatch.setattr(commands.origins, "find", lambda *_: Origin("m", "a model", "0" * 64))
     desk = SimpleNamespace(store=None, home=SimpleNamespace(folder=tmp_path))
     work = SimpleNamespace(outcome=outcome)
     state = State({"options": Options((tmp_path,)), "desk": desk, "work": work})
@@ -76,7 +76,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         users = [User("ada", "submitter"), User("bob", "submitter")]
-        found = [asyncio.ensure_future(asking._model(state, user, "m", "m")) for user in users]
+        found = [asyncio.ensure_future(commands._model(state, user, "m", "m")) for user in users]
         while len(waiting) < 2:
             await asyncio.wait_for(asyncio.to_thread(int), 5)
         assert waiting == ["ada", "bob"]

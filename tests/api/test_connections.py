@@ -21,8 +21,8 @@ from api.options import Options
 from api.serving import server as server_of
 from api.waiting import Seats, WaitingRoom
 from cli.serve import listen
-from evomerge.home import Home
-from worker import accounts
+from runs.home import Home
+from worker.commands import accounts
 
 #: Bounds so small that they are reached at once.
 SMALL = {

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from evomerge import log, report
+from evomerge.reports import report
+from evomerge.run import repository
 from tests.api.conftest import Served
 from tests.evomerge.fake_world import RUN
 
@@ -15,7 +16,7 @@ from tests.evomerge.fake_world import RUN
 def state_of(served: Served, run: str = RUN):
     store = served.home.open_store()
     try:
-        return log.load(store, run), list(log.history(store, run))
+        return repository.load(store, run), list(repository.history(store, run))
     finally:
         store.close()
 
@@ -72,8 +73,8 @@ def test_a_run_says_what_its_log_says(served: Served) -> None:
 
 def test_the_slider_shows_every_place_that_was_a_state(served: Served) -> None:
     """Each place is the fold of the events before it; inside of an append there was no state."""
-    from evomerge.history import CLOSING
-    from evomerge.state import fold
+    from evomerge.run.history import CLOSING
+    from evomerge.run.state import fold
 
     _, rows = state_of(served)
     refused = 0
@@ -255,7 +256,7 @@ def test_genes_have_names_that_say_what_they_turn() -> None:
     from pathlib import Path
 
     from api import views
-    from evomerge.state import fold
+    from evomerge.run.state import fold
     from tests.test_golden import FOLDER, rows_of
 
     def genes(name: str) -> dict[str, float]:

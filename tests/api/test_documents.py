@@ -10,13 +10,13 @@ from fastapi.testclient import TestClient
 
 from api.app import create
 from api.options import LOOPBACK, Options
-from api.shapes import CreatedModel
-from evomerge.home import Home
+from api.schemas import CreatedModel
+from runs.home import Home
 from tests.api.conftest import Served
 from tests.conftest import Toys
-from worker import accounts
-from worker.leases import myself
-from worker.schedule import Offer
+from worker.commands import accounts
+from worker.queue.leases import myself
+from worker.queue.scheduler import Offer
 
 
 @pytest.fixture(scope="module")
@@ -141,16 +141,16 @@ def test_the_websocket_messages_of_the_specification(
 
 def test_progress_and_complete_carry_the_documents_fields(served: Served) -> None:
     """000: total_generations, progress 0–1, best_fitness, diversity; 003: percent, results."""
-    from api.desk import Desk
     from api.live import Hub
-    from evomerge import log
+    from api.run_cache import Desk
+    from evomerge.run import repository
     from tests.evomerge.fake_world import RUN
 
     desk = Desk(served.home)
     hub, found = Hub(desk), []
     import json
 
-    for row in desk.store.iterate(log.stream(RUN)):
+    for row in desk.store.iterate(repository.stream(RUN)):
         told = hub.tell(row)
         found += [json.loads(text) for text in told.texts] if told else []
     desk.close()

@@ -10,15 +10,15 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from api import shapes
+from api import schemas
 from api.options import LOOPBACK, Options
 from api.problems import problem_of
 from events import StoreUnavailableError
-from evomerge.errors import ConfigError, ConflictError
-from evomerge.home import Home
+from runs.errors import ConfigError, ConflictError
+from runs.home import Home
 from tests.api.conftest import Served
 from tests.evomerge.fake_world import RUN
-from worker import accounts
+from worker.commands import accounts
 
 #: A terminal's clipboard, a new line, NUL, and text that is shown backwards.
 STEERING = ("\x1b]52;c;eA==\x07", "a\x00b", "a\u202eb", "a\x9bb")
@@ -71,7 +71,7 @@ def test_an_address_with_such_characters_is_refused(shared: Served, bad: str) ->
 def test_every_text_of_every_body_is_plain() -> None:
     """A field that is added later is held to the same rule."""
     tried = 0
-    for shape in _all_of(shapes._Body):
+    for shape in _all_of(schemas._Body):
         for name, field in shape.model_fields.items():
             for given in ("a\x1bb", ["a\x1bb"], {"a\x1bb": 1}, {"a": "a\x1bb"}):
                 body = {"models": [], "path": "a", "name": "a", "role": "viewer", "priority": 1}
@@ -89,7 +89,7 @@ def _all_of(base: type[BaseModel]) -> list[type[BaseModel]]:
 
 def test_a_reason_in_several_lines_becomes_one(shared: Served) -> None:
     """People write lines; what is recorded and printed is one."""
-    assert shapes.Reason(reason="one\r\ntwo\n\tthree").reason == "one two three"
+    assert schemas.Reason(reason="one\r\ntwo\n\tthree").reason == "one two three"
 
 
 def test_a_model_has_a_bounded_number_of_metrics(shared: Served) -> None:

@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 
 from api import readers
+from api.background_jobs import Work
 from api.options import Options
 from api.problems import Problem
 from api.readers import Lane, Readers
-from api.work import Work
-from evomerge.errors import SourceError, UnavailableError
+from runs.errors import SourceError, UnavailableError
 from tests import tasks
 from tests.api.conftest import Served
 from tests.conftest import Toys
-from worker import catalogue
+from worker.commands import model_registry
 
 #: Seconds that a slow machine may take to start a process that imports torch.
 PATIENCE = 120.0
 
 
 def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 60.0) -> Lane:
-    """A lane whose processes run this code instead of `worker.reading`."""
+    """A lane whose processes run this code instead of `worker.devices.reading_process`."""
     (tmp_path / "worker").mkdir()
     (tmp_path / "worker" / "__init__.py").touch()
     (tmp_path / "worker" / "reading.py").write_text(code, "utf-8")
@@ -42,7 +42,7 @@ def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch, seconds: fl
 def test_the_server_itself_opens_no_weights() -> None:
     """It has not even loaded what could: neither torch nor safetensors."""
     code = (
-        "import sys, api.app, api.serving, cli.serve, evomerge.merging.spoken; "
+        "import sys, api.app, api.serving, cli.serve, evomerge.mergekit.export_config; "
         "print({'torch', 'safetensors', 'transformers', 'lm_eval'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -230,8 +230,8 @@ def _listen(hub: socket.socket, asked: list[bytes]) -> None:
 def test_only_who_registered_a_model_replaces_its_entry(served: Served, toys: Toys) -> None:
     """A submitter gave an admin's model another name, kind, metrics and path."""
     store = served.home.open_store()
-    id_ = catalogue.register(store, toys.base, "theirs", "base", by="admin")
-    measured = catalogue.measure(toys.base)
+    id_ = model_registry.register(store, toys.base, "theirs", "base", by="admin")
+    measured = model_registry.measure(toys.base)
     store.close()
 
     async def known(order: str, user: str, **more: Any) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def test_an_idle_process_has_its_clock_before_others_can_take_it(tmp_path, monke
 def test_a_check_fills_half_of_the_memory_at_most() -> None:
     """A sparse file of 8 GiB is 4 kB on the disk, and all of it once it is read."""
     code = (
-        "import os, worker.reading as r\n"
+        "import os, worker.devices.reading_process as r\n"
         "pages = {'SC_PHYS_PAGES': 1 << 19, 'SC_PAGE_SIZE': 4096}\n"
         "os.sysconf = pages.get\n"
         "r.ORDERS['big'] = lambda order: (r._bound_memory(), bytearray(2 << 30))\n"
@@ -308,7 +308,7 @@ def test_the_bound_keeps_to_limits_that_are_lower(
     """A hard limit below half of the memory made every check a 500; a container's was not seen."""
     (tmp_path / "memory.max").write_text(container + "\n")
     code = (
-        "import os, pathlib, resource, sys, worker.reading as r\n"
+        "import os, pathlib, resource, sys, worker.devices.reading_process as r\n"
         "pages = {'SC_PHYS_PAGES': 1 << 21, 'SC_PAGE_SIZE': 4096}\n"
         "os.sysconf, r.CGROUP = pages.get, pathlib.Path(sys.argv[1])\n"
         "hard = int(sys.argv[2])\n"

@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 
-from api import shapes
+from api import schemas as api_schemas
 from events import New
-from evomerge import facts, log, wording
-from evomerge.state import RunState
+from evomerge.reports import wording
+from evomerge.run import events as run_events
+from evomerge.run import repository
+from evomerge.run.state import RunState
 from tests.api.conftest import Served
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN, World, small
-from worker import outlook, submission, waiting
-from worker.leases import myself
-from worker.roster import Device, Roster
-from worker.schedule import Offer
+from worker.commands import submit
+from worker.queue import outlook, wait_reason
+from worker.queue.device_table import Device, Roster
+from worker.queue.leases import myself
+from worker.queue.scheduler import Offer
 
 API = Path(__file__).resolve().parents[2] / "dashboard" / "src" / "api"
 TYPES = [API / "types.ts", API / "runTypes.ts"]
@@ -31,7 +34,7 @@ def halfway(served: Served, stop: Any) -> str:
     store = served.home.open_store()
     fake_runs.submit(store, "way", population_size=8, elite_size=2, generations=3)
     fake_runs.finish(store, "way", stop)
-    submission.project(store)
+    submit.project(store)
     store.close()
     return "way"
 
@@ -73,7 +76,7 @@ def test_a_head_says_what_is_done_how_much_and_how_long(served: Served) -> None:
     assert told["eta_s"] > 0
     assert told["elapsed_s"] >= 0
     assert not HASH.search(str(told))
-    shapes.Head.model_validate(told)
+    api_schemas.Head.model_validate(told)
 
 
 def test_a_head_without_a_worker_says_what_it_waits_for(served: Served) -> None:
@@ -173,7 +176,7 @@ def test_no_word_for_people_holds_a_digest(served: Served) -> None:
 
 def test_every_type_of_event_has_words_of_its_own() -> None:
     """An event without them would be told by whatever fields it happens to have."""
-    assert set(facts.REGISTRY.types()) == set(wording._GISTS)
+    assert set(run_events.REGISTRY.types()) == set(wording._GISTS)
 
 
 def test_a_failed_task_is_told_on_one_line() -> None:
@@ -202,14 +205,14 @@ def device(*labels: str) -> Device:
 def test_a_label_that_no_worker_has_is_named(labels: str, devices: list[Device], told: str) -> None:
     """Labels look like tags and are constraints: such a run waits for ever."""
     row = {"run": "r", "paused": None, "device": "cpu", "labels": labels, "profile": None}
-    assert waiting.reason(row, devices) == told
+    assert wait_reason.reason(row, devices) == told
 
 
 def test_a_key_that_begins_with_a_day_names_the_run_after_it() -> None:
     """Runs from the form kept no date. The same key is the same run, on whatever day it comes again."""
-    assert re.fullmatch(r"20261123-[0-9a-f]{12}", submission.keyed_name("20261123-abc", "ada"))
-    assert submission.keyed_name("nightly", "ada").startswith("key-")
-    assert submission.keyed_name("20261123-a", "ada") != submission.keyed_name("20261123-a", "bob")
+    assert re.fullmatch(r"20261123-[0-9a-f]{12}", submit.keyed_name("20261123-abc", "ada"))
+    assert submit.keyed_name("nightly", "ada").startswith("key-")
+    assert submit.keyed_name("20261123-a", "ada") != submit.keyed_name("20261123-a", "bob")
 
 
 def interfaces() -> dict[str, set[str]]:
@@ -245,25 +248,27 @@ def test_every_key_that_the_page_reads_is_in_the_openapi_document(served: Served
 def test_answers_are_what_the_document_says(served: Served) -> None:
     """Routes answer with ready JSON: nothing else compares it with the schemas."""
     runs = served.get("/runs").json()
-    shapes.Rows.model_validate(runs)
+    api_schemas.Rows.model_validate(runs)
     for row in runs["runs"]:
         run = row["run"]
         whole = served.get(f"/runs/{run}").json()
-        shapes.Run.model_validate(whole)
+        api_schemas.Run.model_validate(whole)
         for at in range(1, whole["places"], 7):
             past = served.get(f"/runs/{run}", params={"at": at})
             if past.status_code == 200:
-                shapes.Run.model_validate(past.json())
-        shapes.Events.model_validate(served.get(f"/runs/{run}/events").json())
+                api_schemas.Run.model_validate(past.json())
+        api_schemas.Events.model_validate(served.get(f"/runs/{run}/events").json())
         everything = served.get(f"/runs/{run}/population", params={"generation": "all"}).json()
-        shapes.Population.model_validate(everything)
+        api_schemas.Population.model_validate(everything)
         if whole["champion"]:
-            shapes.Candidate.model_validate(served.get(f"/runs/{run}/candidates/champion").json())
-            shapes.Lineage.model_validate(served.get(f"/runs/{run}/lineage").json())
-    shapes.Comparison.model_validate(served.get(f"/runs/{RUN}/compare/half").json())
-    shapes.Queue.model_validate(served.get("/queue").json())
-    shapes.Settings.model_validate(served.get("/settings").json())
-    shapes.Users.model_validate(served.get("/users").json())
+            api_schemas.Candidate.model_validate(
+                served.get(f"/runs/{run}/candidates/champion").json()
+            )
+            api_schemas.Lineage.model_validate(served.get(f"/runs/{run}/lineage").json())
+    api_schemas.Comparison.model_validate(served.get(f"/runs/{RUN}/compare/half").json())
+    api_schemas.Queue.model_validate(served.get("/queue").json())
+    api_schemas.Settings.model_validate(served.get("/settings").json())
+    api_schemas.Users.model_validate(served.get("/users").json())
 
 
 def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Served) -> None:
@@ -272,7 +277,7 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
     wanted = {"strategy": "nsga2", "objectives": ["perplexity", "accuracy"]}
     fake_runs.submit(store, "front", **wanted, population_size=8, generations=3)
     state: RunState = fake_runs.finish(store, "front", varied=True)
-    submission.project(store)
+    submit.project(store)
     store.close()
     front = served.get("/runs/front").json()["front"]
     assert front["axes"] == [
@@ -289,15 +294,15 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
 
 
 def test_a_live_message_of_a_failed_task_names_the_candidate(served: Served) -> None:
-    from api.desk import Desk
     from api.live import Hub
+    from api.run_cache import Desk
 
     desk = Desk(served.home)
     store = desk.store
-    version = store.version(log.stream("half"))
-    told = facts.TaskFailed(task="build/1/0", attempt=1, error="ValueError: x")
-    store.append(log.stream("half"), version, [New(told, "half/build/1/0/failed/1")])
-    [row] = list(store.iterate(log.stream("half"), after=version))
+    version = store.version(repository.stream("half"))
+    told = run_events.TaskFailed(task="build/1/0", attempt=1, error="ValueError: x")
+    store.append(repository.stream("half"), version, [New(told, "half/build/1/0/failed/1")])
+    [row] = list(store.iterate(repository.stream("half"), after=version))
     message = Hub(desk).tell(row)
     desk.close()
     assert message
@@ -307,9 +312,9 @@ def test_a_live_message_of_a_failed_task_names_the_candidate(served: Served) -> 
 
 def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> None:
     """All names of a run were made for each of its events: 2 ms of the server's time an event."""
-    from api.desk import Desk
     from api.live import Hub
-    from evomerge import wording
+    from api.run_cache import Desk
+    from evomerge.reports import wording
 
     made: list[str] = []
     names = wording.names

@@ -11,12 +11,13 @@ from fastapi.testclient import TestClient
 
 from api.app import create
 from api.options import Options
-from evomerge.checkpoints import open_checkpoint
-from evomerge.home import Home
+from runs.home import Home
 from tests.conftest import Toys
 from tests.runs import SETTINGS
-from worker import accounts, advance
-from worker.artifacts import Artifacts
+from weights.checkpoint import open_checkpoint
+from worker.commands import accounts
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import runner
 
 #: A reason as people write them.
 WHY = "für Zoë:\r\n“best of three” ✓"
@@ -63,7 +64,7 @@ def test_a_run_from_the_form_to_the_folder(toys: Toys, tmp_path: Path, monkeypat
         assert client.post("/runs", json={**body, "priority": 3}, headers=key).status_code == 409
         assert [row["run"] for row in client.get("/queue", headers=head).json()["runs"]] == [run]
 
-        advance.finish(advance.Worker(store, Artifacts.of(home)), run)
+        runner.finish(runner.Worker(store, Artifacts.of(home)), run)
         told = client.get(f"/runs/{run}", headers=head).json()
         assert (told["status"], told["owner"]) == ("completed", "ada")
 

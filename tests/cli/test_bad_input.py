@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.plan import read_file
+from cli.run_request import read_file
 from evomerge.config import parse
-from evomerge.errors import ConfigError
+from runs.errors import ConfigError
 from tests.cli.test_forge import call, fails, finished, run_of
 
 __all__ = ["finished"]

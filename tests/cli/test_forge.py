@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import COMMANDS, _explain, forge
 from evomerge.config import EvoMergeConfig
-from evomerge.home import Home
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
 
@@ -358,7 +358,7 @@ def test_every_command_has_help_with_an_example(name: str, tmp_path) -> None:
 
 def test_errors_become_messages_and_exit_codes(capsys, monkeypatch) -> None:
     """Ours by their own code, others as a defect; a traceback only with --debug."""
-    from evomerge.errors import NotFoundError
+    from runs.errors import NotFoundError
 
     monkeypatch.setattr(sys, "argv", ["forge"])
     assert _explain(NotFoundError("no such run")) == 5

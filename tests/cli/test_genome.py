@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
-from cli import plan
+from cli import run_request
 from evomerge.config import parse
-from evomerge.errors import ConfigError, SourceError
+from runs.errors import ConfigError, SourceError
 from tests.conftest import Toys
 
 GENOME = """
@@ -37,7 +37,7 @@ def test_a_genome_names_models_base_and_technique(
     toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a run cannot take over is named, never dropped silently."""
-    made = plan.make({"config_file": written(toys, tmp_path), "data": [str(toys.data)]})
+    made = run_request.make({"config_file": written(toys, tmp_path), "data": [str(toys.data)]})
     assert [s.path for s in made.sources] == [str(s.resolve()) for s in toys.sources]
     assert made.base is not None
     assert made.base.path == str(toys.base.resolve())
@@ -50,18 +50,18 @@ def test_a_genome_names_models_base_and_technique(
         "limit",
     ):
         assert key in told
-    assert plan.check(made).parameters > 0
+    assert run_request.check(made).parameters > 0
 
 
 def test_options_outweigh_a_genome_and_other_methods_leave_the_usual_ones(
     toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"config_file": written(toys, tmp_path, "model_stock"), "gens": 3, "seed": 5}
-    made = plan.make(given)
+    made = run_request.make(given)
     assert (made.config.generations, made.config.seed) == (3, 5)
     assert made.config.species == parse({}).species
     assert "model_stock is not among the techniques" in capsys.readouterr().err
-    plan.make({"config_file": written(toys, tmp_path, "linear")})
+    run_request.make({"config_file": written(toys, tmp_path, "linear")})
     assert "linear: task_arithmetic says all that it says" in capsys.readouterr().err
 
 
@@ -72,7 +72,7 @@ def test_models_and_base_may_be_mappings_as_mergekit_writes_them(tmp_path: Path)
         "genome: {models: [{model: a}, {model: {path: o/b, revision: r}}, c], "
         "base_model: {model: {path: d}}, merge_method: ties}\n"
     )
-    read = plan.read_file(str(file))
+    read = run_request.read_file(str(file))
     assert (read["base_models"], read["base_model"]) == (["a", "o/b@r", "c"], "d")
     for one, why in [
         ("model: a, lora: x", "adapter"),
@@ -80,7 +80,7 @@ def test_models_and_base_may_be_mappings_as_mergekit_writes_them(tmp_path: Path)
     ]:
         file.write_text(f"genome: {{models: [{{{one}}}, b], merge_method: ties}}\n")
         with pytest.raises(ConfigError, match=why):
-            plan.read_file(str(file))
+            run_request.read_file(str(file))
 
 
 def test_the_example_of_bert_classifiers_is_read_and_its_models_are_named_as_what_they_are(
@@ -99,13 +99,13 @@ def test_the_example_of_bert_classifiers_is_read_and_its_models_are_named_as_wha
         f"layer_granularity: 0, base_model: {{model: {tmp_path}/base, "
         "override_architecture: BertModel}}\n"
     )
-    made = plan.make({"config_file": str(file)})
+    made = run_request.make({"config_file": str(file)})
     assert made.base is not None
     assert made.base.path == str(tmp_path / "base")
     told = capsys.readouterr().err
     assert "genome.base_model.override_architecture has no effect" in told
     with pytest.raises(SourceError, match="holds a BertModel, which does not predict"):
-        plan.check(made)
+        run_request.check(made)
 
 
 def test_slerp_of_two_models_without_tasks_lies_between_both(
@@ -116,11 +116,11 @@ def test_slerp_of_two_models_without_tasks_lies_between_both(
     file = tmp_path / "g.yml"
     for base in (f", base_model: {a}", ""):
         file.write_text(f"genome: {{models: [{a}, {b}], merge_method: slerp{base}}}\n")
-        made = plan.make({"config_file": str(file), "data": [str(toys.data)]})
+        made = run_request.make({"config_file": str(file), "data": [str(toys.data)]})
         assert [s.path for s in made.sources] == [str(a.resolve()), str(b.resolve())]
         assert made.base is None
         assert made.config.species == ("slerp",)
-        assert plan.check(made).parameters > 0
+        assert run_request.check(made).parameters > 0
         assert ("both are sources" in capsys.readouterr().err) == bool(base)
 
 
@@ -131,13 +131,13 @@ def test_a_genome_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "g.yml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"genome"):
-        plan.read_file(str(file))
+        run_request.read_file(str(file))
 
 
 def test_settings_may_be_yaml(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("generations: 7\n")
-    assert plan.read_file(str(file)) == {"generations": 7}
+    assert run_request.read_file(str(file)) == {"generations": 7}
     file.write_text("a: [\n")
     with pytest.raises(ConfigError, match="is not valid"):
-        plan.read_file(str(file))
+        run_request.read_file(str(file))

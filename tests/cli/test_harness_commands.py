@@ -7,14 +7,14 @@ from pathlib import Path
 import yaml
 from transformers import AutoTokenizer
 
-from evomerge.home import Home
-from evomerge.sources import resolve
+from runs.home import Home
 from tests import harness_reference, runs, tasks
 from tests.cli.test_forge import call, fails
 from tests.cli.test_scoring_commands import ok
 from tests.conftest import Toys
 from tests.evomerge.test_harness import means, read
-from worker.scoring import resident
+from weights.sources import resolve
+from worker.tasks.score import resident
 
 
 def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import forge
-from evomerge import log
-from evomerge.home import Home
+from evomerge.run import repository
+from runs.home import Home
 from tests.evomerge import fake_runs
 from tests.servers import Postgres
 
@@ -195,7 +195,7 @@ def test_fork_says_what_is_wrong(place: Place) -> None:
 
 def _inside(place: Place) -> int:
     store = place.home.open_store()
-    kinds = [row.type for row in log.history(store, "r")]
+    kinds = [row.type for row in repository.history(store, "r")]
     store.close()
     return kinds.index("diversity_measured") + 1
 
@@ -220,7 +220,7 @@ def test_an_archive_verifies_alone_and_replays_on_the_other_database(
     replayed = [json.loads(p("replay", fork, "--json").stdout) for p in (place, there)]
     assert replayed[0] == replayed[1]
     store = there.home.open_store()
-    assert log.load(store, fork).lineage_digest() == wanted
+    assert repository.load(store, fork).lineage_digest() == wanted
     store.close()
 
 
@@ -267,7 +267,7 @@ def test_an_archive_without_its_past_is_refused(place: Place, postgres, tmp_path
 
     fork = forked(place)
     store = place.home.open_store()
-    streams = {log.stream(fork): store.read(log.stream(fork))}
+    streams = {repository.stream(fork): store.read(repository.stream(fork))}
     store.close()
     file = tmp_path / "half.forge"
     archive.write(file, streams, {}, {"run": fork})
@@ -327,7 +327,7 @@ def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
     store = place.home.open_store()
     fake_runs.submit(store, "young")
     fake_runs.finish(store, "young", lambda state: state.generation == 1)
-    store.append(log.stream("young"), None, [new("young/quantised")])
+    store.append(repository.stream("young"), None, [new("young/quantised")])
     store.close()
     for words in (
         ("show", "young"),

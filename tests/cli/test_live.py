@@ -26,16 +26,17 @@ from rich.console import Console
 from cli import live
 from cli.options import number, short
 from cli.progress import Progress
-from evomerge import report, view
-from evomerge.home import Home
-from evomerge.state import RunState, fold
+from evomerge.reports import report
+from evomerge.reports import snapshot as reports_snapshot
+from evomerge.run.state import RunState, fold
+from runs.home import Home
 from tests.cli.test_forge import call
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import World, small
 from tests.runs import REPOSITORY
-from worker.leases import Leases, myself
-from worker.roster import Roster
-from worker.underway import AtWork
+from worker.queue.active_tasks import AtWork
+from worker.queue.device_table import Roster
+from worker.queue.leases import Leases, myself
 
 NOW = datetime.fromisoformat("2026-01-01T01:02:03+00:00")
 
@@ -109,7 +110,7 @@ def test_the_population_is_a_row_a_slot() -> None:
     made = world()
     lines = drawn(shown(made)).splitlines()
     start = next(i for i, line in enumerate(lines) if line.split()[:2] == ["slot", "search"])
-    rows = view.population(made.state)
+    rows = reports_snapshot.population(made.state)
     assert len(rows) > 2
     for row, line in zip(rows, lines[start + 1 :], strict=False):
         told = [str(row["slot"]), number(row["search"]), number(row["selection"]), row["kind"],
@@ -152,7 +153,7 @@ def test_it_fits_whatever_the_terminal(large: World, width: int, height: int) ->
 def test_where_there_is_no_room_the_best_stay() -> None:
     made = World(small(population_size=12, elite_size=3))
     made.run_until(lambda s: len(s.generations) == 1)
-    scores = sorted((r["search"] for r in view.population(made.state)), reverse=True)
+    scores = sorted((r["search"] for r in reports_snapshot.population(made.state)), reverse=True)
     text = drawn(shown(made), 100, 12)
     told = [number(score) in text for score in scores]
     assert told == sorted(told, reverse=True), "a worse one is shown and a better one is not"

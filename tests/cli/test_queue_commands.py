@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.home import Home
+from runs.home import Home
 from tests.cli.test_forge import call, fails
 from tests.evomerge import fake_runs
-from worker import logs
-from worker.leases import here, myself
-from worker.metrics import Metrics
-from worker.roster import Roster
-from worker.schedule import Offer
+from worker.devices import logging_setup
+from worker.queue.device_table import Roster
+from worker.queue.leases import here, myself
+from worker.queue.metrics import Metrics
+from worker.queue.scheduler import Offer
 
 
 def test_limits_are_shown_and_changed(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_store_that_cannot_be_is_refused(
 def test_artifacts_are_listed_and_sealed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from worker.vault import Vault
+    from worker.storage.artifact_store import Vault
 
     monkeypatch.setenv("FORGE_ARTIFACT_STORE", f"file://{tmp_path / 'store'}")
     (tmp_path / "file.txt").write_text("weights")
@@ -172,7 +172,7 @@ def test_logs_are_lines_of_json_with_run_task_and_position(
     root = logging.getLogger()
     before = root.handlers[:], root.level, logging.getLogger("worker").level
     try:
-        logs.set_up("json")
+        logging_setup.set_up("json")
         extra = {"run": "r", "task": "build/0/1", "position": 7, "candidate": None}
         logging.getLogger("worker.x").info("task ended", extra=extra)
         logging.getLogger("elsewhere").info("not ours")
@@ -191,7 +191,7 @@ def test_logs_are_lines_of_json_with_run_task_and_position(
 def test_metrics_count_what_they_are_told() -> None:
     from prometheus_client import generate_latest
 
-    from worker.ledger import Measures
+    from worker.queue.bookkeeping import Measures
 
     metrics = Metrics()
     told = {"ended": "done", "seconds": 2.0, "hits": 3, "misses": 1, "append": 0.02, "tokens": 500}

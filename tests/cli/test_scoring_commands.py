@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from evomerge.fitness.compare import WINDOW_ROUNDING
-from evomerge.fitness.itemised import Contest, Tally, tally
-from evomerge.home import Home
+from evomerge.fitness.paired_bootstrap import WINDOW_ROUNDING
+from evomerge.fitness.per_item import Contest, Tally, tally
+from runs.home import Home
 from tests import runs
 from tests.cli.test_forge import call, fails
 from tests.conftest import Toys
@@ -250,8 +250,8 @@ def test_what_was_not_measured_is_said(finished) -> None:
 
 def test_without_the_data_items_are_numbered(finished, toys: Toys, monkeypatch) -> None:
     """The log has the outcomes; the names are the data's."""
-    from evomerge.errors import DataError
-    from worker.bench import Bench
+    from runs.errors import DataError
+    from worker.tasks.context import Bench
 
     def gone(self: Bench) -> None:
         raise DataError("data file x does not exist.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.home import Home
+from runs.home import Home
 from tests import runs
 from tests.cli.test_forge import call, fails
 from tests.conftest import Toys
@@ -71,10 +71,10 @@ def test_layers_say_whose_they_are(tmp_path: Path, toys: Toys) -> None:
 
 def toys_id(home: Home, run: str) -> str:
     """The recipe id of the first source."""
-    from evomerge import log
+    from evomerge.run import repository
 
     store = home.open_store()
-    started = log.load(store, run).started
+    started = repository.load(store, run).started
     store.close()
     assert started
     return started.sources[0].recipe_id

@@ -11,13 +11,15 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from events import EventStore, New
-from evomerge import facts, models
-from evomerge.errors import ConfigError
-from evomerge.home import Home
-from evomerge.log import stream
+from evomerge.reports import model_registry as reports_model_registry
+from evomerge.run import events
+from evomerge.run.repository import stream
+from runs.errors import ConfigError
+from runs.home import Home
 from tests.evomerge import fake_runs
-from worker import accounts, catalogue, limits
-from worker.control import control
+from worker.commands import accounts, user_limits
+from worker.commands import model_registry as commands_model_registry
+from worker.commands.control import control
 
 #: Writes the clipboard, ends its sequence, turns the text around, begins a sequence in one byte.
 EVIL = "\x1b]52;c;aGk=\x07\u202etxt\x9b31m"
@@ -29,15 +31,15 @@ def home(tmp_path: Path) -> Home:
     home = Home(tmp_path)
     store = home.open_store()
     fake_runs.submit(store, "r")
-    store.append(stream("r"), 1, [New(facts.Paused(reason=EVIL), "r/paused/1")])
+    store.append(stream("r"), 1, [New(events.Paused(reason=EVIL), "r/paused/1")])
     accounts.add(store, "ada", "admin")
     token = accounts.TokenIssued(id="t", name="ada", hash="0" * 64, note=EVIL)
     store.append("users", 1, [New(token, "users/1")])
-    model = models.ModelRegistered(
+    model = reports_model_registry.ModelRegistered(
         name=EVIL, kind="base", path=EVIL, digest="0" * 64, bytes=1, parameters=1, metrics={EVIL: 1}
     )
     store.append("models", 0, [New(model, "models/1")])
-    changed = limits.LimitsChanged(owner=EVIL, weight=2)
+    changed = user_limits.LimitsChanged(owner=EVIL, weight=2)
     store.append("queue", 0, [New(changed, "queue/1")])
     store.close()
     return home
@@ -71,16 +73,16 @@ def test_json_says_the_same_text(home: Home) -> None:
 
 
 def _models(store: EventStore, folder: Path) -> None:
-    catalogue.register(store, folder, name=EVIL)
+    commands_model_registry.register(store, folder, name=EVIL)
 
 
 ACCEPTED: list[Callable[[EventStore, Path], object]] = [
-    lambda store, _: control(store, "r", facts.Resumed(reason=EVIL)),
+    lambda store, _: control(store, "r", events.Resumed(reason=EVIL)),
     lambda store, _: accounts.issue(store, "ada", EVIL),
-    lambda store, _: limits.change(store, EVIL, 2),
+    lambda store, _: user_limits.change(store, EVIL, 2),
     _models,
-    lambda store, folder: catalogue.register(store, folder, "m", metrics={EVIL: 1.0}),
-    lambda store, _: catalogue.remove(store, "0" * 16, EVIL),
+    lambda store, folder: commands_model_registry.register(store, folder, "m", metrics={EVIL: 1.0}),
+    lambda store, _: commands_model_registry.remove(store, "0" * 16, EVIL),
 ]
 
 
@@ -95,7 +97,7 @@ def test_such_text_is_refused_where_it_is_accepted(home: Home, ask, tmp_path: Pa
 
 
 def test_the_user_of_the_environment_is_plain_text_too(monkeypatch) -> None:
-    from worker.submission import actor
+    from worker.commands.submit import actor
 
     monkeypatch.setenv("FORGE_USER", EVIL)
     with pytest.raises(ConfigError, match="FORGE_USER"):

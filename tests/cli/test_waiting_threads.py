@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.patience import DECIDES, said, sleep_by_default
+from runs.system.thread_waiting import DECIDES, said, sleep_by_default
 from tests.cluster import FORGE
 from tests.runs import REPOSITORY
 

@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import forge
-from evomerge import tracking
-from evomerge.home import Home
+from evomerge.reports import wandb_rows
+from runs.home import Home
 from tests import runs, wandb_files
 from tests.cli.test_forge import fails
 from tests.conftest import Toys
 from tests.runs import REPOSITORY
-from worker import follower
+from worker.exports import wandb_follower
 
 RAISES = "def __getattr__(name):\n    raise RuntimeError('the tracker is on fire')\n"
 HANGS = "import time\nwhile True:\n    time.sleep(1)\n"
@@ -46,9 +46,9 @@ def test_a_run_that_is_followed_is_in_the_file_with_its_end(toys: Toys, tmp_path
     found = runs.state(Home(tmp_path / "home"), run)
     (folder,) = (tmp_path / "home" / "wandb").glob(f"offline-run-*-{run}")
     written = wandb_files.read(folder)
-    assert written.history == tracking.rows(found)
+    assert written.history == wandb_rows.rows(found)
     assert [step for step, _ in written.history] == [0]
-    assert written.summary == tracking.summary(found)
+    assert written.summary == wandb_rows.summary(found)
     assert written.summary["final/test_fitness"] == json.loads(result.stdout)["test"]["score"]
 
 
@@ -60,7 +60,7 @@ def test_a_run_whose_tracker_fails_ends_as_ever(
     (tmp_path / "fakes" / "wandb").mkdir(parents=True)
     (tmp_path / "fakes" / "wandb" / "__init__.py").write_text(code)
     path = os.pathsep.join((str(tmp_path / "fakes"), str(REPOSITORY)))
-    monkeypatch.setattr(follower, "PATIENCE", 1.0 if code is HANGS else 60.0)
+    monkeypatch.setattr(wandb_follower, "PATIENCE", 1.0 if code is HANGS else 60.0)
     result = evolve(toys, tmp_path, FORGE_WANDB="1", PYTHONPATH=path)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["status"] == "completed"

@@ -9,11 +9,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from cognate import create, presets, report, training
-from cognate.errors import CognateError, PresetError
-from cognate.model import check_size, configuration, new_model
-from cognate.presets import PRESETS, TINY
-from evomerge.errors import UnavailableError
+from phases.cognate import create, presets, report, training
+from phases.cognate.errors import CognateError, PresetError
+from phases.cognate.model import check_size, configuration, new_model
+from phases.cognate.presets import PRESETS, TINY
+from runs.errors import UnavailableError
 
 #: Seconds of training: the machinery is real, the models are poor.
 MINIATURE = TINY.model_copy(
@@ -129,12 +129,12 @@ def test_progress_tells_loss_and_speed(made) -> None:
 
 def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
     """Split by file: a document is in one slice only."""
-    from evomerge.corpus import builtin
-    from evomerge.fitness import data
+    from evaluation.data import items as data_items
+    from evaluation.data.builtin import corpus
 
-    items = data.load([made[0] / "items"])
+    items = data_items.load([made[0] / "items"])
     assert {(i.domain, i.slice) for i in items} == {
-        (d, s) for d in builtin.DOMAINS for s in ("train", "search", "selection", "test")
+        (d, s) for d in corpus.DOMAINS for s in ("train", "search", "selection", "test")
     }
     names = [i.id for i in items]
     assert len(names) == len(set(names))
@@ -142,7 +142,7 @@ def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
 
 def test_the_same_seed_trains_the_same_models(made, tmp_path) -> None:
     """Bit for bit, on one machine."""
-    from evomerge.checkpoints import digest, open_checkpoint
+    from weights.checkpoint import digest, open_checkpoint
 
     create.create(tmp_path / "again", MINIATURE, 0, lambda m: None, lambda p: None)
     for name in ("base", "code"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.world import DONE, Site
-from worker import accounts
+from worker.commands import accounts
 
 #: What a browser says by itself of a server that is away.
 GONE = ("Failed to load resource", "WebSocket", "Failed to fetch", "net::")

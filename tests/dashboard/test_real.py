@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from evomerge.home import Home
+from runs.home import Home
 from tests.conftest import Toys
 from tests.runs import REPOSITORY
-from worker import accounts
+from worker.commands import accounts
 
 
 class Up:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evomerge import log
-from evomerge.state import RunState
+from evomerge.run import repository
+from evomerge.run.state import RunState
 from tests.dashboard.world import (
     CANCELLED,
     DONE,
@@ -114,7 +114,7 @@ def test_a_connection_that_broke_goes_on_after_the_last_event(
 
 
 def _later(site: Site) -> Callable[[RunState], bool]:
-    place = log.load(site.store, BUSY).place
+    place = repository.load(site.store, BUSY).place
     return lambda state: state.place > place + 1
 
 

@@ -22,18 +22,19 @@ import uvicorn
 from api.app import SITE, create
 from api.options import Options
 from events import EventStore, New
-from evomerge import facts, log
-from evomerge.home import Home
-from evomerge.state import RunState
+from evomerge.run import events as run_events
+from evomerge.run import repository
+from evomerge.run.state import RunState
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
 from tests.evomerge import fake_runs
-from worker import accounts, submission
-from worker.control import control
-from worker.fork import fork, plan
-from worker.leases import myself
-from worker.roster import Roster
-from worker.schedule import Offer
+from worker.commands import accounts, submit
+from worker.commands.control import control
+from worker.commands.fork import fork, plan
+from worker.queue.device_table import Roster
+from worker.queue.leases import myself
+from worker.queue.scheduler import Offer
 
 __all__ = ["SITE", "Site", "record"]
 
@@ -41,7 +42,7 @@ DONE, FRONT = "20261121-a9fb60", "20261121-c4e107"
 FAILED, CANCELLED, PAUSED = "20261120-77d0aa", "20261120-1b3c9f", "20261120-9ab311"
 WAITING, TESTING, REAL = "20261121-0ab5e1", "20261121-7e57ed", "20261119-5eed01"
 FORK_KEY = "20261121-shorter"
-FORK = submission.keyed_name(FORK_KEY, "fork of grace")
+FORK = submit.keyed_name(FORK_KEY, "fork of grace")
 LABEL = "big-gpu"
 USERS = {"ada": "admin", "grace": "submitter", "linus": "viewer"}
 EIGHT: dict[str, Any] = {"population_size": 8, "elite_size": 2, "generations": 4}
@@ -59,10 +60,10 @@ def record(folder: Path, toys: Toys | None = None) -> dict[str, str]:
     fake_runs.finish(store, FAILED, varied=True)
     fake_runs.submit(store, CANCELLED, "linus", ("demo",), **EIGHT)
     fake_runs.finish(store, CANCELLED, lambda s: s.generation == 2, varied=True)
-    control(store, CANCELLED, facts.Cancelled(reason="wrong data"), "ada")
+    control(store, CANCELLED, run_events.Cancelled(reason="wrong data"), "ada")
     fake_runs.submit(store, PAUSED, "grace", strategy="cma-es", population_size=8, generations=4)
     fake_runs.finish(store, PAUSED, lambda s: s.generation == 2, varied=True)
-    control(store, PAUSED, facts.Paused(reason="the GPU is needed"), "grace")
+    control(store, PAUSED, run_events.Paused(reason="the GPU is needed"), "grace")
     if toys is not None:
         store.close()
         runs.submit(home, toys, REAL)
@@ -83,7 +84,7 @@ def record(folder: Path, toys: Toys | None = None) -> dict[str, str]:
     for name, role in USERS.items():
         accounts.add(store, name, role)
         tokens[name] = accounts.issue(store, name, "laptop")[1]
-    submission.project(store)
+    submit.project(store)
     store.close()
     return tokens
 
@@ -107,12 +108,14 @@ def _others(store: EventStore) -> None:
 def _break(store: EventStore, state: RunState) -> None:
     """Let a task fail as often as it is tried."""
     for attempt in (1, 2, 3):
-        told = facts.TaskFailed(
+        told = run_events.TaskFailed(
             task=f"build/{state.generation}/1", attempt=attempt,
             error="OutOfMemoryError: the device has 2.1 GiB left",
         )  # fmt: skip
         new = New(told, f"{state.run}/build/{state.generation}/1/failed/{attempt}")
-        store.append(log.stream(state.run), store.version(log.stream(state.run)), [new])
+        store.append(
+            repository.stream(state.run), store.version(repository.stream(state.run)), [new]
+        )
 
 
 class Site:

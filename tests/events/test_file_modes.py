@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import forge
-from evomerge.home import Home
+from runs.home import Home
 
 NOBODY = 65534
 #: Tries as another user to read the log, and to lock what its writers lock.

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from events.fair_lock import Turnstile
 from events.sqlite import open_store
-from events.turnstile import Turnstile
 from tests.events.store_contract import new
 
 _STANDS_IN_THE_ROOM = """
 import os, signal, sys
 from pathlib import Path
-from events.turnstile import Turnstile
+from events.fair_lock import Turnstile
 with Turnstile(Path(sys.argv[1])).turn():
     print("in", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from evomerge import checkpoints
-from evomerge.build import Weights
-from evomerge.fitness.resident import ResidentModel
+from evaluation.backends.local_backend import ResidentModel
+from evomerge.merging.builder import Weights
 from tests import models
+from weights import checkpoint
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 @pytest.fixture(scope="session")
 def weights(folder: Path) -> Weights:
     """The base's tensors; nobody writes to them."""
-    return checkpoints.open_checkpoint(folder / "base").tensors()
+    return checkpoint.open_checkpoint(folder / "base").tensors()
 
 
 @pytest.fixture

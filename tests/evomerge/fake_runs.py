@@ -7,10 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from events import EventStore, New
-from evomerge import keys, log
-from evomerge.recipe import parents
-from evomerge.run import decide
-from evomerge.state import RunState, absorb
+from evomerge.recipes.recipe import parents
+from evomerge.run import repository
+from evomerge.run.decide import decide
+from evomerge.run.state import RunState, absorb
+from runs import keys
 from tests.evomerge.fake_world import RUN, World, small
 
 
@@ -59,7 +60,7 @@ def submit(
     assert world.state.submitted
     changes = {"run": run, "owner": owner, "labels": labels}
     event = world.state.submitted.model_copy(update=changes)
-    store.append(log.stream(run), 0, [New(event, f"{run}/submitted")])
+    store.append(repository.stream(run), 0, [New(event, f"{run}/submitted")])
     return run
 
 
@@ -75,7 +76,7 @@ def finish(
         bred = Bred(state)
         world.quality, world.skill = bred.rate, bred.skill
     while True:
-        absorb(state, log.news(store, run, state))
+        absorb(state, repository.news(store, run, state))
         world.state = state
         decision = decide(state)
         if state.ended or stop(state):
@@ -83,7 +84,7 @@ def finish(
         new = decision.facts or [
             New(world.answer(task), f"{run}/{task.key}") for task in decision.tasks[:1]
         ]
-        store.append(log.stream(run), state.version, new)
+        store.append(repository.stream(run), state.version, new)
 
 
 def whole(store: EventStore, run: str = RUN, **settings: Any) -> RunState:

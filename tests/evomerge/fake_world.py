@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool, pick
 from events import Envelope, Event, New, chain
-from evomerge import facts, keys, watching
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.fitness.cost import Cost, Speed
-from evomerge.fitness.gates import joined
-from evomerge.fitness.outcomes import DomainOutcomes, Draws, Outcomes, Pool, pick
-from evomerge.recipe import Recipe, Source
-from evomerge.run import (
+from evomerge.fitness.early_stopping import joined
+from evomerge.recipes.recipe import Recipe, Source
+from evomerge.run import early_stopping, events
+from evomerge.run.decide import (
     Build,
     BuildBaseline,
     ChooseLayers,
@@ -31,8 +30,10 @@ from evomerge.run import (
     Task,
     decide,
 )
+from evomerge.run.state import RunState, absorb
 from evomerge.search import current
-from evomerge.state import RunState, absorb
+from runs import keys
+from weights.cost import Cost, Speed
 
 RUN = "run-1"
 BLOCKS = 3
@@ -97,21 +98,21 @@ class World:
         config: EvoMergeConfig | None = None,
         quality: Quality = quality,
         sketcher: Sketcher = far_apart,
-        quarantine: facts.Quarantine = "fail",
+        quarantine: events.Quarantine = "fail",
         skill: Callable[[str], float] | None = None,
     ) -> None:
         self.quality, self.sketcher, self.skill = quality, sketcher, skill
         self.rows: list[Envelope] = []
         self.state = RunState()
         references = tuple(
-            facts.ModelReference(name=n, path=f"/models/{n}") for n in ("a", "b", "c")
+            events.ModelReference(name=n, path=f"/models/{n}") for n in ("a", "b", "c")
         )
-        submitted = facts.Submitted(
+        submitted = events.Submitted(
             run=RUN,
             owner="ada",
             config=config or small(),
             sources=references,
-            base=facts.ModelReference(name="base", path="/models/base"),
+            base=events.ModelReference(name="base", path="/models/base"),
             data=(),
             quarantine=quarantine,
         )
@@ -146,14 +147,14 @@ class World:
 
     def fail(self, task: str, attempt: int) -> None:
         """Record that a task raised."""
-        event = facts.TaskFailed(task=task, attempt=attempt, error="ValueError: broken")
+        event = events.TaskFailed(task=task, attempt=attempt, error="ValueError: broken")
         self.append([New(event, f"{RUN}/{task}/failed/{attempt}")])
 
     def die(self, task: str) -> None:
         """Record that a task's process died."""
         before = self.state.deaths.get(task)
         attempt = before.attempt + 1 if before else 1
-        event = facts.TaskDied(task=task, attempt=attempt, how="killed by signal 9")
+        event = events.TaskDied(task=task, attempt=attempt, how="killed by signal 9")
         self.append([New(event, f"{RUN}/{task}/died/{attempt}")])
 
     def poison(self, *tasks: str) -> RunState:
@@ -203,13 +204,13 @@ class World:
                 return self._started()
             case Measure():
                 speed = Speed(tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None)
-                return facts.Profiled(seconds=1.0, speed=speed)
+                return events.Profiled(seconds=1.0, speed=speed)
             case BuildBaseline():
-                return facts.BaselineBuilt(name=task.name, **self._built(task.recipe))
+                return events.BaselineBuilt(name=task.name, **self._built(task.recipe))
             case ChooseLayers():
                 pick = keys.key(task.key) % 3
                 gains = tuple(1.0 if i == pick else 0.0 for i in range(3))
-                return facts.LayersChosen(
+                return events.LayersChosen(
                     generation=task.generation,
                     slot=task.proposal.slot,
                     proposal=task.proposal.recipe.id,
@@ -225,7 +226,7 @@ class World:
 
     def _started(self) -> Event:
         records = [
-            facts.SourceRecord(
+            events.SourceRecord(
                 name=name,
                 recipe_id=source.id,
                 digest=source.digest,
@@ -238,7 +239,7 @@ class World:
             ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy"), "x"
         )
         assert self.state.submitted
-        return facts.Started.model_validate(
+        return events.Started.model_validate(
             {
                 "sources": tuple(records[1:]),
                 "base": records[0],
@@ -267,7 +268,7 @@ class World:
     def _candidate(self, task: Build) -> Event:
         slot = task.proposal.slot
         fields = {"generation": task.generation, "slot": slot, **self._built(task.proposal.recipe)}
-        return facts.candidate(task.proposal.kind, task.proposal.parents, **fields)
+        return events.candidate(task.proposal.kind, task.proposal.parents, **fields)
 
     def _evaluated(self, task: Evaluate) -> Event:
         rate = self.quality(task.recipe_id)
@@ -285,7 +286,7 @@ class World:
         if seen:
             measured = state.measure(task.recipe_id, seen)
         best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured, scored)
-        return facts.Evaluated(
+        return events.Evaluated(
             recipe_id=task.recipe_id,
             slice=task.slice,
             generation=task.generation,
@@ -302,13 +303,15 @@ class World:
     def _stopped(self, task: Evaluate, whole: Outcomes) -> tuple[Draws | None, str | None]:
         """The windows after which the evaluation ends early, and why, as a worker would."""
         state, slice_ = self.state, task.slice
-        gate = watching.rules(state, task.recipe_id, slice_, task.generation)
-        parts = watching.blocks(state, slice_, task.generation) if gate else []
+        gate = early_stopping.rules(state, task.recipe_id, slice_, task.generation)
+        parts = early_stopping.blocks(state, slice_, task.generation) if gate else []
         for number in range(1, len(parts)):
             assert gate
             scored = joined(parts[:number])
             looks = len(parts) - 1
-            if why := watching.reason(state, gate, slice_, pick(whole, scored), scored, looks):
+            if why := early_stopping.reason(
+                state, gate, slice_, pick(whole, scored), scored, looks
+            ):
                 return scored, why
         return None, None
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from events import Envelope, New, canonical_json, chain
-from evomerge import audit, facts
-from evomerge.audit import Anchor
-from evomerge.run import open_tasks
+from evomerge.run import audit, events
+from evomerge.run.audit import Anchor
+from evomerge.run.decide import open_tasks
 from tests.evomerge.fake_world import RUN, World, small
 
 Rows = list[Envelope]
@@ -59,7 +59,7 @@ def test_an_honest_history_has_no_findings(rows: Rows) -> None:
 
 def test_every_prefix_of_an_honest_history_is_honest(rows: Rows) -> None:
     """A run that is under way can be audited; a cut inside an append cannot have happened."""
-    from evomerge.history import CLOSING
+    from evomerge.run.history import CLOSING
 
     for end in range(1, len(rows), 7):
         if rows[end].type not in CLOSING:
@@ -248,7 +248,7 @@ def test_a_result_that_comes_after_the_end_is_honest() -> None:
         world = World()
         world.run_until(lambda state: state.generation == 1)
         if ends == "cancelled":
-            world.append([New(facts.Cancelled(), f"{RUN}/cancelled/1")])
+            world.append([New(events.Cancelled(), f"{RUN}/cancelled/1")])
         else:
             for attempt in (1, 2, 3):
                 world.fail("build/1/1", attempt)
@@ -262,7 +262,7 @@ def test_a_result_that_comes_after_the_end_is_honest() -> None:
 def test_a_forged_result_after_the_end_is_found() -> None:
     world = World()
     world.run_until(lambda state: state.generation == 1)
-    world.append([New(facts.Cancelled(), f"{RUN}/cancelled/1")])
+    world.append([New(events.Cancelled(), f"{RUN}/cancelled/1")])
     late(world)
     late(world)
     at = max(i for i, row in enumerate(world.rows) if row.type in ("mutated", "merged"))
@@ -279,7 +279,7 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
         "priority_changed", "exported", "imported",
     }  # fmt: skip
     answered = {cls.type for cls in audit.ANSWERS}
-    assert decided | answered == set(facts.REGISTRY.types())
+    assert decided | answered == set(events.REGISTRY.types())
     assert RUN
 
 
@@ -350,7 +350,7 @@ def test_trouble_that_was_not_is_found() -> None:
     world.fail("build/1/0", 2)
     assert "failed for the 2. time, after 0 before" in messages(world.rows)
     world = World()
-    event = facts.DivergenceDetected(task="build/0/0", recorded="a", found="b")
+    event = events.DivergenceDetected(task="build/0/0", recorded="a", found="b")
     world.append([New(event, f"{RUN}/build/0/0/divergence/1")])
     assert "differs from a result that is not there" in messages(world.rows)
 

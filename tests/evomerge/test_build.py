@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomerge import build, checkpoints
-from evomerge.build import Builder, Weights
-from evomerge.errors import ConfigError
-from evomerge.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
+from evomerge.merging import builder as merging_builder
+from evomerge.merging.builder import Builder, Weights
+from evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
+from runs.errors import ConfigError
 from tests import models
 from tests.evomerge.toys import Toys, distance, same
+from weights import checkpoint
 
 LAYERS = (0, 2, 0)
 
@@ -79,8 +80,8 @@ def test_the_eight_pipelines_differ_pairwise_and_from_the_plain_mean(tmp_path: P
     base_folder, source_folders = models.family(tmp_path)
     known, stored = {}, {}
     for folder in (base_folder, *source_folders):
-        weights = checkpoints.open_checkpoint(folder).tensors()
-        source = Source(digest=checkpoints.digest(weights))
+        weights = checkpoint.open_checkpoint(folder).tensors()
+        source = Source(digest=checkpoint.digest(weights))
         known[source.id], stored[source.id] = source, weights
     base, *sources = known
     builder = Builder(known, stored.get)
@@ -99,7 +100,7 @@ def test_the_eight_pipelines_differ_pairwise_and_from_the_plain_mean(tmp_path: P
     mean = distance(built[0], stored[base])
     # SPEC §4: a bit whose effect is below 0.05 of the mean task vector is called inactive.
     assert all(distance(a, b) > 0.05 * mean for a, b in combinations(built, 2))
-    assert all(build.not_finite(weights) is None for weights in built)
+    assert all(merging_builder.not_finite(weights) is None for weights in built)
 
 
 def test_a_pipeline_replaces_only_the_chosen_blocks(toys: Toys):
@@ -167,7 +168,7 @@ def test_single_techniques_build_what_their_formula_says(toys: Toys):
 def test_every_technique_is_finite_and_not_the_base(toys: Toys, method: str):
     """With its own defaults, on task vectors."""
     found = toys.build(merge(toys, method))
-    assert build.not_finite(found) is None
+    assert merging_builder.not_finite(found) is None
     assert distance(found, toys.origin) > 0
 
 
@@ -241,7 +242,7 @@ def test_threads_do_not_reach_the_bits(number: int):
     digests = set()
     for count in (1, 2, 3):
         torch.set_num_threads(count)
-        digests.add(checkpoints.digest(toys.build(child, parent)))
+        digests.add(checkpoint.digest(toys.build(child, parent)))
     assert len(digests) == 1
 
 
@@ -261,7 +262,7 @@ def test_cached_and_rebuilt_parents_give_the_same_bits(dtype: torch.dtype):
         cached[recipe.id] = toys.builder(family, **cached).build(recipe)
     for recipe in family:
         assert same(toys.builder(family).build(recipe), cached[recipe.id])
-    assert len({checkpoints.digest(w) for w in cached.values()}) == len(family)
+    assert len({checkpoint.digest(w) for w in cached.values()}) == len(family)
 
 
 def test_the_order_of_tensors_does_not_matter(toys: Toys):
@@ -271,7 +272,7 @@ def test_the_order_of_tensors_does_not_matter(toys: Toys):
         backwards.stored[id_] = dict(reversed(list(model.items())))
     for number in (0, 7):
         a, b = toys.build(pipeline(toys, number)), backwards.build(pipeline(backwards, number))
-        assert checkpoints.digest(a) == checkpoints.digest(b)
+        assert checkpoint.digest(a) == checkpoint.digest(b)
 
 
 def test_another_recipe_seed_gives_another_mask(toys: Toys):
@@ -368,7 +369,7 @@ def test_noise_on_a_zero_task_vector_is_nothing():
     """Relative to nothing there is nothing; not NaN."""
     toys = Toys()
     origin = toys.origin["model.norm.weight"]
-    found = build.noisy(noise(rate=1.0), "model.norm.weight", origin, origin)
+    found = merging_builder.noisy(noise(rate=1.0), "model.norm.weight", origin, origin)
     assert torch.equal(found, origin)
 
 
@@ -377,7 +378,9 @@ def test_noise_may_touch_no_element_at_all():
     toys = Toys()
     origin = toys.origin["model.norm.weight"]
     parent = toys.inputs()[0]["model.norm.weight"]
-    assert torch.equal(build.noisy(noise(rate=1e-6), "model.norm.weight", origin, parent), parent)
+    assert torch.equal(
+        merging_builder.noisy(noise(rate=1e-6), "model.norm.weight", origin, parent), parent
+    )
 
 
 def test_a_mutant_with_other_genes_takes_its_parent_s_noises_along(toys: Toys):
@@ -408,11 +411,11 @@ def test_a_mutant_with_nothing_new_is_its_parent(toys: Toys):
 def test_not_finite_names_the_tensor(toys: Toys, bad: float):
     """One bad element is enough, and the event says where."""
     weights = {name: tensor.clone() for name, tensor in toys.origin.items()}
-    assert build.not_finite(weights) is None
+    assert merging_builder.not_finite(weights) is None
     weights["model.norm.weight"][3] = bad
-    assert build.not_finite(weights) == "model.norm.weight"
+    assert merging_builder.not_finite(weights) == "model.norm.weight"
 
 
 def test_not_finite_ignores_integers():
     """Isfinite of integers is not the question."""
-    assert build.not_finite({"a": torch.arange(3), "b": torch.ones(2)}) is None
+    assert merging_builder.not_finite({"a": torch.arange(3), "b": torch.ones(2)}) is None

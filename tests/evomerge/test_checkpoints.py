@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from evomerge import checkpoints
-from evomerge.checkpoints import digest, open_checkpoint, publish, untied, write_weights
-from evomerge.errors import SourceError, UnavailableError
+from runs.errors import SourceError, UnavailableError
+from weights import checkpoint
+from weights.checkpoint import digest, open_checkpoint, publish, untied, write_weights
 
 WEIGHTS = {
     "lm_head.weight": torch.arange(12.0).view(4, 3),
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     found = tmp_path / "model"
     found.mkdir()
     (found / "config.json").write_text('{"model_type": "qwen2"}', "utf-8")
-    write_weights(found, WEIGHTS, checkpoints.SHARD_BYTES)
+    write_weights(found, WEIGHTS, checkpoint.SHARD_BYTES)
     return found
 
 
@@ -134,7 +134,7 @@ def sharded(folder: Path) -> Path:
 
 def test_shards_hold_what_the_index_says(sharded: Path):
     """Names as the ecosystem has them, total size in bytes: 48 + 48 + 6 = 102."""
-    index = json.loads((sharded / checkpoints.INDEX).read_text("utf-8"))
+    index = json.loads((sharded / checkpoint.INDEX).read_text("utf-8"))
     names = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
     assert index["metadata"] == {"total_size": 102}
     assert index["weight_map"] == dict(zip(WEIGHTS, names, strict=True))
@@ -147,7 +147,7 @@ def test_shards_hold_what_the_index_says(sharded: Path):
 def test_tensors_share_a_shard_while_they_fit(folder: Path):
     """48 + 48 fit into 96 exactly; a tensor larger than the limit has a shard of its own."""
     write_weights(folder, WEIGHTS, 96)
-    index = json.loads((folder / checkpoints.INDEX).read_text("utf-8"))
+    index = json.loads((folder / checkpoint.INDEX).read_text("utf-8"))
     assert list(index["weight_map"].values()) == [
         "model-00001-of-00002.safetensors",
         "model-00001-of-00002.safetensors",
@@ -166,7 +166,7 @@ def test_a_missing_shard_is_named(sharded: Path):
 
 def test_shards_without_their_index_are_not_guessed(sharded: Path):
     """Which shards belong together is the index's to say."""
-    (sharded / checkpoints.INDEX).unlink()
+    (sharded / checkpoint.INDEX).unlink()
     with pytest.raises(SourceError, match="and no model"):
         open_checkpoint(sharded)
 
@@ -183,16 +183,16 @@ def test_shards_without_their_index_are_not_guessed(sharded: Path):
 )
 def test_a_broken_index_is_named(sharded: Path, content: str):
     """Cut off, empty, or of another shape."""
-    (sharded / checkpoints.INDEX).write_text(content, "utf-8")
+    (sharded / checkpoint.INDEX).write_text(content, "utf-8")
     with pytest.raises(SourceError, match="is not a safetensors index"):
         open_checkpoint(sharded)
 
 
 def test_a_tensor_that_only_the_index_has_is_named(sharded: Path):
     """An index of another download: better refused than a model that lacks a tensor later."""
-    index = json.loads((sharded / checkpoints.INDEX).read_text("utf-8"))
+    index = json.loads((sharded / checkpoint.INDEX).read_text("utf-8"))
     index["weight_map"]["model.extra.weight"] = "model-00001-of-00003.safetensors"
-    (sharded / checkpoints.INDEX).write_text(json.dumps(index), "utf-8")
+    (sharded / checkpoint.INDEX).write_text(json.dumps(index), "utf-8")
     with pytest.raises(SourceError, match=r"model\.extra\.weight"):
         open_checkpoint(sharded)
 
@@ -200,7 +200,7 @@ def test_a_tensor_that_only_the_index_has_is_named(sharded: Path):
 def test_an_index_cannot_lead_out_of_its_folder(sharded: Path):
     """Only a file's name is taken from it."""
     index = {"weight_map": {"a": "../../etc/passwd"}}
-    (sharded / checkpoints.INDEX).write_text(json.dumps(index), "utf-8")
+    (sharded / checkpoint.INDEX).write_text(json.dumps(index), "utf-8")
     with pytest.raises(SourceError, match="lacks the shards passwd"):
         open_checkpoint(sharded)
 
@@ -285,7 +285,7 @@ def test_modes_follow_the_umask(tmp_path: Path, umask: int):
     """Safetensors writes 0600, and then a colleague cannot read the champion."""
 
     def fill(folder: Path) -> None:
-        write_weights(folder, WEIGHTS, checkpoints.SHARD_BYTES)
+        write_weights(folder, WEIGHTS, checkpoint.SHARD_BYTES)
         (folder / "sub").mkdir()
         (folder / "sub" / "note.txt").write_text("x", "utf-8")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.child_environment import OFFLINE, child_environment
+from runs.system.child_environment import OFFLINE, child_environment
 
 SECRETS = {
     "FORGE_ARTIFACT_KEY": "a", "FORGE_ARTIFACT_KEY_FILE": "/etc/forge.keys",

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge.fitness import compiled, perplexity, probing
-from evomerge.fitness.packing import Packed
-from evomerge.fitness.resident import ResidentModel
+from evaluation import perplexity
+from evaluation.backends import autotune, inductor
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Packed
 
 CONTEXT, ROWS = 16, 4
 
@@ -43,7 +44,7 @@ def test_the_same_losses_from_whatever_weights_are_loaded(resident, weights, mon
     data = {"d": Packed(windows=windows(6))}
     monkeypatch.undo()
     resident.batch_tokens = ROWS * CONTEXT
-    tried = probing.compiled(resident, [weights, other], data, CONTEXT)
+    tried = autotune.compiled(resident, [weights, other], data, CONTEXT)
     assert tried.ratio > 0
     assert tried.seconds > 0
     assert tried.change < 1e-5
@@ -56,9 +57,9 @@ def test_only_full_batches_are_compiled(resident, monkeypatch) -> None:
 
     def scorer(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         seen.append(tuple(ids.shape))
-        return compiled.scored(resident.logits(ids), ids)
+        return inductor.scored(resident.logits(ids), ids)
 
-    monkeypatch.setattr(compiled, "scorer", lambda module: scorer)
+    monkeypatch.setattr(inductor, "scorer", lambda module: scorer)
     resident.batch_tokens, resident.compiled = ROWS * CONTEXT, (ROWS, CONTEXT)
     asked = [w[:7] for w in windows(ROWS)]
     found = perplexity.score_windows(resident, [*windows(9), *asked])
@@ -68,7 +69,7 @@ def test_only_full_batches_are_compiled(resident, monkeypatch) -> None:
 
 
 def test_other_depths_are_not_compiled(resident, weights, monkeypatch) -> None:
-    monkeypatch.setattr(compiled, "scorer", lambda module: pytest.fail("compiled"))
+    monkeypatch.setattr(inductor, "scorer", lambda module: pytest.fail("compiled"))
     resident.compiled = (ROWS, CONTEXT)
     blocks = resident.config.num_hidden_layers
     last = f"model.layers.{blocks - 1}."
@@ -86,17 +87,17 @@ def test_other_depths_are_not_compiled(resident, weights, monkeypatch) -> None:
 )  # fmt: skip
 def test_it_must_win_back_what_compiling_takes(ratio, change, tokens, pays) -> None:
     """By hand: 3,000 tokens at 100 a second are 30 s, a third of it is saved, compiling takes 10."""
-    assert probing.Trial(ratio, change, 10.0, 100.0).pays(tokens) is pays
+    assert autotune.Trial(ratio, change, 10.0, 100.0).pays(tokens) is pays
 
 
 def test_it_is_tried_on_whole_windows_of_every_domain(resident: ResidentModel, weights) -> None:
     short = {"a": Packed(windows=[w[:9] for w in windows(3)])}
     with pytest.raises(
-        compiled.NotCompiledError, match="no calibration text is as long as a window of 16 tokens"
+        inductor.NotCompiledError, match="no calibration text is as long as a window of 16 tokens"
     ):
-        probing.compiled(resident, [weights], short, CONTEXT)
+        autotune.compiled(resident, [weights], short, CONTEXT)
     one, two = windows(2)
-    full = probing.full_batch(
+    full = autotune.full_batch(
         short | {"b": Packed(windows=[two]), "a": Packed(windows=[one])}, 3, 16
     )
     np.testing.assert_array_equal(full, [one, two, one])
@@ -111,8 +112,8 @@ def test_code_that_cannot_be_compiled_is_said(resident, weights, monkeypatch) ->
 
     monkeypatch.setattr(resident.module, "forward", looking)
     resident.batch_tokens = ROWS * CONTEXT
-    with pytest.raises(compiled.NotCompiledError, match="data-dependent"):
-        probing.compiled(resident, [weights], {"d": Packed(windows=windows(4))}, CONTEXT)
+    with pytest.raises(inductor.NotCompiledError, match="data-dependent"):
+        autotune.compiled(resident, [weights], {"d": Packed(windows=windows(4))}, CONTEXT)
     assert resident.compiled is None
     assert perplexity.score_windows(resident, windows(4))[0]
 
@@ -120,21 +121,21 @@ def test_code_that_cannot_be_compiled_is_said(resident, weights, monkeypatch) ->
 def test_what_compiles_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert compiled.compiler(cpu) == ""
+    assert inductor.compiler(cpu) == ""
     monkeypatch.setenv("CXX", "false")
-    assert compiled.compiler(cpu) == ""
+    assert inductor.compiler(cpu) == ""
     monkeypatch.delenv("CXX")
-    assert re.search(r"[+][+].*, avx|neon|sve|asimd", compiled.compiler(cpu))
+    assert re.search(r"[+][+].*, avx|neon|sve|asimd", inductor.compiler(cpu))
 
 
 def test_compiled_code_lies_in_a_folder_of_its_compiler_and_ours(tmp_path, monkeypatch) -> None:
     """Not where another user, or anybody, may have written."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    first, second = map(compiled._folder, ("g++ 12 of this test", "g++ 13 of this test"))
+    first, second = map(inductor._folder, ("g++ 12 of this test", "g++ 13 of this test"))
     assert first != second
     assert Path(first).stat().st_mode & 0o777 == 0o700
-    compiled._folder.cache_clear()
-    assert compiled._folder("g++ 12 of this test") == first
+    inductor._folder.cache_clear()
+    assert inductor._folder("g++ 12 of this test") == first
     Path(first).chmod(0o777)
-    compiled._folder.cache_clear()
-    assert compiled._folder("g++ 12 of this test") not in (first, second)
+    inductor._folder.cache_clear()
+    assert inductor._folder("g++ 12 of this test") not in (first, second)

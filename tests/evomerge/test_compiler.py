@@ -13,8 +13,8 @@ from tests.runs import REPOSITORY
 
 MERGE = """
 import torch
-from evomerge.compiled import compiler
-from evomerge.compiled.blocks import add_to
+from evomerge.merging.kernels.numba import compiler
+from evomerge.merging.kernels.numba.vectors import add_to
 print(compiler._folder(), compiler.is_new())
 a = torch.ones(3).numpy()
 add_to(a, a)

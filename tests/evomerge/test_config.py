@@ -9,8 +9,8 @@ import pytest
 from evomerge import config as settings_of
 from evomerge import search
 from evomerge.config import parse
-from evomerge.errors import ConfigError
 from evomerge.search import elite_loser
+from runs.errors import ConfigError
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 2.5, "all", 1 << 25, []])

@@ -18,10 +18,12 @@ import pytest
 import yaml
 
 from benchmarks import shipped_text
-from evomerge.corpus import arithmetic, builtin, choices, code, prose, shipped, structured
-from evomerge.corpus.documents import SLICES, Document
-from evomerge.errors import DataError
-from evomerge.fitness import data
+from evaluation.data import items
+from evaluation.data.builtin import arithmetic, corpus, help_prose, multiple_choice, stdlib_code
+from evaluation.data.builtin import records as builtin_records
+from evaluation.data.builtin import shipped_text as builtin_shipped_text
+from evaluation.data.slices import SLICES, Document
+from runs.errors import DataError
 
 
 def test_arithmetic_is_right():
@@ -43,7 +45,7 @@ def test_arithmetic_is_right():
 
 def test_generated_documents_depend_on_seed_and_name_alone():
     """The first documents of a longer corpus are the same; another seed gives others."""
-    for made in (arithmetic.documents, structured.documents):
+    for made in (arithmetic.documents, builtin_records.documents):
         short, long = list(made(5_000, 1)), list(made(20_000, 1))
         assert long[: len(short)] == short
         assert sum(len(d.text) for d in short) >= 5_000
@@ -54,7 +56,7 @@ def test_generated_documents_depend_on_seed_and_name_alone():
 def test_structured_files_parse_and_all_formats_hold_alike():
     """JSON, CSV, YAML and TOML by their own parsers; 4 to 10 records each."""
     seen = set()
-    for document in structured.documents(30_000, 1):
+    for document in builtin_records.documents(30_000, 1):
         suffix = document.name.rpartition(".")[2]
         kind = document.name.partition("-")[0]
         if suffix == "csv":
@@ -70,7 +72,7 @@ def test_structured_files_parse_and_all_formats_hold_alike():
 
 def test_code_is_python_and_long_files_are_cut_at_a_line():
     """From CPython's library, in the order of paths, without tests and what a build writes."""
-    found = list(code.documents(200_000))
+    found = list(stdlib_code.documents(200_000))
     assert sum(len(d.text) for d in found) >= 200_000
     assert [d.name for d in found] == sorted(d.name for d in found)
     for document in found:
@@ -95,11 +97,11 @@ def test_a_file_that_is_no_utf8_is_passed_over(tmp_path: Path):
 
 def test_prose_comes_in_the_order_of_topics():
     """Trained on, not measured."""
-    found = list(prose.documents(10_000))
+    found = list(help_prose.documents(10_000))
     assert sum(len(d.text) for d in found) >= 10_000
     assert [d.name for d in found] == sorted(d.name for d in found)
     assert {d.domain for d in found} == {"prose"}
-    assert len(list(prose.documents(10**9))) > len(found)
+    assert len(list(help_prose.documents(10**9))) > len(found)
 
 
 # ---- the same everywhere --------------------------------------------------------------------
@@ -111,7 +113,7 @@ TEXT, ITEMS = (
 )
 DIGESTS = """
 import hashlib, json
-from evomerge.corpus import builtin
+from evaluation.data.builtin import corpus as builtin
 texts = builtin.corpus(0, 4_000_000, builtin.KNOWN)
 hasher = hashlib.sha256()
 for domain, split in texts.items():
@@ -137,7 +139,7 @@ def pythons() -> list[str]:
 @pytest.mark.parametrize("python", pythons())
 def test_the_text_is_the_same_whatever_python_makes_it(python: str):
     """Models are trained on it and measured on it: with other text a verdict would not travel."""
-    root = Path(builtin.__file__).parents[2]
+    root = Path(corpus.__file__).parents[2]
     found = subprocess.run(
         [python, "-c", DIGESTS], cwd=root, check=True, capture_output=True, text=True
     )
@@ -146,16 +148,16 @@ def test_the_text_is_the_same_whatever_python_makes_it(python: str):
 
 def test_the_tokenizer_is_the_same_every_time():
     """Its vocabulary has an order of its own; training tells equal pairs apart by rule."""
-    from cognate.model import train_tokenizer
+    from phases.cognate.model import train_tokenizer
 
-    texts = [d.text for d in itertools.islice(code.documents(10**9), 40)]
+    texts = [d.text for d in itertools.islice(stdlib_code.documents(10**9), 40)]
     one, two = (train_tokenizer(texts, 600).get_vocab() for _ in range(2))
     assert one == two
 
 
 def test_the_shipped_text_comes_with_its_licence():
     """The PSF's terms; and where it comes from."""
-    folder = Path(shipped.__file__).parent
+    folder = Path(builtin_shipped_text.__file__).parent
     assert "PYTHON SOFTWARE FOUNDATION LICENSE" in (folder / "library.LICENSE.txt").read_text()
     assert "3.11.7" in (folder / "library.md").read_text()
 
@@ -167,18 +169,18 @@ def test_the_larger_the_models_the_fewer_default_items():
     """A forward pass costs in proportion to the parameters; the number of items follows, by
     arithmetic alone: a run that goes on elsewhere has the same items.
     """
-    assert builtin.share(1_150_080) == builtin.share(builtin.FULL_UP_TO) == 1
-    assert builtin.share(2 * builtin.FULL_UP_TO) == 1 / 2
-    assert builtin.share(500_000_000) == builtin.LEAST
-    small, large = list(builtin.default(1_150_080)), list(builtin.default(25_576_320))
-    assert large == list(builtin.default(25_576_320))
+    assert corpus.share(1_150_080) == corpus.share(corpus.FULL_UP_TO) == 1
+    assert corpus.share(2 * corpus.FULL_UP_TO) == 1 / 2
+    assert corpus.share(500_000_000) == corpus.LEAST
+    small, large = list(corpus.default(1_150_080)), list(corpus.default(25_576_320))
+    assert large == list(corpus.default(25_576_320))
     for slice_ in ("search", "selection", "test"):
         for kind in ("text", "prompt"):
             counts = [
                 sum(len(row[kind]) for row in rows if row["slice"] == slice_ and kind in row)
                 for rows in (small, large)
             ]
-            assert counts[1] / counts[0] == pytest.approx(builtin.share(25_576_320), rel=0.15)
+            assert counts[1] / counts[0] == pytest.approx(corpus.share(25_576_320), rel=0.15)
 
 
 # ---- questions -----------------------------------------------------------------------------
@@ -186,7 +188,7 @@ def test_the_larger_the_models_the_fewer_default_items():
 
 def test_an_equation_s_right_answer_is_right_and_the_others_are_wrong():
     """Four different numbers, one of which is the result."""
-    asked = list(choices.equations(list(arithmetic.documents(20_000, 1)), 40, 0))
+    asked = list(multiple_choice.equations(list(arithmetic.documents(20_000, 1)), 40, 0))
     assert len(asked) == 40
     for item in asked:
         a, sign, b = re.findall(r"(\d+) ([-+*/]) (\d+) =$", item["prompt"])[0]
@@ -198,28 +200,28 @@ def test_an_equation_s_right_answer_is_right_and_the_others_are_wrong():
         }[sign]
         assert item["choices"][item["answer"]] == f" {value}"
         assert len(set(item["choices"])) == 4
-        assert len(item["prompt"]) <= choices.CONTEXT
+        assert len(item["prompt"]) <= multiple_choice.CONTEXT
     assert {item["answer"] for item in asked} == {0, 1, 2, 3}
 
 
 def test_a_continuation_s_right_answer_is_the_line_that_follows():
     """And the prompt ends just before it."""
-    documents = list(structured.documents(20_000, 1))
+    documents = list(builtin_records.documents(20_000, 1))
     texts = [d.text for d in documents]
-    asked = list(choices.continuation(documents, 30, 0))
+    asked = list(multiple_choice.continuation(documents, 30, 0))
     for item in asked:
         right = item["choices"][item["answer"]]
         assert any(item["prompt"] + right in text for text in texts)
         assert item["choices"].count(right) == 1
         assert len(item["choices"]) == 4
-    assert asked == list(choices.continuation(documents, 30, 0))
+    assert asked == list(multiple_choice.continuation(documents, 30, 0))
 
 
 def test_a_document_without_a_line_to_ask_for_is_passed_over():
     """Too short, too long or too few lines."""
     short = Document("a", "data", "x\ny\nz\n")
     usable = Document("b", "data", "\n".join(f"a line of text {i}" for i in range(9)))
-    asked = list(choices.continuation([short, usable], 4, 0))
+    asked = list(multiple_choice.continuation([short, usable], 4, 0))
     assert [item["id"] for item in asked] == ["next-line-0001", "next-line-0003"]
 
 
@@ -229,12 +231,12 @@ def test_a_document_without_a_line_to_ask_for_is_passed_over():
 @pytest.fixture(scope="module")
 def texts() -> dict:
     """A small corpus of all three domains."""
-    return builtin.corpus(1, 150_000)
+    return corpus.corpus(1, 150_000)
 
 
 def test_no_document_is_in_two_slices(texts: dict):
     """What is trained on must not be measured on."""
-    assert tuple(texts) == builtin.DOMAINS
+    assert tuple(texts) == corpus.DOMAINS
     for split in texts.values():
         assert set(split) == set(SLICES)
         names = [d.name for documents in split.values() for d in documents]
@@ -243,20 +245,20 @@ def test_no_document_is_in_two_slices(texts: dict):
 
 def test_the_written_items_are_data_that_a_run_can_read(texts: dict, tmp_path: Path):
     """The project's own JSONL, through the user's own door; the same as without the files."""
-    builtin.write(tmp_path / "corpus", texts, 1)
-    loaded = data.load([tmp_path / "corpus"])
-    assert loaded == data.from_rows(builtin.items(texts, 1))
-    assert {item.domain for item in loaded} == set(builtin.DOMAINS)
-    held = [i for i in loaded if isinstance(i, data.Text) and i.domain == "math"]
+    corpus.write(tmp_path / "corpus", texts, 1)
+    loaded = items.load([tmp_path / "corpus"])
+    assert loaded == items.from_rows(corpus.items(texts, 1))
+    assert {item.domain for item in loaded} == set(corpus.DOMAINS)
+    held = [i for i in loaded if isinstance(i, items.Text) and i.domain == "math"]
     trained = sum(len(i.text) for i in held if i.slice == "train")
     # Cut where 40,000 characters are full, and nowhere below 200 of a document.
-    assert 39_000 <= trained <= builtin.HELD_OUT["train"] + 200
-    asked = [i for i in loaded if isinstance(i, data.Question) and i.slice == "search"]
+    assert 39_000 <= trained <= corpus.HELD_OUT["train"] + 200
+    asked = [i for i in loaded if isinstance(i, items.Question) and i.slice == "search"]
     assert asked
-    assert all(i.slice != "train" for i in loaded if isinstance(i, data.Question))
+    assert all(i.slice != "train" for i in loaded if isinstance(i, items.Question))
 
 
 def test_rows_of_the_built_in_corpus_are_checked_like_any_other():
     """A bug in a generator is a DataError, not a crash in the middle of a run."""
     with pytest.raises(DataError, match="built-in"):
-        data.from_rows([{"id": "a", "domain": "d", "text": ""}])
+        items.from_rows([{"id": "a", "domain": "d", "text": ""}])

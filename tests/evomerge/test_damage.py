@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from evaluation.perplexity import score_windows
 from evomerge.fitness import composite
-from evomerge.fitness.compare import Comparison, compare, rounding
 from evomerge.fitness.composite import Weighting
-from evomerge.fitness.outcomes import DomainOutcomes, Outcomes
-from evomerge.fitness.perplexity import score_windows
-from evomerge.fitness.resident import ResidentModel
+from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
 from tests import models
 
 Weights = dict[str, torch.Tensor]

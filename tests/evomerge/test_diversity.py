@@ -7,7 +7,7 @@ import base64
 import numpy as np
 import pytest
 
-from evomerge import convergence, diversity
+from evomerge.search import convergence, diversity
 
 
 def sketch(*values: float) -> str:

@@ -15,21 +15,22 @@ from typing import Any
 
 import pytest
 
-from evomerge.corpus import builtin, domains, languages
-from evomerge.corpus.domains import code, math, structured
-from evomerge.fitness import data
-from evomerge.fitness.data import Item, Problem, Question, Text
-from evomerge.sandbox.runner import Sandbox
-from evomerge.verifiers import program
-from evomerge.verifiers.checks import Verifier
+from evaluation.data import domains
+from evaluation.data import items as data_items
+from evaluation.data.builtin import corpus, phrase_grammar
+from evaluation.data.domains import code, math, structured
+from evaluation.data.items import Item, Problem, Question, Text
+from evaluation.sandbox.sandbox import Sandbox
+from evaluation.verifiers import program
+from evaluation.verifiers.verifier import Verifier
 
 
 @pytest.fixture(scope="module")
 def items() -> list[Item]:
     """All of them, checked as a user's file is."""
-    found = data.from_rows(domains.items(0))
-    data.check(found)
-    data.check_weights(found, dict.fromkeys(domains.DOMAINS, 0.25))
+    found = data_items.from_rows(domains.items(0))
+    data_items.check(found)
+    data_items.check_weights(found, dict.fromkeys(domains.DOMAINS, 0.25))
     return found
 
 
@@ -97,7 +98,7 @@ def test_right_bodies_pass_and_wrong_bodies_fail(maker: Any):
 def test_items_do_not_depend_on_the_process():
     """Texts hash differently in every process: nothing may be drawn from a set."""
     code = (
-        "from evomerge.corpus import domains\nfrom evomerge.fitness import data\n"
+        "from evaluation.data import domains\nfrom evaluation.data import items as data\n"
         "print(data.digest(data.from_rows(domains.items())))"
     )
     root = Path(__file__).resolve().parents[2]
@@ -133,7 +134,7 @@ def test_the_right_choice_solves_the_problem_and_no_other_does(domain: Any):
         }
         if asked is None:
             continue
-        (posed,) = data.from_rows([row])
+        (posed,) = data_items.from_rows([row])
         assert isinstance(posed, Problem)
         assert asked["prompt"] == posed.prompt
         for place, choice in enumerate(asked["choices"]):
@@ -157,7 +158,7 @@ def test_written_data_is_read_as_it_is_meant():
                 "answer": structured.meant(records, form, grade < 2),
             }
             row = {"id": "p", "domain": "d", "slice": "test", "prompt": "x", "check": check}
-            (item,) = data.from_rows([row])
+            (item,) = data_items.from_rows([row])
             assert isinstance(item, Problem)
             said = structured.write(records, form, grade < 2)
             assert verifier.verify(item.check, said, {}).score == 1
@@ -167,8 +168,8 @@ def test_written_data_is_read_as_it_is_meant():
 
 def test_every_phrase_is_there_in_every_language():
     """And no two phrases of a part are the same in one: a wrong sentence must be another one."""
-    for part, phrases in languages.PHRASES.items():
-        for language in languages.LANGUAGES:
+    for part, phrases in phrase_grammar.PHRASES.items():
+        for language in phrase_grammar.LANGUAGES:
             said = [phrase[language] for phrase in phrases]
             assert all(said)
             assert len(set(said)) == len(said)
@@ -178,7 +179,7 @@ def test_every_phrase_is_there_in_every_language():
 def test_sentences_keep_each_language_s_order():
     """By hand: German and Dutch put time and place before the object."""
     sentence = (1, 7, 3, 1)
-    assert [languages.say(sentence, language) for language in languages.LANGUAGES] == [
+    assert [phrase_grammar.say(sentence, language) for language in phrase_grammar.LANGUAGES] == [
         "The man sings a song in the kitchen every morning.",
         "Der Mann singt jeden Morgen in der Küche ein Lied.",
         "L'homme chante une chanson dans la cuisine chaque matin.",
@@ -191,32 +192,34 @@ def test_sentences_keep_each_language_s_order():
 
 def test_lessons_are_pairs_of_taught_sentences():
     """Both lines of a pair say the same; what lessons are measured on is never taught."""
-    sentences = list(itertools.product(*(range(len(p)) for p in languages.PHRASES.values())))
-    meaning = {(n, languages.say(s, n)): s for s in sentences for n in languages.LANGUAGES}
-    assert 0.4 < sum(map(languages.taught, sentences)) / len(sentences) < 0.6
-    lessons = list(languages.documents(30_000, 0))
+    sentences = list(itertools.product(*(range(len(p)) for p in phrase_grammar.PHRASES.values())))
+    meaning = {
+        (n, phrase_grammar.say(s, n)): s for s in sentences for n in phrase_grammar.LANGUAGES
+    }
+    assert 0.4 < sum(map(phrase_grammar.taught, sentences)) / len(sentences) < 0.6
+    lessons = list(phrase_grammar.documents(30_000, 0))
     assert 30_000 <= sum(len(d.text) for d in lessons) < 32_000
     seen = set()
     for lesson in lessons:
         lines = [tuple(line.split(": ", 1)) for line in lesson.text.splitlines()]
-        assert len(lines) == 2 * languages.PAIRS
+        assert len(lines) == 2 * phrase_grammar.PAIRS
         for first, second in zip(lines[::2], lines[1::2], strict=True):
             assert first[0] != second[0]
             assert meaning[first] == meaning[second]
-            assert languages.taught(meaning[first]) is (lesson.slice() == "train")
+            assert phrase_grammar.taught(meaning[first]) is (lesson.slice() == "train")
             seen.add(first[0])
-    assert seen == set(languages.LANGUAGES)
-    assert [d.text for d in languages.documents(30_000, 0)] == [d.text for d in lessons]
-    assert next(languages.documents(1, 1)).text != lessons[0].text
+    assert seen == set(phrase_grammar.LANGUAGES)
+    assert [d.text for d in phrase_grammar.documents(30_000, 0)] == [d.text for d in lessons]
+    assert next(phrase_grammar.documents(1, 1)).text != lessons[0].text
 
 
 def test_lessons_are_a_domain_with_questions_of_its_own():
-    (split,) = builtin.corpus(0, 60_000, ["multilingual"]).values()
-    rows = list(builtin.items({"multilingual": split}, 0))
+    (split,) = corpus.corpus(0, 60_000, ["multilingual"]).values()
+    rows = list(corpus.items({"multilingual": split}, 0))
     assert any("text" in row for row in rows)
     asked = [row for row in rows if "choices" in row]
     assert asked
-    data.from_rows(rows)
+    data_items.from_rows(rows)
 
 
 def test_choices_differ_and_one_of_them_is_right(items: list[Item]):

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge.errors import EndpointError
-from evomerge.fitness import packing
-from evomerge.fitness.accuracy import score_questions
-from evomerge.fitness.data import Item, from_rows
-from evomerge.fitness.endpoint import Endpoint
-from evomerge.fitness.perplexity import score_windows
+from evaluation.backends.openai_backend import Endpoint
+from evaluation.data import packing
+from evaluation.data.items import Item, from_rows
+from evaluation.multiple_choice import score_questions
+from evaluation.perplexity import score_windows
+from runs.errors import EndpointError
 from tests.endpoint import completions, serving
 from tests.evomerge.toys import question, texts
 

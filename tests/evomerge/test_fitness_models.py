@@ -23,25 +23,20 @@ from transformers import (
     Qwen2Config,
 )
 
-from evomerge import checkpoints
-from evomerge.build import Weights
-from evomerge.errors import SourceError
-from evomerge.fitness import (
-    accuracy,
-    choices,
-    evaluator,
-    layer_choice,
-    layers,
-    packing,
-    perplexity,
-    speed,
-)
-from evomerge.fitness.evaluate import Judge, evaluate
-from evomerge.fitness.outcomes import Draw
-from evomerge.fitness.packing import Asked, Packed
-from evomerge.fitness.resident import ResidentModel
+from evaluation import multiple_choice, perplexity
+from evaluation.backends import backend, continuations, speed
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import packing
+from evaluation.data.outcomes import Draw
+from evaluation.data.packing import Asked, Packed
+from evaluation.evaluate import Judge, evaluate
+from evomerge.merging import layer_fitness
+from evomerge.merging.builder import Weights
+from evomerge.recipes import layer_choice
+from runs.errors import SourceError
 from tests import models
 from tests.evomerge.toys import question, texts
+from weights import checkpoint
 
 CONTEXT = 32
 
@@ -82,18 +77,18 @@ def test_batches_hold_every_window_once_and_one_length_each():
     drawn = [np.zeros(n, np.int64) for n in (32, 7, 32, 7, 32)]
 
     def rows(length: int) -> int:
-        return evaluator.rows_per_batch(length, 320)
+        return backend.rows_per_batch(length, 320)
 
-    assert list(evaluator.batches(drawn, rows)) == [(32, [0, 2, 4]), (7, [1, 3])]
-    assert list(evaluator.batches(drawn, rows, pad=4)) == [(32, [0, 2, 4]), (8, [1, 3])]
-    assert list(evaluator.batches(drawn, rows, pad=48)) == [(48, [0, 1, 2, 3, 4])]
-    assert list(evaluator.batches(drawn, rows, pad=48, limit=33)) == [(33, [0, 1, 2, 3, 4])]
+    assert list(backend.batches(drawn, rows)) == [(32, [0, 2, 4]), (7, [1, 3])]
+    assert list(backend.batches(drawn, rows, pad=4)) == [(32, [0, 2, 4]), (8, [1, 3])]
+    assert list(backend.batches(drawn, rows, pad=48)) == [(48, [0, 1, 2, 3, 4])]
+    assert list(backend.batches(drawn, rows, pad=48, limit=33)) == [(33, [0, 1, 2, 3, 4])]
     assert rows(32) == 128
-    assert evaluator.rows_per_batch(32, 320, 64) == 2
+    assert backend.rows_per_batch(32, 320, 64) == 2
     # 2²⁴ logits / 2¹⁸ tokens of vocabulary = 64 tokens = two windows of 32, and never none.
-    assert evaluator.rows_per_batch(32, 1 << 18) == 2
-    assert evaluator.rows_per_batch(100_000, 320) == 1
-    assert [len(b) for _, b in evaluator.batches([drawn[0]] * 300, rows)] == [128, 128, 44]
+    assert backend.rows_per_batch(32, 1 << 18) == 2
+    assert backend.rows_per_batch(100_000, 320) == 1
+    assert [len(b) for _, b in backend.batches([drawn[0]] * 300, rows)] == [128, 128, 44]
 
 
 # ---- continuations ----------------------------------------------------------------------------
@@ -130,7 +125,7 @@ def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
     with torch.no_grad():
         for parameter in model.module.parameters():
             parameter.mul_(3)
-    assert choices.shareable(model.module) is once
+    assert continuations.shareable(model.module) is once
     rng = np.random.default_rng(0)
     prompts = [rng.integers(1, 320, int(n)) for n in (1, 40, 7, 59, 16, 17)]
     pairs = [(p, rng.integers(1, 320, length)) for p in prompts for length in (1, 3, 1, 5, 3)]
@@ -165,8 +160,8 @@ def test_a_planted_right_answer_wins(resident: ResidentModel, length: int):
     prompt = windows(1, length)[0].tolist()
     best, worst = likely(resident, prompt)
     planted = asked(prompt, [[worst], [best]], 1)
-    assert accuracy.score_questions(resident, [planted]) == [1]
-    assert accuracy.score_questions(resident, [replace(planted, answer=0)]) == [0]
+    assert multiple_choice.score_questions(resident, [planted]) == [1]
+    assert multiple_choice.score_questions(resident, [replace(planted, answer=0)]) == [0]
 
 
 def test_choices_are_scored_by_their_log_likelihood_per_byte(resident: ResidentModel):
@@ -183,7 +178,7 @@ def test_choices_are_scored_by_their_log_likelihood_per_byte(resident: ResidentM
         normalised = [s / n for s, n in zip(scores, sizes, strict=True)]
         winner = normalised.index(max(normalised))
         given = replace(asked(prompt, [first, second], winner), sizes=sizes)
-        assert accuracy.score_questions(resident, [given]) == [1]
+        assert multiple_choice.score_questions(resident, [given]) == [1]
 
 
 def test_neighbours_and_padding_do_not_change_a_question(resident: ResidentModel):
@@ -193,8 +188,8 @@ def test_neighbours_and_padding_do_not_change_a_question(resident: ResidentModel
         prompt = windows(n, n)[-1].tolist()
         best, worst = likely(resident, prompt)
         many.append(asked(prompt, [[best], [worst], [best, worst]], n % 3))
-    alone = [accuracy.score_questions(resident, [q])[0] for q in many]
-    assert accuracy.score_questions(resident, many) == alone
+    alone = [multiple_choice.score_questions(resident, [q])[0] for q in many]
+    assert multiple_choice.score_questions(resident, many) == alone
     assert 0 < sum(alone) < len(alone)
 
 
@@ -204,15 +199,15 @@ def test_a_tie_goes_to_the_earlier_choice_and_nan_wins_nothing(
     """Two equal choices; and a broken model answers no question right."""
     prompt = windows(1, 5)[0].tolist()
     same = asked(prompt, [[7], [7]], 0)
-    assert accuracy.score_questions(resident, [same, replace(same, answer=1)]) == [1, 0]
+    assert multiple_choice.score_questions(resident, [same, replace(same, answer=1)]) == [1, 0]
     broken = {n: torch.full_like(t, float("nan")) for n, t in weights.items()}
     resident.load(broken)
-    assert accuracy.score_questions(resident, [same, replace(same, answer=1)]) == [0, 0]
+    assert multiple_choice.score_questions(resident, [same, replace(same, answer=1)]) == [0, 0]
 
 
 def test_no_questions_are_no_answers(resident: ResidentModel):
     """Domains without questions exist."""
-    assert accuracy.score_questions(resident, []) == []
+    assert multiple_choice.score_questions(resident, []) == []
 
 
 # ---- the resident model --------------------------------------------------------------------
@@ -230,7 +225,7 @@ def test_missing_and_unexpected_tensors_are_named(resident: ResidentModel, weigh
 def test_loading_swaps_models_without_a_trace(folder: Path, weights: Weights):
     """Base, source, base again: the same bits as a fresh model."""
     resident = ResidentModel(folder / "base", "cpu", tied=True)
-    source = checkpoints.open_checkpoint(folder / "source0").tensors()
+    source = checkpoint.open_checkpoint(folder / "source0").tensors()
     drawn = windows(2, CONTEXT)
     scores = []
     for model in (weights, source, weights):
@@ -267,7 +262,7 @@ def test_a_tied_model_untied_scores_the_same(folder: Path, weights: Weights):
     tied = ResidentModel(folder / "base", "cpu", tied=True)
     tied.load(weights)
     loose = ResidentModel(folder / "base", "cpu", tied=False)
-    own = checkpoints.untied(weights)
+    own = checkpoint.untied(weights)
     loose.load(own)
     drawn = windows(2, CONTEXT)
     assert perplexity.score_windows(loose, drawn) == perplexity.score_windows(tied, drawn)
@@ -379,15 +374,15 @@ def test_swap_gains_are_losses_saved(
 ):
     """gains[b][i] = loss before − loss with input i's block b; a model's own block gains 0."""
     data = packing.pack(texts(*models.texts()[:2]), tokenizer, CONTEXT)["test"]
-    source = checkpoints.open_checkpoint(folder / "source1").tensors()
+    source = checkpoint.open_checkpoint(folder / "source1").tensors()
     broken = {n: torch.full_like(t, float("nan")) for n, t in weights.items()}
-    gains = layers.swap_gains(resident, weights, [weights, source, broken], data)
+    gains = layer_fitness.swap_gains(resident, weights, [weights, source, broken], data)
     assert [len(row) for row in gains] == [3, 3, 3]
     assert [row[0] for row in gains] == [0.0, 0.0, 0.0]
     assert [row[2] for row in gains] == [-1e300] * 3
     swapped = {n: source[n] if ".layers.1." in n else t for n, t in weights.items()}
-    before = layers.calibration_loss(resident, weights, data)
-    after = layers.calibration_loss(resident, swapped, data)
+    before = layer_fitness.calibration_loss(resident, weights, data)
+    after = layer_fitness.calibration_loss(resident, swapped, data)
     assert gains[1][1] == before - after
     assert after != before
 
@@ -397,10 +392,10 @@ def test_the_first_order_estimate_is_the_gain_of_a_small_step(
 ):
     """For a thousandth of the way to a source both are the same, up to the square of the step."""
     data = packing.pack(texts(*models.texts()[:2]), tokenizer, CONTEXT)["test"]
-    source = checkpoints.open_checkpoint(folder / "source1").tensors()
+    source = checkpoint.open_checkpoint(folder / "source1").tensors()
     near = {n: t + 1e-2 * (source[n] - t) for n, t in weights.items()}
-    found = layers.taylor_gains(resident, weights, [weights, near], data)
-    measured = layers.swap_gains(resident, weights, [weights, near], data)
+    found = layer_fitness.taylor_gains(resident, weights, [weights, near], data)
+    measured = layer_fitness.swap_gains(resident, weights, [weights, near], data)
     assert [row[0] for row in found] == [0.0, 0.0, 0.0]
     largest = max(abs(row[1]) for row in measured)
     for a, b in zip(found, measured, strict=True):
@@ -417,7 +412,7 @@ def test_calibration_reads_the_first_windows_of_every_domain(
     for chosen in (many[:8], few):
         nll, tokens, _ = perplexity.score_windows(resident, chosen)
         rates.append(sum(nll) / sum(tokens))
-    found = layers.calibration_loss(resident, weights, data)
+    found = layer_fitness.calibration_loss(resident, weights, data)
     assert found == pytest.approx(sum(rates) / 2, rel=1e-12)
 
 
@@ -427,7 +422,7 @@ def test_calibration_reads_the_first_windows_of_every_domain(
 def other(place: Path, model: Any) -> ResidentModel:
     """A model of another architecture, saved, opened and loaded as a run would."""
     model.save_pretrained(place)
-    opened = checkpoints.open_checkpoint(place)
+    opened = checkpoint.open_checkpoint(place)
     resident = ResidentModel(place, "cpu", opened.tied)
     resident.load(opened.tensors())
     return resident
@@ -463,7 +458,7 @@ def test_padding_stays_within_the_model_s_positions(tmp_path: Path):
     """A question of 18 tokens fits a context of 20; padding must not push it out."""
     resident = other(tmp_path / "gpt2", gpt2())
     prompt = list(range(17))
-    assert accuracy.score_questions(resident, [asked(prompt, [[1], [2]], 0)]) in ([0], [1])
+    assert multiple_choice.score_questions(resident, [asked(prompt, [[1], [2]], 0)]) in ([0], [1])
 
 
 def test_an_architecture_that_renames_its_tensors_is_refused(tmp_path: Path):

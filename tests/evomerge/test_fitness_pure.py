@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge import keys
-from evomerge.fitness import composite, outcomes
-from evomerge.fitness.compare import (
+from evaluation.data import outcomes
+from evaluation.data.outcomes import DomainOutcomes, Draw, Pool, Sizes
+from evomerge.fitness import composite
+from evomerge.fitness.composite import Components, Reference, Weighting
+from evomerge.fitness.paired_bootstrap import (
     ACCURACY_ROUNDING,
     MEAN_ROUNDING,
     Comparison,
     compare,
     rounding,
 )
-from evomerge.fitness.composite import Components, Reference, Weighting
-from evomerge.fitness.itemised import Contest, Item, Tally, contest, tally
-from evomerge.fitness.outcomes import DomainOutcomes, Draw, Pool, Sizes
+from evomerge.fitness.per_item import Contest, Item, Tally, contest, tally
+from runs import keys
 
 # ---- draws ---------------------------------------------------------------------------------
 

@@ -11,24 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from evomerge import audit, earnings, flow, report
-from evomerge.build import Builder
-from evomerge.checkpoints import open_checkpoint
-from evomerge.errors import ConfigError, SourceError
-from evomerge.fitness import cost
-from evomerge.fitness.resident import ResidentModel
-from evomerge.methods import frankenmerge
-from evomerge.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
-from evomerge.search import credit, current
+from evaluation.backends.local_backend import ResidentModel
+from evomerge.merging import dataflow
+from evomerge.merging.builder import Builder
+from evomerge.merging.methods import frankenmerge
+from evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
+from evomerge.reports import report, search_statistics
+from evomerge.run import audit
+from evomerge.run.state import fold
+from evomerge.run.strategy_input import told
+from evomerge.search import current, method_choice
 from evomerge.search.cma_es import CmaEs
 from evomerge.search.genome import Space, space_of
-from evomerge.search.paths import Paths
+from evomerge.search.path_genes import Paths
 from evomerge.search.proposals import Family
-from evomerge.state import fold
-from evomerge.telling import told
+from runs.errors import ConfigError, SourceError
 from tests import models
 from tests.evomerge.fake_world import BLOCK_COST, COST, World, small
 from tests.evomerge.toys import Toys, same
+from weights import cost
+from weights.checkpoint import open_checkpoint
 
 PATHS = Paths(blocks=3, sources=3, repeats=2, most=5)
 SEARCHING = ("tournament", "cma-es", "nsga2")
@@ -182,7 +184,7 @@ def test_scales_are_no_part_of_a_task_vector(family) -> None:
     )
     for name in one:
         number = frankenmerge.block(name)
-        folded = number is not None and any(part in name for part in flow.INTO_STREAM)
+        folded = number is not None and any(part in name for part in dataflow.INTO_STREAM)
         scale = 1.3 ** (number + 1) if folded else 1.0  # pyright: ignore[reportOptionalOperand]
         torch.testing.assert_close(scale * (two[name] - other[name]), one[name] - zero[name],
                                    rtol=1e-4, atol=1e-7)  # fmt: skip
@@ -223,22 +225,22 @@ def test_a_config_keeps_its_number_of_blocks_unless_a_path_changed_it(family) ->
     """Some models have tensors of a block more than config.json counts: that stays theirs."""
     toys, donor = opened(family), open_checkpoint(family[0])
     counted = replace(donor, config={**donor.config, "num_hidden_layers": 2})
-    assert flow.settings_for(toys.origin, counted, tied=True)["num_hidden_layers"] == 2
+    assert dataflow.settings_for(toys.origin, counted, tied=True)["num_hidden_layers"] == 2
     made = Builder(toys.known, toys.stored.get).build(recipe_of(toys, (0, 0, 1.0), (0, 0, 1.0)))
-    found = flow.settings_for(made, donor, tied=True)
+    found = dataflow.settings_for(made, donor, tied=True)
     assert found["num_hidden_layers"] == 2
     assert "torch_dtype" not in found
 
 
 def test_models_whose_blocks_differ_or_norm_elsewhere_are_refused() -> None:
-    flow.check_architecture({"model_type": "qwen2"})
+    dataflow.check_architecture({"model_type": "qwen2"})
     with pytest.raises(
         ConfigError, match=r"through llama, mistral, qwen2, qwen3 models, not .*gpt2"
     ):
-        flow.check_architecture({"model_type": "gpt2"})
+        dataflow.check_architecture({"model_type": "gpt2"})
     types = ["full_attention", "sliding_attention"]
     with pytest.raises(ConfigError, match=r"several kinds .full_attention, sliding_attention"):
-        flow.check_architecture({"model_type": "qwen3", "layer_types": types})
+        dataflow.check_architecture({"model_type": "qwen3", "layer_types": types})
 
 
 # ---- runs -------------------------------------------------------------------------------------
@@ -286,9 +288,9 @@ def test_what_techniques_earn_counts_under_their_names() -> None:
     given = small(strategy="tournament", population_size=8, generations=6, path_repeats=1,
                   technique_selection="earned", species=("ties", "slerp"))  # fmt: skip
     state = World(given).run()
-    assert set(credit.earned(told(state, 6))) <= {"ties", "slerp"}
-    assert earnings.genes(state)
-    assert all("path" in row["technique"] for row in earnings.techniques(state))
+    assert set(method_choice.earned(told(state, 6))) <= {"ties", "slerp"}
+    assert search_statistics.genes(state)
+    assert all("path" in row["technique"] for row in search_statistics.techniques(state))
 
 
 def test_a_champion_of_another_depth_is_compared_by_all_of_its_score() -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from evomerge import bounded, modelconfig
-from evomerge.checkpoints import SHARD_BYTES, open_checkpoint, write_weights
-from evomerge.errors import DataError, SourceError
-from evomerge.sources import resolve
+from runs.errors import DataError, SourceError
+from runs.system import bounded_files
 from tests.conftest import Toys
-from worker import plan as plans
-from worker.bench import load_tokenizer
+from weights import model_config
+from weights.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
+from weights.sources import resolve
+from worker.commands import validate as plans
+from worker.tasks.context import load_tokenizer
 
 DEEP = "[" * 100_000 + "]" * 100_000
 #: What C's reader of JSON takes and Python's own recursion does not.
@@ -125,9 +126,9 @@ def test_a_panic_of_the_tokenizer_s_library_is_an_error_like_others():
     """Its library is written in Rust: what it raises then is no Exception."""
     panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
     with pytest.raises(SourceError, match="no usable tokenizer: PanicException: index"):
-        with modelconfig.described("no usable tokenizer"):
+        with model_config.described("no usable tokenizer"):
             raise panic("index out of range")
-    with pytest.raises(KeyboardInterrupt), modelconfig.described("no usable tokenizer"):
+    with pytest.raises(KeyboardInterrupt), model_config.described("no usable tokenizer"):
         raise KeyboardInterrupt
 
 
@@ -156,27 +157,27 @@ def test_a_file_without_end_is_not_read(tmp_path: Path):
     for file, words in ((pipe, "not an ordinary file"), (large, "has 1,099,511,627,776 bytes"),
                         (tmp_path / "gone.json", "does not exist")):  # fmt: skip
         with pytest.raises(SourceError, match=words):
-            bounded.read_json(file)
+            bounded_files.read_json(file)
     with pytest.raises(SourceError):
-        bounded.read_json(link)
+        bounded_files.read_json(link)
 
 
 def test_many_lists_are_refused_before_they_are_made(tmp_path: Path):
     """Three bytes of text are sixty of memory."""
     file = tmp_path / "wide.json"
-    file.write_text("[" + "[]," * bounded.MOST_PARTS + "[]]")
+    file.write_text("[" + "[]," * bounded_files.MOST_PARTS + "[]]")
     with pytest.raises(DataError, match="more than 4,000,000 lists and objects"):
-        bounded.read_json(file, error=DataError)
+        bounded_files.read_json(file, error=DataError)
 
 
 def test_a_deep_file_is_told_by_its_depth_alone(tmp_path: Path):
     """As many levels as are allowed are read; one more is not."""
     file = tmp_path / "deep.json"
-    file.write_text("[" * bounded.DEEPEST + "]" * bounded.DEEPEST)
-    assert bounded.read_json(file)
-    file.write_text('{"a":' * bounded.DEEPEST + "[]" + "}" * bounded.DEEPEST)
+    file.write_text("[" * bounded_files.DEEPEST + "]" * bounded_files.DEEPEST)
+    assert bounded_files.read_json(file)
+    file.write_text('{"a":' * bounded_files.DEEPEST + "[]" + "}" * bounded_files.DEEPEST)
     with pytest.raises(SourceError, match="nested deeper than 100"):
-        bounded.read_json(file)
+        bounded_files.read_json(file)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evomerge import keys
-from evomerge.fitness import gates
-from evomerge.fitness.gates import Gate
-from evomerge.fitness.outcomes import DomainOutcomes, Draw, Draws, Outcomes
+from evaluation.data.outcomes import DomainOutcomes, Draw, Draws, Outcomes
+from evomerge.fitness import early_stopping
+from evomerge.fitness.early_stopping import Gate
+from runs import keys
 
 
 def drawn(**windows: int) -> Draws:
@@ -24,8 +24,8 @@ def drawn(**windows: int) -> Draws:
 def test_blocks_hold_every_window_once(first: int, second: int, least: int):
     """At most six, none but a domain's last smaller than a batch, whole batches each."""
     draws = drawn(a=first, b=second)
-    parts = gates.blocks(draws, least, 7, "key")
-    assert len(parts) <= gates.BLOCKS
+    parts = early_stopping.blocks(draws, least, 7, "key")
+    assert len(parts) <= early_stopping.BLOCKS
     for domain, count in (("a", first), ("b", second)):
         sizes = [len(part[domain].windows) for part in parts]
         assert sum(sizes) == count
@@ -33,18 +33,18 @@ def test_blocks_hold_every_window_once(first: int, second: int, least: int):
         assert all(size >= least and size % least == 0 for size in full)
         assert sorted(i for part in parts for i in part[domain].windows) == list(range(count))
     if parts:
-        assert gates.joined(parts) == {
+        assert early_stopping.joined(parts) == {
             d: Draw(windows=draws[d].windows, questions=()) for d in sorted(draws)
         }
 
 
 def test_blocks_are_in_a_random_order_of_their_key():
     """Neighbouring windows come from one text: the first block must not be one text."""
-    parts = gates.blocks(drawn(a=48), 8, 1, "g", 0)
+    parts = early_stopping.blocks(drawn(a=48), 8, 1, "g", 0)
     assert [len(p["a"].windows) for p in parts] == [8] * 6
     assert parts[0]["a"].windows != tuple(range(8))
-    assert gates.blocks(drawn(a=48), 8, 1, "g", 0) == parts
-    assert gates.blocks(drawn(a=48), 8, 1, "g", 1) != parts
+    assert early_stopping.blocks(drawn(a=48), 8, 1, "g", 0) == parts
+    assert early_stopping.blocks(drawn(a=48), 8, 1, "g", 1) != parts
 
 
 def seen(rates: list[float], tokens: int = 10) -> Outcomes:
@@ -57,19 +57,22 @@ def test_the_gate_closes_above_its_ratio_to_the_worst_source():
     """Perplexity e² against the worst source's e^1.5: a ratio of e^0.5 = 1.6487."""
     sources = {"good": seen([1.0] * 4), "bad": seen([1.5] * 4)}
     mine = seen([2.0] * 4)
-    assert gates.reason(Gate(perplexity=1.66, error=0), mine, sources, 5) is None
-    why = gates.reason(Gate(perplexity=1.64, error=0), mine, sources, 5)
+    assert early_stopping.reason(Gate(perplexity=1.66, error=0), mine, sources, 5) is None
+    why = early_stopping.reason(Gate(perplexity=1.64, error=0), mine, sources, 5)
     assert why is not None
     assert "perplexity 7.389 on the first 4 windows" in why
     assert "1.64 times that of the worst source (bad, 4.482)" in why
-    assert gates.reason(Gate(perplexity=0, error=0), mine, sources, 5) is None
+    assert early_stopping.reason(Gate(perplexity=0, error=0), mine, sources, 5) is None
     assert Gate(perplexity=0, error=0).shut_off
 
 
 def test_what_is_not_finite_is_left_to_the_evaluation():
     """It says why there is no fitness; the gate must not hide that."""
     mine = seen([math.nan] * 4)
-    assert gates.reason(Gate(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5) is None
+    assert (
+        early_stopping.reason(Gate(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5)
+        is None
+    )
 
 
 def test_the_test_is_a_paired_one():
@@ -79,12 +82,12 @@ def test_the_test_is_a_paired_one():
     noisy = seen([float(h + 0.05 + (0.5 if i % 2 else -0.5)) for i, h in enumerate(hard)])
     sources = {"a": seen(list(map(float, hard))), "worse": seen([float(h + 1) for h in hard])}
     gate = Gate(perplexity=0, error=0.01)
-    why = gates.reason(gate, steady, sources, 5)
+    why = early_stopping.reason(gate, steady, sources, 5)
     assert why is not None
     assert "clearly worse than a" in why
     assert "at an error rate of 0.01 in 5 looks" in why
-    assert gates.reason(gate, noisy, sources, 5) is None
-    assert gates.reason(gate, sources["a"], sources, 5) is None
+    assert early_stopping.reason(gate, noisy, sources, 5) is None
+    assert early_stopping.reason(gate, sources["a"], sources, 5) is None
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_the_test_is_a_paired_one():
 )
 def test_quantiles_are_those_of_the_tables(probability: float, freedom: int, expected: float):
     """Student's t (any table)."""
-    assert gates.quantile(probability, freedom) == pytest.approx(expected, abs=5e-3)
+    assert early_stopping.quantile(probability, freedom) == pytest.approx(expected, abs=5e-3)
 
 
 @pytest.mark.parametrize("error", [0.05, 0.2])
@@ -123,7 +126,10 @@ def test_the_stated_error_rate_holds(error: float):
 
 def _look(gate: Gate, mine: np.ndarray, source: Outcomes, count: int) -> bool:
     first = {"d": source["d"].pick(Draw(windows=tuple(range(count)), questions=()))}
-    return gates.reason(gate, seen(list(map(float, mine[:count]))), {"s": first}, 5) is not None
+    return (
+        early_stopping.reason(gate, seen(list(map(float, mine[:count]))), {"s": first}, 5)
+        is not None
+    )
 
 
 def test_a_clear_loser_is_stopped_early():
@@ -141,5 +147,5 @@ def test_narrowing_takes_the_scored_windows_of_a_draw():
     """Their places in the draw, not in the slice."""
     draws = {"d": Draw(windows=(3, 5, 9), questions=())}
     scored = {"d": Draw(windows=(5, 9), questions=())}
-    found = gates.narrowed(seen([1.0, 2.0, 3.0]), draws, scored)
+    found = early_stopping.narrowed(seen([1.0, 2.0, 3.0]), draws, scored)
     assert found["d"].nll == (20.0, 30.0)

@@ -10,16 +10,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from evomerge import checkpoints
-from evomerge.errors import UnavailableError
-from evomerge.fitness import generation, packing
-from evomerge.fitness.data import from_rows
-from evomerge.fitness.evaluate import Judge, evaluate
-from evomerge.fitness.outcomes import Draw
-from evomerge.fitness.packing import Posed
-from evomerge.fitness.resident import ResidentModel
+from evaluation.backends import generation
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import packing
+from evaluation.data.items import from_rows
+from evaluation.data.outcomes import Draw
+from evaluation.data.packing import Posed
+from evaluation.evaluate import Judge, evaluate
+from runs.errors import UnavailableError
 from tests import models
 from tests.evomerge.toys import texts
+from weights import checkpoint
 
 CONTEXT = 64
 
@@ -133,7 +134,7 @@ def test_evaluating_problems_gives_scores_in_order(
     items = [*from_rows(rows), *texts(*models.texts()[:1])]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(0,), questions=(), problems=(1, 2))}
-    weights = checkpoints.open_checkpoint(folder / "base").tensors()
+    weights = checkpoint.open_checkpoint(folder / "base").tensors()
     resident.load(weights)
     found = evaluate(resident, data, draws, Judge(tokenizer)).outcomes["d"]
     assert found.solved == (1.0, 0.0)
@@ -149,15 +150,15 @@ def test_a_verifier_that_fails_is_in_the_outcomes_with_the_item(
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
     """Never a silent zero."""
-    from evomerge.verifiers import checks
-    from evomerge.verifiers.parts import Verdict
+    from evaluation.verifiers import verifier
+    from evaluation.verifiers.base import Verdict
 
     failed = Verdict(0.0, "scorer x raised KeyError", scored=False)
-    monkeypatch.setattr(checks.exact, "verify", lambda check, reply: failed)
+    monkeypatch.setattr(verifier.exact, "verify", lambda check, reply: failed)
     items = [posed(tokenizer, "one", max_tokens=2)[0].problem, *texts(*models.texts()[:1])]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(0,), questions=(), problems=(0,))}
-    weights = checkpoints.open_checkpoint(folder / "base").tensors()
+    weights = checkpoint.open_checkpoint(folder / "base").tensors()
     resident.load(weights)
     found = evaluate(resident, data, draws, Judge(tokenizer)).outcomes["d"]
     assert found.solved == (0.0,)

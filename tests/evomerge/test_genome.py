@@ -7,10 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge import groups
-from evomerge.build import Builder
-from evomerge.errors import ConfigError
-from evomerge.recipe import (
+from evomerge.merging.builder import Builder
+from evomerge.recipes import tensor_groups
+from evomerge.recipes.recipe import (
     RECIPE,
     SPECIES,
     Genes,
@@ -24,6 +23,7 @@ from evomerge.recipe import (
 )
 from evomerge.search.genome import DETAILS, Space, consensus
 from evomerge.search.proposals import Family
+from runs.errors import ConfigError
 from tests.evomerge.toys import SHAPES, Toys, same
 
 SOURCES = tuple(Source(digest=f"{i:064x}") for i in range(4))
@@ -48,15 +48,15 @@ def test_groups_of_a_model() -> None:
         "model.norm.weight": "head",
         "lm_head.weight": "head",
     }
-    names = groups.names(2)
-    assert {n: names[groups.of(n, 6, 2)] for n in expected} == expected
-    assert len(names) == groups.count(2) == 8
+    names = tensor_groups.names(2)
+    assert {n: names[tensor_groups.of(n, 6, 2)] for n in expected} == expected
+    assert len(names) == tensor_groups.count(2) == 8
 
 
 @given(blocks=st.integers(1, 40), depths=st.integers(1, 12))
 def test_layer_groups_are_neighbours_of_even_size(blocks: int, depths: int) -> None:
     depths = min(blocks, depths)
-    places = [groups.of(f"layers.{b}.mlp.x", blocks, depths) // 3 for b in range(blocks)]
+    places = [tensor_groups.of(f"layers.{b}.mlp.x", blocks, depths) // 3 for b in range(blocks)]
     assert places == sorted(places)
     sizes = [places.count(d) for d in range(depths)]
     assert min(sizes) >= 1
@@ -160,7 +160,7 @@ def test_groups_are_merged_by_their_own_weights() -> None:
     made = build(toys, recipe)
     base = toys.stored[toys.base]
     for name in SHAPES:
-        weights = recipe.params[groups.of(name, 3, 3)]["weights"]
+        weights = recipe.params[tensor_groups.of(name, 3, 3)]["weights"]
         expected = base[name].clone()
         for weight, source in zip(weights, toys.sources, strict=True):
             expected += weight * (toys.stored[source][name] - base[name])

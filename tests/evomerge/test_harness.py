@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from evomerge.errors import DataError, UnavailableError
-from evomerge.fitness import data, outcomes, packing
-from evomerge.fitness.data import Item
-from evomerge.fitness.evaluate import Judge, evaluate
-from evomerge.fitness.resident import ResidentModel
-from evomerge.harness import items, judge, reader, specs
-from evomerge.harness.specs import Spec
-from evomerge.verifiers.scorer import Scored
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import items as data_items
+from evaluation.data import outcomes, packing
+from evaluation.data.items import Item
+from evaluation.evaluate import Judge, evaluate
+from evaluation.lm_eval import items, judge, reader
+from evaluation.lm_eval import spec as lm_eval_spec
+from evaluation.lm_eval.spec import Spec
+from evaluation.verifiers.scorer import Scored
+from runs.errors import DataError, UnavailableError
 from tests import harness_reference, tasks
-from worker.measurable import measurable
+from worker.tasks.item_filter import measurable
 
 
 @pytest.fixture
@@ -33,14 +35,14 @@ def tokenizer(folder: Path) -> Any:
 def read(*given: str, allow: bool = False) -> list[Item]:
     """All documents, on the test slice."""
     rows = items.rows(given, allow)
-    return data.from_rows([{**row, "slice": "test"} for row in rows])
+    return data_items.from_rows([{**row, "slice": "test"} for row in rows])
 
 
 def directly(given: str) -> dict[str, Any]:
     """What the reader writes, in this process: quicker where nothing but its words are looked at."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the harness's own
-        return json.loads(reader.written(specs.parse(given)))
+        return json.loads(reader.written(lm_eval_spec.parse(given)))
 
 
 def means(resident: ResidentModel, found: list[Item], tokenizer: Any) -> dict[str, float]:
@@ -82,19 +84,19 @@ def test_a_task_s_documents_are_items(tmp_path: Path) -> None:
     chosen = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(8))
     (item, *rest) = read(f"lm-eval:{chosen}#acc_norm@3")
     assert len(rest) == 2
-    assert isinstance(item, data.Question)
+    assert isinstance(item, data_items.Question)
     assert (item.id, item.domain, item.answer) == ("sums/0", "sums", 1)
     assert item.prompt == "Question: 3 + 2\nAnswer: "
     assert item.choices == (" 8é", " 5", " 6é", " 95")
     assert item.sizes == (2, 1, 2, 2)  # characters, the blank between left out
     (item,) = read(f"lm-eval:{chosen}#acc_bytes@1")
-    assert isinstance(item, data.Question)
+    assert isinstance(item, data_items.Question)
     assert item.sizes == (3, 1, 3, 2)
     (item,) = read(f"lm-eval:{tasks.write(tmp_path, 'texts', tasks.TEXT, tasks.sums(2))}@1")
-    assert isinstance(item, data.Text)
+    assert isinstance(item, data_items.Text)
     assert item.text == "5"
     (item,) = read(f"lm-eval:{tasks.write(tmp_path, 'says', tasks.REPLY, tasks.sums(2))}@1")
-    assert isinstance(item, data.Problem)
+    assert isinstance(item, data_items.Problem)
     assert (item.max_tokens, item.stop) == (6, ("\n",))
 
 
@@ -121,7 +123,9 @@ def test_few_shot_prompts_are_the_harness_s_own(
     task = tasks.write(tmp_path, "sums", template, tasks.sums(24))
     first, second = (read(f"lm-eval:{task}#acc_norm") for _ in range(2))
     assert first == second
-    assert all(isinstance(i, data.Question) and i.prompt.count("Question:") >= 1 for i in first)
+    assert all(
+        isinstance(i, data_items.Question) and i.prompt.count("Question:") >= 1 for i in first
+    )
     said = harness_reference.reference(folder / "base", task)["sums"]["metrics"]
     assert means(resident, first, tokenizer)["sums"] == pytest.approx(
         said["acc_norm,none"], abs=1e-4
@@ -200,7 +204,7 @@ def test_data_cannot_name_a_task(tmp_path: Path) -> None:
     file = tmp_path / "items.jsonl"
     file.write_text(json.dumps({"prompt": "x", "check": check}) + "\n", "utf-8")
     with pytest.raises(DataError, match=r"items.jsonl:1: an item of a file cannot be judged"):
-        data.load([file])
+        data_items.load([file])
 
 
 def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> None:
@@ -259,14 +263,14 @@ def test_a_refusal_names_the_task(tmp_path: Path) -> None:
      "Rowan/hellaswag", "leaderboard_bbh", "cais/mmlu", "TruthfulQA_mc1"],
 )  # fmt: skip
 def test_well_known_benchmarks_are_known(name: str) -> None:
-    assert specs.benchmark([name]) == name
+    assert lm_eval_spec.benchmark([name]) == name
 
 
 @pytest.mark.parametrize(
     "name", ["json", "my_task", "search", "arcade", "embraces", "droplets", ""]
 )
 def test_others_are_not(name: str) -> None:
-    assert specs.benchmark([name]) is None
+    assert lm_eval_spec.benchmark([name]) is None
 
 
 def test_a_benchmark_is_no_objective_unless_allowed(tmp_path: Path) -> None:
@@ -292,30 +296,30 @@ def test_the_reader_of_a_task_does_not_see_our_secrets(
 
     for name in ("FORGE_ARTIFACT_KEY", "FORGE_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
         monkeypatch.setenv(name, "secret")
-    monkeypatch.setenv(specs.FOLDERS, str(tmp_path))
+    monkeypatch.setenv(lm_eval_spec.FOLDERS, str(tmp_path))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr("subprocess.run", run)
     assert read("lm-eval:anything") == []
     assert [name for name, value in given.items() if value == "secret"] == ["HF_TOKEN"]
-    assert given[specs.FOLDERS] == str(tmp_path), "what it may read goes with it"
+    assert given[lm_eval_spec.FOLDERS] == str(tmp_path), "what it may read goes with it"
 
 
 def test_workers_read_task_files_of_allowed_folders_only(tmp_path: Path, monkeypatch) -> None:
     """A task file can run code: on a shared worker whoever runs it says which."""
     file = tasks.write(tmp_path / "ours", "sums", tasks.CHOICE, tasks.sums(3))
     spec = Spec(str(file))
-    specs.check_file(spec)
+    lm_eval_spec.check_file(spec)
     monkeypatch.setenv("FORGE_WORKER", "w")
     with pytest.raises(UnavailableError, match="FORGE_TASK_FOLDERS"):
-        specs.check_file(spec)
-    specs.check_file(Spec("a_name"))
+        lm_eval_spec.check_file(spec)
+    lm_eval_spec.check_file(Spec("a_name"))
     monkeypatch.setenv("FORGE_TASK_FOLDERS", os.pathsep.join(["/nowhere", str(tmp_path / "ours")]))
-    specs.check_file(spec)
+    lm_eval_spec.check_file(spec)
     with pytest.raises(UnavailableError, match="is not in a folder"):
-        specs.check_file(Spec(str(tmp_path / "ours" / ".." / "theirs.yaml")))
+        lm_eval_spec.check_file(Spec(str(tmp_path / "ours" / ".." / "theirs.yaml")))
     monkeypatch.delenv("FORGE_WORKER")
     with pytest.raises(UnavailableError, match="is not in a folder"):
-        specs.check_file(Spec("/etc/task.yaml"))
+        lm_eval_spec.check_file(Spec("/etc/task.yaml"))
 
 
 def test_a_judge_that_lacks_its_task_is_no_zero(
@@ -328,7 +332,7 @@ def test_a_judge_that_lacks_its_task_is_no_zero(
         means(resident, found, tokenizer)
     monkeypatch.setattr(items, "find_spec", lambda name: None)
     (problem,) = [i for i in found if i.id == "says/0"]
-    assert isinstance(problem, data.Problem)
+    assert isinstance(problem, data_items.Problem)
     assert isinstance(problem.check, Scored)
     with pytest.raises(UnavailableError, match="needs lm-evaluation-harness"):
         judge.judge("x", {"prompt": "p", "options": problem.check.options})
@@ -342,9 +346,9 @@ def test_the_harness_is_an_extra(monkeypatch) -> None:
 
 def test_paths_are_made_whole(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert specs.absolute("lm-eval:a/b.yaml#acc@5") == f"lm-eval:{tmp_path}/a/b.yaml#acc@5"
-    assert specs.absolute("lm-eval:name@5") == "lm-eval:name@5"
+    assert lm_eval_spec.absolute("lm-eval:a/b.yaml#acc@5") == f"lm-eval:{tmp_path}/a/b.yaml#acc@5"
+    assert lm_eval_spec.absolute("lm-eval:name@5") == "lm-eval:name@5"
     (tmp_path / "x#y").mkdir()
     monkeypatch.chdir(tmp_path / "x#y")
     with pytest.raises(DataError, match="cannot be named"):
-        specs.absolute("lm-eval:b.yaml")
+        lm_eval_spec.absolute("lm-eval:b.yaml")

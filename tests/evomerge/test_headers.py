@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 
-from evomerge import headers
-from evomerge.errors import SourceError
+from runs.errors import SourceError
+from weights import safetensors_header
 
 GOOD = {
     "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
@@ -41,7 +41,7 @@ def library(file: Path) -> dict[str, tuple[str, tuple[int, ...]]] | None:
 
 def ours(file: Path) -> dict[str, tuple[str, tuple[int, ...]]] | None:
     try:
-        return {name: (e.dtype, e.shape) for name, e in headers.read(file).items()}
+        return {name: (e.dtype, e.shape) for name, e in safetensors_header.read(file).items()}
     except SourceError:
         return None
 
@@ -51,7 +51,7 @@ def test_a_good_header_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
     text = json.dumps({"__metadata__": {"format": "pt"}, **GOOD}).encode() + b"   "
     file = written(tmp_path / "x", text, 25)
     assert ours(file) == library(file)
-    assert headers.read(file)["c"] == headers.Entry(
+    assert safetensors_header.read(file)["c"] == safetensors_header.Entry(
         "U8", (), 8 + len(text) + 24, 8 + len(text) + 25
     )
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_whole_is_refused_by_name(
     file = written(tmp_path / "odd.safetensors", header, body, length)
     assert library(file) is None
     with pytest.raises(SourceError, match=r"odd\.safetensors is not a whole safetensors file"):
-        headers.read(file)
+        safetensors_header.read(file)
 
 
 def test_a_shape_of_a_million_axes_takes_no_time(tmp_path: Path) -> None:
@@ -114,4 +114,4 @@ def test_a_shape_of_a_million_axes_takes_no_time(tmp_path: Path) -> None:
     shape = [1 << 62] * 1_000_000
     header = {"a": {"dtype": "U8", "shape": shape, "data_offsets": [0, 0]}}
     with pytest.raises(SourceError, match="no whole number"):
-        headers.read(written(tmp_path / "x", json.dumps(header).encode(), 0))
+        safetensors_header.read(written(tmp_path / "x", json.dumps(header).encode(), 0))

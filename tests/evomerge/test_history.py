@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge import history
-from evomerge.errors import ConfigError, NotFoundError
-from evomerge.history import Reference
-from evomerge.run import decide
-from evomerge.state import fold
+from evomerge.run import history
+from evomerge.run.decide import decide
+from evomerge.run.history import Reference
+from evomerge.run.state import fold
+from runs.errors import ConfigError, NotFoundError
 from tests.evomerge.fake_world import World
 
 

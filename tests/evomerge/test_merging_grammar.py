@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.errors import ConfigError
-from evomerge.merging import methods
-from evomerge.merging.grammar import Document, Map, Reference, parse, read
-from evomerge.merging.parameters import Settings, evaluate, gradient
+from evomerge.mergekit import method_map
+from evomerge.mergekit.parameters import Settings, evaluate, gradient
+from evomerge.mergekit.parser import Document, Map, Reference, parse, read
+from runs.errors import ConfigError
 
 TIES = """
 models:
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_named_with_its_line(text: str, words: str) -> None:
 def test_what_is_not_known_is_a_warning_that_names_it() -> None:
     text = "merge_method: ties\nmodels: [{model: a, wieght: 1}]\nbase_model: a\ncolour: red\nparameters: {int8_mask: true, tt: 1}\n"
     document = one(text)
-    told = "\n".join([*document.warnings, *methods.unread(document)])
+    told = "\n".join([*document.warnings, *method_map.unread(document)])
     for words in (
         "line 2: the key models.wieght",
         "line 4: the key colour",
@@ -251,17 +251,17 @@ def test_what_is_not_known_is_a_warning_that_names_it() -> None:
 def test_what_belongs_to_the_whole_is_not_read_of_one_model(method: str, key: str) -> None:
     """It would change nothing, and nobody would know."""
     text = "merge_method: {}\nmodels:\n  - model: a\n    parameters:\n      {}: 0.5\n".format
-    (told,) = methods.unread(one(text(method, key)))
+    (told,) = method_map.unread(one(text(method, key)))
     assert told.endswith(
         f", line 5: parameter {key} is not read in a model's own parameters by {method}."
     )
     whole = f"merge_method: {method}\nmodels: [{{model: a}}]\nparameters: {{{key}: 0.5}}\n"
-    assert not methods.unread(one(whole))
+    assert not method_map.unread(one(whole))
 
 
 def test_a_method_that_is_not_there_is_an_error_with_all_that_are() -> None:
     with pytest.raises(ConfigError, match=r"line 1: there is no merge_method 'magic'.*linear"):
-        methods.method(one("merge_method: magic\nmodels: [{model: a}]\n"))
+        method_map.method(one("merge_method: magic\nmodels: [{model: a}]\n"))
 
 
 def test_scientific_numbers_are_numbers() -> None:

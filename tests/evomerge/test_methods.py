@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from evomerge import kernels
-from evomerge.errors import ConfigError
-from evomerge.methods import dare, linear, slerp, task_arithmetic, ties
-from evomerge.stretches import CHUNK
+from evomerge.merging.kernels import inner_loops
+from evomerge.merging.kernels.chunks import CHUNK
+from evomerge.merging.methods import dare, linear, slerp, task_arithmetic, ties
+from runs.errors import ConfigError
 from tests.evomerge.toys import close, t
 
 # ---- linear --------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_slerp_depends_on_the_order_of_its_inputs():
 def test_dot_products_are_whole_beyond_one_lane():
     """Sums go in lanes of 32 with a rest: Σ 1·2 over n is 2n, at, below and above."""
     for n in (1, 31, 32, 33, 1000):
-        found = kernels.gram(torch.stack([torch.ones(n), torch.full((n,), 2.0)]))
+        found = inner_loops.gram(torch.stack([torch.ones(n), torch.full((n,), 2.0)]))
         assert found.tolist() == [[n, 2 * n], [2 * n, 4 * n]]
 
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge.errors import ConfigError
-from evomerge.methods import dfs, frankenmerge, linear, slerp, ties
+from evomerge.merging.methods import dfs, frankenmerge, linear, slerp, ties
+from runs.errors import ConfigError
 from tests.evomerge.toys import close, t
 
 # Small integers: sums of them are exact in float32, so that orders can be compared bit for bit.

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from evomerge import Run, notebook, tables
-from evomerge.errors import NotFoundError, UnavailableError
-from evomerge.home import Home
-from evomerge.recipe import closure, parents
+from evomerge import Run
+from evomerge.recipes.recipe import closure, parents
+from evomerge.reports import notebook, tables
+from runs.errors import NotFoundError, UnavailableError
+from runs.home import Home
 from tests.evomerge import fake_runs
 
 

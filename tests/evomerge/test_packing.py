@@ -9,11 +9,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from evomerge.corpus.documents import SLICES
-from evomerge.errors import DataError
-from evomerge.fitness import packing
-from evomerge.fitness.data import Problem, from_rows
-from evomerge.fitness.outcomes import Pool
+from evaluation.data import packing
+from evaluation.data.items import Problem, from_rows
+from evaluation.data.outcomes import Pool
+from evaluation.data.slices import SLICES
+from runs.errors import DataError
 from tests import models
 from tests.evomerge.toys import question, texts
 

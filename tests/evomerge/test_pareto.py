@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge.search import pareto, variation
+from evomerge.search import operators, pareto
 from evomerge.search.mutation import Draws
 
 POINTS = st.integers(2, 4).flatmap(
@@ -76,9 +76,9 @@ def test_crowding_is_pymoos(points, pymoo) -> None:
 def test_simulated_binary_crossover_keeps_the_middle_and_its_spread() -> None:
     """Deb & Agrawal: children lie around their parents; E[β] of η = 15 is near 1."""
     a, b = [0.4] * 2000, [0.6] * 2000
-    child = np.array(variation.binary(a, b, Draws("sbx", 1, count=8000)))
+    child = np.array(operators.binary(a, b, Draws("sbx", 1, count=8000)))
     if (child == 0.4).all():  # one child in ten is not crossed
-        child = np.array(variation.binary(a, b, Draws("sbx", 2, count=8000)))
+        child = np.array(operators.binary(a, b, Draws("sbx", 2, count=8000)))
     crossed = child[child != 0.4]
     assert 0.45 < len(crossed) / len(child) < 0.55
     assert abs(crossed.mean() - 0.5) < 0.01
@@ -89,7 +89,7 @@ def test_polynomial_mutation_moves_one_gene_on_the_average() -> None:
     moved, steps = [], []
     for i in range(400):
         x = [0.5] * 20
-        child = variation.polynomial(x, Draws("pm", i, count=64))
+        child = operators.polynomial(x, Draws("pm", i, count=64))
         moved.append(sum(v != 0.5 for v in child))
         steps += [v - 0.5 for v in child if v != 0.5]
     assert 0.85 < np.mean(moved) < 1.15
@@ -99,10 +99,10 @@ def test_polynomial_mutation_moves_one_gene_on_the_average() -> None:
 
 def test_crossover_of_cells_and_of_lines() -> None:
     a, b = [0.0] * 40, [1.0] * 40
-    cells = variation.layer_wise(a, b, [4] * 10, Draws("cells", 1, count=64))
+    cells = operators.layer_wise(a, b, [4] * 10, Draws("cells", 1, count=64))
     assert all(len(set(cells[i : i + 4])) == 1 for i in range(0, 40, 4))
     assert set(cells) == {0.0, 1.0}
-    line = variation.blended(a, b, Draws("line", 1))
+    line = operators.blended(a, b, Draws("line", 1))
     assert len(set(line)) == 1
     assert 0 < line[0] < 1
-    assert all(0 <= v <= 1 for v in variation.gaussian([0.0, 1.0] * 8, 9.0, Draws("edge", 1)))
+    assert all(0 <= v <= 1 for v in operators.gaussian([0.0, 1.0] * 8, 9.0, Draws("edge", 1)))

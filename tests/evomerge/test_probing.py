@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge.fitness import perplexity, probing
-from evomerge.fitness.packing import Packed
-from evomerge.fitness.resident import ResidentModel
-from worker.pace import machine_profile
+from evaluation import perplexity
+from evaluation.backends import autotune
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Packed
+from worker.tasks.evaluation_mode import machine_profile
 
 CONTEXT = 16
 
@@ -32,40 +33,40 @@ def timed(monkeypatch: pytest.MonkeyPatch, speeds: dict[int, float]) -> list[int
             raise torch.OutOfMemoryError
         return speeds[rows]
 
-    monkeypatch.setattr(probing, "tokens_per_second", speed)
+    monkeypatch.setattr(autotune, "tokens_per_second", speed)
     return tried
 
 
 def test_the_smallest_of_the_fastest_batches(resident, monkeypatch) -> None:
     """Twice in a row no faster: enough was tried. Within 5 % of the fastest: the smaller one."""
     tried = timed(monkeypatch, {1: 10, 2: 18, 4: 18.5, 8: 18.9, 16: 99})
-    assert probing.chosen(probing.batch(resident, CONTEXT)) == 2 * CONTEXT
+    assert autotune.chosen(autotune.batch(resident, CONTEXT)) == 2 * CONTEXT
     assert tried == [1, 2, 4, 8]
 
 
 def test_what_does_not_fit_ends_the_search(resident, monkeypatch) -> None:
     """With half of what fitted, as other passes need more; where nothing fits, that is said."""
     timed(monkeypatch, {1: 10, 2: 20, 4: 40})
-    found = probing.batch(resident, CONTEXT)
+    found = autotune.batch(resident, CONTEXT)
     assert found == {CONTEXT: 10, 2 * CONTEXT: 20}
-    assert probing.chosen(found) == 2 * CONTEXT
+    assert autotune.chosen(found) == 2 * CONTEXT
     timed(monkeypatch, {1: 10})
-    assert probing.batch(resident, CONTEXT) == {CONTEXT: 10}
+    assert autotune.batch(resident, CONTEXT) == {CONTEXT: 10}
     timed(monkeypatch, {})
     with pytest.raises(torch.OutOfMemoryError):
-        probing.batch(resident, CONTEXT)
+        autotune.batch(resident, CONTEXT)
     monkeypatch.undo()
-    assert list(probing.batch(resident, CONTEXT, 2)) == [CONTEXT, 2 * CONTEXT]
-    monkeypatch.setattr(probing, "LOGIT_BYTES", 2 * CONTEXT * 320 * 4)
-    assert list(probing.batch(resident, CONTEXT)) == [CONTEXT, 2 * CONTEXT]
+    assert list(autotune.batch(resident, CONTEXT, 2)) == [CONTEXT, 2 * CONTEXT]
+    monkeypatch.setattr(autotune, "LOGIT_BYTES", 2 * CONTEXT * 320 * 4)
+    assert list(autotune.batch(resident, CONTEXT)) == [CONTEXT, 2 * CONTEXT]
 
 
 def test_really_timed(resident, weights, data) -> None:
     """Numbers of this machine: above zero; the model is left as it was."""
-    speeds = probing.batch(resident, CONTEXT)
+    speeds = autotune.batch(resident, CONTEXT)
     assert all(speed > 0 for speed in speeds.values())
     before = perplexity.score_windows(resident, data["d"].windows)
-    found = probing.halved(resident, [weights, weights], data, CONTEXT)
+    found = autotune.halved(resident, [weights, weights], data, CONTEXT)
     assert found.ratio > 0
     assert 0 < found.change < 0.01
     assert perplexity.score_windows(resident, data["d"].windows) == before
@@ -79,7 +80,7 @@ def test_bfloat16_is_computed_in_bfloat16(resident, weights, data) -> None:
     assert {p.dtype for p in resident.module.parameters()} == {torch.bfloat16}
     half = perplexity.score_windows(resident, data["d"].windows)[0]
     assert half != own
-    assert half == pytest.approx(own, rel=probing.TOLERANCE)
+    assert half == pytest.approx(own, rel=autotune.TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +88,13 @@ def test_bfloat16_is_computed_in_bfloat16(resident, weights, data) -> None:
                                   (3.0, float("inf"), False)],
 )  # fmt: skip
 def test_it_must_pay_and_give_the_same(ratio: float, change: float, used: bool) -> None:
-    assert probing.Trial(ratio, change).better is used
+    assert autotune.Trial(ratio, change).better is used
 
 
 def test_nan_in_bfloat16_is_not_equal(resident, weights, data) -> None:
     broken = {n: t.clone() for n, t in weights.items()}
     broken["model.norm.weight"].fill_(torch.nan)
-    assert probing.halved(resident, [weights, broken, weights], data, CONTEXT).change == float(
+    assert autotune.halved(resident, [weights, broken, weights], data, CONTEXT).change == float(
         "inf"
     )
 
@@ -101,7 +102,7 @@ def test_nan_in_bfloat16_is_not_equal(resident, weights, data) -> None:
 def a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
     """Let the kernel name a processor with these flags."""
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags} avx512f\n")
-    monkeypatch.setattr(probing, "PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(autotune, "PROCESSORS", tmp_path / "cpuinfo")
 
 
 @pytest.mark.parametrize(
@@ -114,31 +115,31 @@ def test_a_processor_that_multiplies_in_bfloat16_is_known(
 ) -> None:
     """By the kernel's own words for x86 and ARM, whole words only."""
     a_processor(tmp_path, monkeypatch, flags)
-    assert probing.has_bfloat16(torch.device("cpu")) is native
+    assert autotune.has_bfloat16(torch.device("cpu")) is native
     profile = machine_profile("cpu").machine
     assert profile.endswith("bf16") is native, "another processor is another profile"
 
 
 def test_where_the_kernel_does_not_tell_there_is_none(tmp_path, monkeypatch) -> None:
     """No Linux: the weights' own dtype is always right."""
-    monkeypatch.setattr(probing, "PROCESSORS", tmp_path / "nothing")
-    assert not probing.has_bfloat16(torch.device("cpu"))
+    monkeypatch.setattr(autotune, "PROCESSORS", tmp_path / "nothing")
+    assert not autotune.has_bfloat16(torch.device("cpu"))
 
 
 def test_bfloat16_by_default_asks_no_clock(resident, weights, data, tmp_path, monkeypatch) -> None:
     """Two runs on one machine decide alike, however busy it is: processor and perplexity decide."""
     timed(monkeypatch, {})  # any look at a clock raises
     a_processor(tmp_path, monkeypatch, "avx512_bf16")
-    assert probing.natively(resident, [weights, weights], data)
+    assert autotune.natively(resident, [weights, weights], data)
     assert resident.dtype is None, "the model is left as it was"
     broken = {n: t.clone() for n, t in weights.items()}
     broken["model.norm.weight"].fill_(torch.nan)
-    assert not probing.natively(resident, [weights, broken], data), "NaN is not equal"
-    monkeypatch.setattr(probing, "TOLERANCE", 0.0)
-    assert not probing.natively(resident, [weights], data), "beyond the tolerance"
+    assert not autotune.natively(resident, [weights, broken], data), "NaN is not equal"
+    monkeypatch.setattr(autotune, "TOLERANCE", 0.0)
+    assert not autotune.natively(resident, [weights], data), "beyond the tolerance"
     monkeypatch.undo()
     a_processor(tmp_path, monkeypatch, "avx2")
-    assert not probing.natively(resident, [weights], data), "it would be emulated"
+    assert not autotune.natively(resident, [weights], data), "it would be emulated"
 
 
 def test_weights_that_are_in_bfloat16_stay_as_they_are(
@@ -147,7 +148,7 @@ def test_weights_that_are_in_bfloat16_stay_as_they_are(
     """Their own dtype is it already: the profile need not say more."""
     a_processor(tmp_path, monkeypatch, "avx512_bf16")
     half = {n: t.to(torch.bfloat16) for n, t in weights.items()}
-    assert not probing.natively(resident, [half], data)
+    assert not autotune.natively(resident, [half], data)
 
 
 def test_batch_tokens_decide_how_many_go_together(resident, monkeypatch) -> None:

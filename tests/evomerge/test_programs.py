@@ -13,10 +13,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evomerge import kernels, keys, randomness, techniques
-from evomerge.compiled import drops, stored
-from evomerge.programs import Drop, Program, Vote, stacked
-from evomerge.stretches import Merge, Pool, Stretches, as_rows, whole
+from evomerge.merging import method_registry
+from evomerge.merging.kernels import inner_loops
+from evomerge.merging.kernels.chunks import Merge, Pool, Stretches, as_rows, whole
+from evomerge.merging.kernels.fused_merge import Drop, Program, Vote, stacked
+from evomerge.merging.kernels.numba import dropout, dtypes
+from runs import keys
+from weights import randomness
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
@@ -93,7 +96,7 @@ def test_a_compiled_program_has_the_bits_of_the_one_in_torch(
     work = stretches(rows, count, (rows, columns), dtype, based)
     (ours,), (theirs,) = run(work, program, dtype=to), run(work, in_torch(program), dtype=to)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_on_cpu", lambda _: False)  # the forms that a GPU computes
+        patch.setattr(inner_loops, "_on_cpu", lambda _: False)  # the forms that a GPU computes
         (elsewhere,) = run(work, in_torch(program), dtype=to)
     if program.epsilon is None:
         assert torch.equal(ours, theirs)
@@ -192,7 +195,7 @@ def test_after_an_error_no_other_job_is_begun() -> None:
 def test_every_number_of_16_bits_is_read_as_torch_reads_it(dtype: torch.dtype) -> None:
     bits = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16)
     out, zero = np.empty(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
-    assert not stored.load(np.uint64(bits.data_ptr()), CODES[dtype], 0, zero, out)
+    assert not dtypes.load(np.uint64(bits.data_ptr()), CODES[dtype], 0, zero, out)
     theirs = bits.view(dtype).float().numpy()
     assert np.array_equal(out, theirs, equal_nan=True)
     assert np.array_equal(np.signbit(out), np.signbit(theirs))
@@ -209,13 +212,13 @@ def test_rounding_is_torch_s(dtype: torch.dtype) -> None:
     values = values[~values.isnan()]
     out = torch.empty(len(values), dtype=dtype)
     nothing = np.full(len(values), -0.0, np.float32)
-    finite = stored.store(
+    finite = dtypes.store(
         values.clone().numpy(), np.float32(1), nothing, np.uint64(out.data_ptr()), CODES[dtype], 0
     )
     assert torch.equal(out.view(torch.int16), values.to(dtype).view(torch.int16))
     assert not finite
     nan = torch.full((3,), math.nan)
-    stored.store(
+    dtypes.store(
         nan.numpy(), np.float32(1), nothing[:3], np.uint64(out.data_ptr()), CODES[dtype], 0
     )
     assert out[:3].isnan().all()
@@ -227,7 +230,7 @@ def test_compiled_lanes_are_those_of_numpy_s_generator(seed: int, start: int, co
     key = keys.key(seed, "x")
     out, words = np.empty(count, np.uint16), np.empty(count // 4 + 16, np.uint64)
     low, high = np.uint64(key & (1 << 64) - 1), np.uint64(key >> 64)
-    drops.lanes(low, high, start, out, words)
+    dropout.lanes(low, high, start, out, words)
     assert np.array_equal(out, randomness.lanes(count, seed, "x", start=start))
 
 
@@ -270,14 +273,14 @@ def test_dot_products_of_stored_tensors_are_those_of_float64() -> None:
 def test_magnitudes_between_bounds_are_found_in_stored_tensors_as_in_others() -> None:
     work = stretches(4, 2, (50, 333), torch.float32)
     x, stored_ = work.at(work.cuts[0]).clone(), work.stored(work.cuts[0])
-    factors = kernels.floats((0.5, 0.5))
+    factors = inner_loops.floats((0.5, 0.5))
     bounds = [(0.05, 0.06), (0.1, 0.1), (0.0, math.inf)]
-    found = kernels.splits(stored_, factors, [1, 2, 2], bounds)
+    found = inner_loops.splits(stored_, factors, [1, 2, 2], bounds)
     for (counts, between), layer, (low, high) in zip(found, [1, 2, 2], bounds, strict=True):
-        wanted_counts, wanted = kernels.split(x[layer], low, high)
+        wanted_counts, wanted = inner_loops.split(x[layer], low, high)
         assert counts.tolist() == wanted_counts.tolist()
         assert np.array_equal(between, wanted)
-    sample = kernels.sampled(stored_, factors, [2], 7)
+    sample = inner_loops.sampled(stored_, factors, [2], 7)
     assert np.array_equal(sample[0], x[2].reshape(-1)[::7].abs().numpy())
 
 
@@ -285,8 +288,8 @@ def test_magnitudes_between_bounds_are_found_in_stored_tensors_as_in_others() ->
 
 
 def merged(name: str, inputs: list[torch.Tensor], **params: object) -> torch.Tensor:
-    given = techniques.parameters(name, params)
-    return whole(inputs, lambda work: techniques.prepare(name, work, given, 0))
+    given = method_registry.parameters(name, params)
+    return whole(inputs, lambda work: method_registry.prepare(name, work, given, 0))
 
 
 def models(seed: int, count: int, size: int) -> list[torch.Tensor]:
@@ -346,11 +349,11 @@ def test_dfs_of_equal_inputs_is_the_identity(seed: int, count: int, epsilon: flo
 def test_dare_expects_the_task_vector(seed: int, drop: float) -> None:
     """The mean over masks, within six of its standard errors."""
     (x,) = models(seed, 1, 10)
-    given, masks = techniques.parameters("dare", {"drop": drop}), 400
+    given, masks = method_registry.parameters("dare", {"drop": drop}), 400
     assume(drop < 0.94)
     total = sum(
         (
-            whole([x], lambda work, s=s: techniques.prepare("dare", work, given, s))
+            whole([x], lambda work, s=s: method_registry.prepare("dare", work, given, s))
             for s in range(masks)
         ),
         torch.zeros_like(x),
@@ -385,9 +388,9 @@ def test_a_gpu_gives_the_same_masks_and_values_within_a_unit(name: str, dtype: t
     made = {}
     for device in ("cpu", "cuda"):
         work = Stretches("t", host.base, host.inputs, Pool(1, device))
-        params = techniques.parameters(name, CASES[name])
+        params = method_registry.parameters(name, CASES[name])
         out = torch.empty(600, 512, dtype=dtype)
-        merge = techniques.prepare(name, work, params, 3)
+        merge = method_registry.prepare(name, work, params, 3)
         for cut in work.cuts:
             assert work.run([merge], cut, [as_rows(out)[cut]]) == 0
         made[device] = out
@@ -450,6 +453,6 @@ def test_a_program_is_not_told_of_inputs_that_it_does_not_read() -> None:
         Program(3, 40, taken=2),
     ]
     outs = [torch.empty(9, 40) for _ in several]
-    told = kernels.merged(work.stored(work.cuts[0]), 0, stacked(several), outs)
+    told = inner_loops.merged(work.stored(work.cuts[0]), 0, stacked(several), outs)
     assert told == [1, 0]
     assert outs[1].isfinite().all()

@@ -14,13 +14,14 @@ from sqlalchemy import Connection, select, text
 from events import Envelope, EventStore, ProjectionError, failpoints
 from events.projection import PROJECTIONS, catch_up, gaps, rebuild
 from events.sqlite import open_store
-from evomerge import listing, log, report
-from evomerge.projections import CANDIDATES, LINEAGE, METRICS, RUNS, WHOLE, Runs
-from evomerge.recipe import parents
-from evomerge.state import RunState
+from evomerge.recipes.recipe import parents
+from evomerge.reports import queries, report
+from evomerge.reports.projections import CANDIDATES, LINEAGE, METRICS, RUNS, WHOLE, Runs
+from evomerge.run import repository
+from evomerge.run.state import RunState
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
-from worker.fork import fork, plan
+from worker.commands.fork import fork, plan
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +99,17 @@ def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
 
 
 def test_the_projection_equals_the_fold_of_every_run(store: EventStore) -> None:
-    rows, total = listing.runs(store)
+    rows, total = queries.runs(store)
     assert total == len(rows) == 5
     for row in rows:
-        assert_like_the_fold(store, row["run"], log.load(store, row["run"]))
+        assert_like_the_fold(store, row["run"], repository.load(store, row["run"]))
 
 
 def test_the_newest_runs_come_first_and_may_be_limited(store: EventStore) -> None:
-    rows, total = listing.runs(store, limit=2)
+    rows, total = queries.runs(store, limit=2)
     assert total == 5
     assert [row["parent"] is not None for row in rows] == [True, True]
-    assert [row["run"] for row in listing.runs(store)[0]][-1] == RUN
+    assert [row["run"] for row in queries.runs(store)[0]][-1] == RUN
 
 
 def test_in_steps_it_comes_to_the_same(path: Path, tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_dropped_tables_come_back(store: EventStore) -> None:
     with store.database.writing() as connection:
         for which in (PROJECTIONS, *Runs.tables):
             which.drop(connection)
-    assert listing.runs(store)[1] == 5
+    assert queries.runs(store)[1] == 5
     assert everything(store) == wanted
 
 
@@ -219,24 +220,24 @@ def test_a_log_that_lost_events_is_said_and_not_papered_over(store: EventStore) 
             text("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
         )
     with pytest.raises(ProjectionError, match="no longer has that event"):
-        listing.runs(store)
+        queries.runs(store)
     rebuild(store, Runs())
-    assert listing.runs(store)[1] == 4
+    assert queries.runs(store)[1] == 4
 
 
 def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
     from tests.events.store_contract import new
 
-    before = listing.runs(store)
+    before = queries.runs(store)
     store.append("training/t1", 0, [new("t1/begun")])
-    assert listing.runs(store) == before
+    assert queries.runs(store) == before
 
 
 def test_what_a_newer_version_wrote_does_not_stop_the_list(store: EventStore) -> None:
     from tests.events.store_contract import new
 
-    store.append(log.stream("new"), None, [new("new/unknown")])
-    rows, _ = listing.runs(store)
+    store.append(repository.stream("new"), None, [new("new/unknown")])
+    rows, _ = queries.runs(store)
     (entry,) = [row for row in rows if row["run"] == "new"]
     assert entry["version"] == 2
     assert entry["status"] == "submitted"

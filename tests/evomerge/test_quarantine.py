@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge import audit, facts
-from evomerge.control import refusal
-from evomerge.run import DEATHS, Evaluate, decide
-from evomerge.state import fold
+from evomerge.run import audit, events
+from evomerge.run.commands import refusal
+from evomerge.run.decide import DEATHS, Evaluate, decide
+from evomerge.run.state import fold
 from tests.evomerge.fake_world import SOURCES, World, small
 
 
@@ -98,7 +98,7 @@ def test_a_champion_that_cannot_be_tested_is_said() -> None:
 def test_a_retry_lets_it_be_tried_again_and_the_same_champion_come_out() -> None:
     world = World()
     world.poison("build/1/0")
-    retried = facts.Retried()
+    retried = events.Retried()
     assert refusal(world.state, retried) is None
     from tests.golden.record import ask
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from evomerge.errors import DataError
-from evomerge.fitness import data, reading
+from evaluation.data import file_formats
+from evaluation.data import items as data_items
 from evomerge.fitness.composite import Weighting
+from runs.errors import DataError
 
 #: Enough rows that every slice has some.
 COUNT = 40
@@ -24,7 +25,7 @@ PLAIN = [{"text": f"text {n}"} for n in range(COUNT)]
 def load(*paths: Path) -> tuple[list[Any], str]:
     """The items, and what was said about how they were read."""
     notes: list[str] = []
-    return data.load(list(paths), note=notes.append), " ".join(notes)
+    return data_items.load(list(paths), note=notes.append), " ".join(notes)
 
 
 def texts(items: list[Any]) -> set[str]:
@@ -85,7 +86,7 @@ def test_a_text_without_blank_lines_is_cut_so_that_every_slice_has_some(tmp_path
         file = tmp_path / "mine.txt"
         file.write_text(words)
         items, said = load(file)
-        assert {item.slice for item in items} == set(data.SLICES)
+        assert {item.slice for item in items} == set(data_items.SLICES)
         pieces = sorted(items, key=lambda item: int(item.id.rpartition(":")[2]))
         assert "".join(piece.text for piece in pieces) == words
         assert "cut at line ends" in said
@@ -152,7 +153,7 @@ def test_parquet_without_its_package_names_the_extra(
 def test_a_link_to_itself_is_an_error_and_not_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
     with pytest.raises(DataError, match=r"loop.txt is a link to itself"):
-        data.given([tmp_path / "loop.txt"], Weighting())
+        data_items.given([tmp_path / "loop.txt"], Weighting())
 
 
 def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 def test_what_unpacks_to_too_much_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES", 1000)
+    monkeypatch.setattr(file_formats, "MOST_BYTES", 1000)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"x" * 2000))
     with pytest.raises(DataError, match="unpacks to more than"):
         load(tmp_path / "a.txt.gz")
@@ -183,7 +184,7 @@ def test_a_folder_is_its_jsonl_and_text_files_or_else_the_others(tmp_path: Path)
 def test_long_lines_take_time_by_their_length(tmp_path: Path) -> None:
     """Ten megabytes a line, one in every slice."""
     file = tmp_path / "long.jsonl"
-    file.write_text(lines([{"text": "a b " * 2_500_000, "slice": s} for s in data.SLICES]))
+    file.write_text(lines([{"text": "a b " * 2_500_000, "slice": s} for s in data_items.SLICES]))
     items, _ = load(file)
     assert [len(item.text) for item in items] == [10_000_000] * 4
 
@@ -300,7 +301,7 @@ def test_a_file_that_is_too_large_to_be_read_whole_is_refused(tmp_path: Path, na
     with (tmp_path / name).open("wb") as file:
         file.truncate(8 << 30)
     for path in (tmp_path / name, tmp_path):
-        if path.suffix or reading.kind(Path(name)) in data.IN_FOLDERS:
+        if path.suffix or file_formats.kind(Path(name)) in data_items.IN_FOLDERS:
             with pytest.raises(
                 DataError, match=r"more than the 1,073,741,824 that are read: split"
             ):
@@ -312,5 +313,5 @@ def test_items_that_a_run_wrote_are_read_whatever_their_size(
 ) -> None:
     """They are all data of a run in one file; a run that began must go on."""
     file = table(tmp_path / "items.jsonl", PLAIN)
-    monkeypatch.setattr(reading, "MOST_BYTES", 10)
-    assert len(data.load([file], ours=True)) == COUNT
+    monkeypatch.setattr(file_formats, "MOST_BYTES", 10)
+    assert len(data_items.load([file], ours=True)) == COUNT

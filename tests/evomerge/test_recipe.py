@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from events import canonical_json
-from evomerge.recipe import (
+from evomerge.recipes.recipe import (
     PIPELINES,
     RECIPE,
     Genes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.redaction import Address
+from runs.system.redaction import Address
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge import earnings, spending
-from evomerge.rehearsal import rehearse
+from evomerge.reports import search_statistics
+from evomerge.run import budget
+from evomerge.run.dry_run import rehearse
 from evomerge.search.elite_loser import EliteLoser
 from tests.evomerge.fake_world import World, small
 
@@ -37,7 +38,7 @@ def test_a_rehearsal_counts_what_a_run_does(name: str, limits: dict) -> None:
     kinds = ("baseline_built", "seeded", "merged", "mutated", "sampled", "crossed")
     builds = sum(map(rows.count, kinds))
     assert tally.tasks["start"] == tally.tasks["profile"] == 1
-    counted = sum(spending.items(e.outcomes) for e in state.evaluations.values())
+    counted = sum(budget.items(e.outcomes) for e in state.evaluations.values())
     asked = sum(tally.tasks[f"evaluate {s}"] for s in ("search", "selection", "test"))
     if limits:  # whether one more generation fits may hang on a finalist
         assert tally.items.total() == pytest.approx(counted, rel=0.35)
@@ -62,7 +63,7 @@ def test_nothing_of_a_rehearsal_is_luck() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_candidate_is_in_the_table_of_techniques(name: str) -> None:
     state = World(config(name, generations=4)).run()
-    rows = earnings.techniques(state)
+    rows = search_statistics.techniques(state)
     ranked = {(g, c.recipe_id) for (g, _), c in state.candidates.items()
               if c.recipe_id in state.generations[g].ranking}  # fmt: skip
     assert sum(row["candidates"] for row in rows) >= len(ranked)
@@ -88,27 +89,27 @@ def test_a_gene_that_decides_is_told_first() -> None:
 
     world = World1(config("cma-es", genome_detail="whole", population_size=8))
     state = world.run()
-    rows = earnings.genes(state)
+    rows = search_statistics.genes(state)
     assert {row["gene"].split(" ", 1)[1] for row in rows} == {"weights a", "weights b", "weights c"}
     assert {row["gene"].split(" ", 1)[1] for row in rows[:5]} == {"weights a"}
     assert rows[0]["correlation"] == pytest.approx(-1.0)
-    parts = earnings.parts(state)  # what the page draws beside them has the same names
+    parts = search_statistics.parts(state)  # what the page draws beside them has the same names
     assert state.champion in parts
     assert {row["gene"] for row in rows} <= set(parts[state.champion])
 
 
 def test_ranks_and_correlations_by_hand() -> None:
-    assert earnings._ranks([3.0, 1.0, 3.0]) == [1.5, 0.0, 1.5]
-    assert earnings._pooled([([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])]) == pytest.approx(1.0)
-    assert earnings._pooled([([1.0, 2.0], [5.0, 6.0]), ([1.0, 2.0], [6.0, 5.0])]) == pytest.approx(
-        0.0
-    )
-    assert earnings._pooled([([1.0, 1.0], [5.0, 6.0])]) is None
+    assert search_statistics._ranks([3.0, 1.0, 3.0]) == [1.5, 0.0, 1.5]
+    assert search_statistics._pooled([([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])]) == pytest.approx(1.0)
+    assert search_statistics._pooled(
+        [([1.0, 2.0], [5.0, 6.0]), ([1.0, 2.0], [6.0, 5.0])]
+    ) == pytest.approx(0.0)
+    assert search_statistics._pooled([([1.0, 1.0], [5.0, 6.0])]) is None
 
 
 def test_the_front_of_a_run_dominates_the_others() -> None:
     state = World(config("nsga2", generations=5)).run()
-    found = earnings.front(state)
+    found = search_statistics.front(state)
     assert found
     assert found["candidates"]
     assert found["hypervolume"] >= 0
@@ -117,5 +118,5 @@ def test_the_front_of_a_run_dominates_the_others() -> None:
 
 def test_candidates_of_a_run_without_genes_have_none() -> None:
     state = World(config("elite-loser")).run()
-    assert earnings.genes(state) == []
+    assert search_statistics.genes(state) == []
     assert EliteLoser.version == "elite-loser@1"

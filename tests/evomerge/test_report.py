@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from events.sqlite import open_store
-from evomerge import diversity, facts, log, plot, report
-from evomerge.errors import NotFoundError
-from evomerge.fitness.compare import Comparison
-from evomerge.recipe import label
-from evomerge.state import RunState
+from evomerge.fitness.paired_bootstrap import Comparison
+from evomerge.recipes.recipe import label
+from evomerge.reports import plot, report
+from evomerge.run import events, repository
+from evomerge.run.state import RunState
+from evomerge.search import diversity
+from runs.errors import NotFoundError
 from tests.evomerge import fake_world
 from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, small
 
@@ -240,50 +242,50 @@ def test_a_run_is_found_by_its_name_or_the_beginning_of_it(finished: World, tmp_
     """And one that is not there is named with those that are."""
     store = open_store(tmp_path / "log.db")
     with pytest.raises(NotFoundError, match="there are no runs here"):
-        log.load(store, "x")
+        repository.load(store, "x")
     for row in finished.rows[:3]:
-        event = facts.REGISTRY.load(row)
-        store.append(log.stream(RUN), row.version - 1, [fake_world.New(event, row.key)])
-    assert log.load(store, RUN).run == RUN
-    assert log.load(store, "run").version == 3
+        event = events.REGISTRY.load(row)
+        store.append(repository.stream(RUN), row.version - 1, [fake_world.New(event, row.key)])
+    assert repository.load(store, RUN).run == RUN
+    assert repository.load(store, "run").version == 3
     for name in ("x", ""):
         with pytest.raises(NotFoundError, match=f"runs here: {RUN}"):
-            log.load(store, name)
+            repository.load(store, name)
     store.close()
 
 
 def test_a_candidate_is_found_by_the_beginning_of_its_id(finished: World):
     """Unique, or an error that says what is wrong with it."""
     state = finished.state
-    assert log.find(state, "champion") == state.champion
-    assert log.find(state, SOURCES[0].id[:20]) == SOURCES[0].id
+    assert repository.find(state, "champion") == state.champion
+    assert repository.find(state, SOURCES[0].id[:20]) == SOURCES[0].id
     with pytest.raises(NotFoundError, match="is not known"):
-        log.find(state, "zzz")
+        repository.find(state, "zzz")
     with pytest.raises(NotFoundError, match="is not known"):
-        log.find(state, "")
+        repository.find(state, "")
     digits = [id_[0] for id_ in state.recipes]
     twice = next(d for d in digits if digits.count(d) > 1)
     with pytest.raises(NotFoundError, match="is the beginning of several"):
-        log.find(state, twice)
+        repository.find(state, twice)
     with pytest.raises(NotFoundError, match="no champion yet"):
-        log.find(World().state, "champion")
+        repository.find(World().state, "champion")
 
 
 def test_recipes_are_described_in_a_few_words(finished: World):
     """Source, baseline, seed, mutant: what it is and what of, and where it stood."""
     state = finished.state
     for id_, name in ((SOURCES[1].id, "b"), (BASE.id, "base")):
-        assert log.describe(state, id_, state.recipes[id_]) == f"source {name}"
-        assert log.place(state, id_) == "given"
+        assert repository.describe(state, id_, state.recipes[id_]) == f"source {name}"
+        assert repository.place(state, id_) == "given"
     mean = state.baselines["mean"]
-    assert log.describe(state, mean, state.recipes[mean]).startswith("linear of ")
-    assert log.place(state, mean) == "baseline mean"
+    assert repository.describe(state, mean, state.recipes[mean]).startswith("linear of ")
+    assert repository.place(state, mean) == "baseline mean"
     seed, mutant = state.candidates[0, 3].recipe_id, state.candidates[1, 0].recipe_id
-    described = log.describe(state, seed, state.recipes[seed])
+    described = repository.describe(state, seed, state.recipes[seed])
     assert described.startswith(label(state.recipes[seed], state.recipes))
     assert SOURCES[2].id[:12] in described
     parent = state.generations[0].ranking[0][:12]
-    assert log.describe(state, mutant, state.recipes[mutant]) == (
+    assert repository.describe(state, mutant, state.recipes[mutant]) == (
         f"mutant of {parent} (genes and noise)"
     )
-    assert log.place(state, mutant) == "generation 1/0"
+    assert repository.place(state, mutant) == "generation 1/0"

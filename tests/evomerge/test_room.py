@@ -9,51 +9,51 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge import room
+from evomerge.merging.kernels import buffer_pool
 
 
 @pytest.fixture(autouse=True)
 def _nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_waiting", {})
+    monkeypatch.setattr(buffer_pool, "_waiting", {})
 
 
 def held() -> int:
-    return sum(memory.size for memory in room._waiting.values())
+    return sum(memory.size for memory in buffer_pool._waiting.values())
 
 
 def test_a_piece_is_taken_again_when_its_last_view_is_gone_and_not_before() -> None:
-    memory = room.take(10_000)
+    memory = buffer_pool.take(10_000)
     place = memory.ctypes.data
-    assert (memory.size, place % room.ALIGNED) == (10_000, 0)
+    assert (memory.size, place % buffer_pool.ALIGNED) == (10_000, 0)
     tensor = torch.from_numpy(memory[64:128]).view(torch.float32)
     del memory
-    assert not room._waiting
-    other = room.take(10_000)
+    assert not buffer_pool._waiting
+    other = buffer_pool.take(10_000)
     assert other.ctypes.data != place
     view = tensor.view(4, 4)[1:]
     del tensor
-    assert not room._waiting
+    assert not buffer_pool._waiting
     del view
-    assert room.take(9_000).ctypes.data == place
+    assert buffer_pool.take(9_000).ctypes.data == place
 
 
 def test_what_is_much_too_large_or_too_small_is_left_to_others() -> None:
-    room.take(10_000)
-    assert held() == 10_000 + room.ALIGNED
+    buffer_pool.take(10_000)
+    assert held() == 10_000 + buffer_pool.ALIGNED
     for size in (10_001, 5_000):
-        memory = room.take(size)
+        memory = buffer_pool.take(size)
         assert memory.size == size
-        assert 10_000 + room.ALIGNED in [kept.size for kept in room._waiting.values()]
-    assert room.take(9_999).size == 9_999
+        assert 10_000 + buffer_pool.ALIGNED in [kept.size for kept in buffer_pool._waiting.values()]
+    assert buffer_pool.take(9_999).size == 9_999
 
 
 def test_so_much_is_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "KEPT", 50_000)
-    pieces = [room.take(9_000 + n) for n in range(20)]
+    monkeypatch.setattr(buffer_pool, "KEPT", 50_000)
+    pieces = [buffer_pool.take(9_000 + n) for n in range(20)]
     del pieces
     gc.collect()
     assert 0 < held() <= 50_000
-    room.take(60_000)
+    buffer_pool.take(60_000)
     assert held() <= 50_000
 
 
@@ -63,7 +63,7 @@ def test_threads_never_hold_the_same_piece() -> None:
 
     def work(number: int) -> None:
         for _ in range(300):
-            memory = room.take(4_096)
+            memory = buffer_pool.take(4_096)
             memory[:] = number
             if np.any(memory != number):
                 wrong.append(number)
@@ -74,4 +74,4 @@ def test_threads_never_hold_the_same_piece() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert 1 <= len(room._waiting) <= 16  # the old and the new of each
+    assert 1 <= len(buffer_pool._waiting) <= 16  # the old and the new of each

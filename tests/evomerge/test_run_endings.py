@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge import audit, facts
-from evomerge.run import ATTEMPTS, Decision, decide
-from evomerge.state import RunState, evolve
+from evomerge.run import audit, events
+from evomerge.run.decide import ATTEMPTS, Decision, decide
+from evomerge.run.state import RunState, evolve
 from tests.evomerge import fake_world
 from tests.evomerge.fake_world import SOURCES, World, all_alike, small
 
@@ -122,8 +122,8 @@ def test_a_population_of_one_kind_is_reseeded():
     assert state.diversities[0].level == "critical"
     assert sorted(state.reseeded) == [1, 2]
     assert state.reseeded[1].slots == (3,)
-    assert isinstance(state.candidates[1, 3], facts.Seeded)
-    assert isinstance(state.candidates[1, 0], facts.Mutated)
+    assert isinstance(state.candidates[1, 3], events.Seeded)
+    assert isinstance(state.candidates[1, 0], events.Mutated)
     assert state.completed is not None
 
 
@@ -133,7 +133,7 @@ def test_a_diverse_population_is_not_reseeded():
     assert state.diversities[0].level == "healthy"
     assert not state.reseeded
     merged = state.candidates[1, 3]
-    assert isinstance(merged, facts.Merged)
+    assert isinstance(merged, events.Merged)
     assert merged.parents == state.generations[0].ranking[1:4]
 
 
@@ -214,7 +214,7 @@ def test_the_first_source_may_stand_in_for_the_base():
     """Then it is one rival, not two."""
     world = World()
     started = world.answer(fake_world.Start())
-    assert isinstance(started, facts.Started)
+    assert isinstance(started, events.Started)
     stand_in = started.model_copy(update={"base": started.sources[0]})
     world.append([fake_world.New(stand_in, f"{fake_world.RUN}/start")])
     state = world.run()

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from events import Event
 from events.sqlite import open_store
-from evomerge import facts
 from evomerge.fitness import composite
-from evomerge.recipe import Mutate
-from evomerge.run import Build, ChooseLayers, Decision, Evaluate, Measure, Start, decide
-from evomerge.state import RunState, absorb, evolve, fold
+from evomerge.recipes.recipe import Mutate
+from evomerge.run import events
+from evomerge.run.decide import Build, ChooseLayers, Decision, Evaluate, Measure, Start, decide
+from evomerge.run.state import RunState, absorb, evolve, fold
 from tests.evomerge import fake_world
 from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, small
 
@@ -169,7 +169,7 @@ def test_evolve_does_not_change_its_argument(finished: World):
     state = RunState()
     for row in finished.rows:
         before = deepcopy(state)
-        after = evolve(state, facts.REGISTRY.load(row))
+        after = evolve(state, events.REGISTRY.load(row))
         assert state == before
         state = after
     folded = fold(finished.rows)
@@ -203,7 +203,7 @@ def test_the_log_in_a_store_folds_to_the_same_state(finished: World, tmp_path: P
     """Through SQLite and JSON and back, position and hashes apart."""
     store = open_store(tmp_path / "log.db")
     for row in finished.rows:
-        event = facts.REGISTRY.load(row)
+        event = events.REGISTRY.load(row)
         store.append("evomerge/" + RUN, row.version - 1, [fake_world.New(event, row.key)])
     state = fold(store.read("evomerge/" + RUN))
     store.close()
@@ -249,7 +249,7 @@ def test_a_run_begins_with_submitted():
 
 def test_a_divergence_is_remembered_and_changes_nothing_else(finished: World):
     """The promise was broken: the report must say so, the run goes on."""
-    event = facts.DivergenceDetected(task="x", recorded="1", found="2")
+    event = events.DivergenceDetected(task="x", recorded="1", found="2")
     after = evolve(finished.state, event)
     assert after.divergences == [event]
     assert after.lineage_digest() == finished.state.lineage_digest()

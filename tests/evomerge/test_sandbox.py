@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.sandbox import filters, jail, runner
-from evomerge.sandbox.runner import Sandbox, SandboxUnavailableError
+from evaluation.sandbox import jail, seccomp
+from evaluation.sandbox import sandbox as sandbox_sandbox
+from evaluation.sandbox.sandbox import Sandbox, SandboxUnavailableError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -103,7 +104,7 @@ def test_a_program_that_sleeps_meets_the_clock():
     with Sandbox(cpu=1) as short:
         began = time.monotonic()
         assert short.run("import time\ntime.sleep(60)", ["1"]).why == "ran out of time"
-        assert time.monotonic() - began < 1 * runner.PATIENCE
+        assert time.monotonic() - began < 1 * sandbox_sandbox.PATIENCE
         assert short.run("import time\ntime.sleep(0.3)", ["1"]).values == ("1",)
 
 
@@ -113,7 +114,7 @@ def test_a_program_that_naps_for_ever_meets_the_clock():
         began = time.monotonic()
         naps = "import time\nwhile True: time.sleep(0.2)"
         assert short.run(naps, ["1"]).why == "ran out of time"
-        assert time.monotonic() - began < 1 * runner.PATIENCE
+        assert time.monotonic() - began < 1 * sandbox_sandbox.PATIENCE
 
 
 @pytest.mark.parametrize("said", ["", 'os.write(3, b\'{"values": [["1", null]]}\')\n'])
@@ -133,7 +134,7 @@ def test_an_interrupted_question_is_not_answered_later(monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("evomerge.asking.select.select", interrupted)
+        patch.setattr("runs.system.line_process.select.select", interrupted)
         with pytest.raises(KeyboardInterrupt):
             opened.run("x = 1", ["x"])
     with pytest.raises(SandboxUnavailableError):
@@ -270,7 +271,7 @@ def test_a_jail_that_was_killed_is_an_error_not_a_wrong_answer():
 WATCHED = """
 import array, ctypes, fcntl, os, signal, sys, termios, time
 sys.path.insert(0, {root!r})
-from evomerge.sandbox.runner import Sandbox
+from evaluation.sandbox.sandbox import Sandbox
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 signal.alarm(60)
 opened = Sandbox()
@@ -309,18 +310,19 @@ def test_a_filter_with_a_hole_is_found_when_it_opens(
 ):
     """The trial at the start is a check that can fail."""
     hole = f"filters.ARCHITECTURES['x86_64'][1][{call!r}] = {number}; "
-    start = runner._START.replace("jail.serve()", "")
-    start += f"from evomerge.sandbox import filters; {hole}jail.serve()"
-    monkeypatch.setattr(runner, "_START", start)
+    start = sandbox_sandbox._START.replace("jail.serve()", "")
+    start += f"from evaluation.sandbox import seccomp as filters; {hole}jail.serve()"
+    monkeypatch.setattr(sandbox_sandbox, "_START", start)
     with pytest.raises(SandboxUnavailableError, match=rf"a program can .*{named}"):
         Sandbox.open()
 
 
 def test_without_seccomp_nothing_is_run(monkeypatch: pytest.MonkeyPatch):
     """A machine that has no table: the reason is said, the program is not run loosely."""
-    start = runner._START.replace("; jail.serve()", "")
-    start += "; from evomerge.sandbox import filters; filters.ARCHITECTURES.clear(); jail.serve()"
-    monkeypatch.setattr(runner, "_START", start)
+    start = sandbox_sandbox._START.replace("; jail.serve()", "")
+    start += "; from evaluation.sandbox import seccomp; seccomp.ARCHITECTURES.clear()"
+    start += "; jail.serve()"
+    monkeypatch.setattr(sandbox_sandbox, "_START", start)
     with pytest.raises(SandboxUnavailableError, match="does not hold on this machine: KeyError"):
         Sandbox.open()
 
@@ -334,16 +336,16 @@ def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch):
 
 def test_filters_of_both_machines_are_whole():
     """Every name is in both tables, but for `time`, which arm64 never had; steps are 8 bytes."""
-    (_, first), (_, second) = filters.ARCHITECTURES.values()
+    (_, first), (_, second) = seccomp.ARCHITECTURES.values()
     assert set(first) - {"time"} == set(second)
-    for machine in filters.ARCHITECTURES:
-        assert len(filters.program(machine)) % 8 == 0
+    for machine in seccomp.ARCHITECTURES:
+        assert len(seccomp.program(machine)) % 8 == 0
 
 
 AS_OTHER = """
 import sys
 sys.path.insert(0, {root!r})
-from evomerge.sandbox.runner import Sandbox
+from evaluation.sandbox.sandbox import Sandbox
 with Sandbox.open(cpu=1) as s:
     print(s.run("import os", ["os.getuid()"]).values[0], s.run("while 1: pass", []).why)
 with Sandbox.open(cpu=10) as s:  # to fill the memory takes more than a second on a busy machine

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.recipe import PIPELINES, Genes, Mutate, Pipeline, Recipe
+from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Pipeline, Recipe
 from evomerge.search import elite_loser, mutation
 from evomerge.search.elite_loser import Family, Proposal
 from evomerge.search.mutation import mutate_genes

@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
-from evomerge import sketch
-from evomerge.diversity import decode, distance
-from evomerge.fitness.cost import cost
+from evomerge.merging import sketch
+from evomerge.search.diversity import decode, distance
 from tests import models
 from tests.evomerge import toys
+from weights.cost import cost
 
 
 @pytest.mark.parametrize("tied", [True, False])

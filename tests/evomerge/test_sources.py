@@ -10,10 +10,10 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save_file
 
-from evomerge.checkpoints import open_checkpoint
-from evomerge.errors import SourceError, UnavailableError
-from evomerge.facts import ModelReference
-from evomerge.sources import check_distinct, open_family, resolve
+from evomerge.run.events import ModelReference
+from runs.errors import SourceError, UnavailableError
+from weights.checkpoint import open_checkpoint
+from weights.sources import check_distinct, open_family, resolve
 
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 from cmaes import CMA
 
-from evomerge import audit, facts, search, spending, telling
+from evaluation.data.outcomes import DomainOutcomes
+from evomerge import search
 from evomerge.config import parse
-from evomerge.errors import ConfigError, StrategyError
-from evomerge.fitness.outcomes import DomainOutcomes
-from evomerge.recipe import Grouped, Recipe
-from evomerge.run import Build, Evaluate, decide, proposals
-from evomerge.search import adaptation, credit, niching
+from evomerge.recipes.recipe import Grouped, Recipe
+from evomerge.run import audit, budget, events, strategy_input
+from evomerge.run.decide import Build, Evaluate, decide, proposals
+from evomerge.run.state import RunState, evolve, fold
+from evomerge.search import method_choice, niching, step_size
 from evomerge.search.auto import Auto
 from evomerge.search.cma_es import CmaEs, Distribution, mask_seed
 from evomerge.search.genome import Space, consensus
-from evomerge.search.past import Generation, Measurements, Past
+from evomerge.search.history import Generation, Measurements, Past
 from evomerge.search.proposals import Family
-from evomerge.state import RunState, evolve, fold
+from runs.errors import ConfigError, StrategyError
 from tests.evomerge.fake_world import BASE, SOURCES, World, quality, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
@@ -59,7 +60,7 @@ def test_every_prefix_of_the_log_asks_for_what_then_happened(finished: World) ->
     rows = finished.rows
     for place in range(0, len(rows), 7):
         fresh, carried = fold(rows[: place + 1]), RunState()
-        for event in facts.REGISTRY.load_each(rows[: place + 1]):
+        for event in events.REGISTRY.load_each(rows[: place + 1]):
             carried = evolve(carried, event[1])
         assert [t.key for t in decide(fresh).tasks] == [t.key for t in decide(carried).tasks]
 
@@ -321,7 +322,7 @@ def test_auto_begins_anew_at_the_best_of_its_means() -> None:
     """Of a species' seed and means, what the selection slice liked best."""
     world = Bowl(config("auto", species=["task_arithmetic"], generations=12, population_size=8))
     state = world.run()
-    own = telling.told(state, 12)
+    own = strategy_input.told(state, 12)
     arms = Auto()._arms(own)
     assert arms[0].score == max(v for v in arms[0].values if v is not None)
     assert arms[0].score > arms[0].values[0]
@@ -384,7 +385,7 @@ def test_who_is_alone_in_something_goes_first() -> None:
 @pytest.mark.parametrize("kind", ["attraction", "sharing", "both"])
 def test_niching_audits(kind: str) -> None:
     world = World(config("tournament", population_size=8, crossover_rate=1.0, niching=kind))
-    pairs = [c.parents for c in world.run().candidates.values() if isinstance(c, facts.Crossed)]
+    pairs = [c.parents for c in world.run().candidates.values() if isinstance(c, events.Crossed)]
     assert pairs
     assert all(len(set(pair)) == 2 for pair in pairs)
     assert audit.audit(world.rows) == []
@@ -406,8 +407,8 @@ def test_mutation_follows_its_success(better: int, expected: float) -> None:
     first = bred(0, {"p": (1.0, ())})
     children = {f"c{i}": (2.0 if i < better else 0.5, ("p",)) for i in range(5)}
     told = past([first, bred(1, children)], {}, settings)
-    assert adaptation.strength(told) == pytest.approx(expected, abs=1e-4)
-    assert adaptation.strength(past([first], {}, parse({"strategy": "tournament"}))) == 1.0
+    assert step_size.strength(told) == pytest.approx(expected, abs=1e-4)
+    assert step_size.strength(past([first], {}, parse({"strategy": "tournament"}))) == 1.0
 
 
 def test_techniques_earn_by_being_in_the_better_half() -> None:
@@ -420,14 +421,14 @@ def test_techniques_earn_by_being_in_the_better_half() -> None:
             recipes[f"{name}{i}"] = recipe
     scores = {"ties0": 4.0, "ties1": 3.0, "task_arithmetic0": 2.0, "task_arithmetic1": 1.0}
     told = past([bred(0, {k: (v, ()) for k, v in scores.items()})], recipes, settings)
-    assert credit.earned(told) == {"ties": (2, 2), "task_arithmetic": (0, 2)}
+    assert method_choice.earned(told) == {"ties": (2, 2), "task_arithmetic": (0, 2)}
     draws = iter([0.0, 0.74, 0.76, 0.99])
 
     class Fixed:
         def uniform(self) -> float:
             return next(draws)
 
-    found = [credit.chosen(told, ["ties", "task_arithmetic"], Fixed()) for _ in range(4)]  # pyright: ignore[reportArgumentType]
+    found = [method_choice.chosen(told, ["ties", "task_arithmetic"], Fixed()) for _ in range(4)]  # pyright: ignore[reportArgumentType]
     assert found == ["ties", "ties", "task_arithmetic", "task_arithmetic"]
 
 
@@ -462,7 +463,7 @@ def test_items_are_counted_one_by_one() -> None:
     state = world.run()
     counted = [e for k, e in state.evaluations.items() if k[1] in ("search", "selection")]
     assert state.spent.evaluations == len(counted)
-    assert state.spent.items == sum(spending.items(e.outcomes) for e in counted)
+    assert state.spent.items == sum(budget.items(e.outcomes) for e in counted)
 
 
 def test_hours_are_those_of_tasks_and_of_the_clock() -> None:
@@ -473,12 +474,12 @@ def test_hours_are_those_of_tasks_and_of_the_clock() -> None:
     assert state.spent.wall == 0
     last = state.closed[max(state.closed)].device
     assert last <= 72
-    first = spending.Spent()
+    first = budget.Spent()
     limited = config("auto", max_hours=1.0)
     assert (
-        spending.exhausted(limited, replace(first, wall=3000.0), replace(first, wall=600.0)) is None
+        budget.exhausted(limited, replace(first, wall=3000.0), replace(first, wall=600.0)) is None
     )
-    over = spending.exhausted(limited, replace(first, wall=3100.0), replace(first, wall=600.0))
+    over = budget.exhausted(limited, replace(first, wall=3100.0), replace(first, wall=600.0))
     assert over == "hours"
 
 
@@ -496,7 +497,7 @@ def test_the_clock_counts_between_events_and_stops_while_a_run_is_paused() -> No
 
 def test_a_clock_that_was_set_back_takes_no_time_away() -> None:
     """An hour back in the middle of a run gave negative wall seconds, and a budget without an end."""
-    from evomerge import report
+    from evomerge.reports import report
 
     world = World(config("auto"))
     world.run_until(lambda state: state.generation == 1)

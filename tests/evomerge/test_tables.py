@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from events import Envelope
-from evomerge import report, tables
-from evomerge.errors import ConfigError
-from evomerge.state import fold
+from evomerge.reports import report, tables
+from evomerge.run.state import fold
+from runs.errors import ConfigError
 from tests.evomerge.fake_world import World, small
 from tests.test_golden import LOGS, rows_of
 

@@ -10,19 +10,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge import kernels, techniques
-from evomerge.errors import ConfigError
-from evomerge.methods import breadcrumbs, della, karcher, model_stock, sce
-from evomerge.methods.select import kth_magnitudes
-from evomerge.programs import Voters
-from evomerge.stretches import CHUNK, Pool, Stretches, as_rows, whole
+from evomerge.merging import method_registry
+from evomerge.merging.kernels import inner_loops
+from evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
+from evomerge.merging.kernels.fused_merge import Voters
+from evomerge.merging.methods import breadcrumbs, della, karcher, model_stock, sce
+from evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from runs.errors import ConfigError
 from tests.evomerge.toys import close, t
 
 
 def merged(name: str, *inputs: torch.Tensor, seed: int = 0, **params: object) -> torch.Tensor:
     """A technique on task vectors."""
-    given = techniques.parameters(name, params)
-    return whole(inputs, lambda work: techniques.prepare(name, work, given, seed))
+    given = method_registry.parameters(name, params)
+    return whole(inputs, lambda work: method_registry.prepare(name, work, given, seed))
 
 
 def floats(seed: int, *shape: int) -> torch.Tensor:
@@ -43,8 +44,8 @@ def test_the_compiled_vote_has_the_bits_of_the_one_in_torch(
     weights = rng.uniform(-1, 1, count).astype(np.float32)
     low = rng.uniform(0, 1, count).astype(np.float32)
     high = (low + rng.uniform(0, 2, count)).astype(np.float32)
-    ours = kernels.vote(x, weights.tolist(), low.tolist(), high.tolist(), normalise)
-    assert torch.equal(ours, kernels.vote_torch(x, weights, low, high, normalise))
+    ours = inner_loops.vote(x, weights.tolist(), low.tolist(), high.tolist(), normalise)
+    assert torch.equal(ours, inner_loops.vote_torch(x, weights, low, high, normalise))
 
 
 @settings(max_examples=40, deadline=None)
@@ -55,16 +56,16 @@ def test_the_compiled_selection_of_rows_is_that_in_torch(
     """Sums in another order: equal to a unit in float32's last place."""
     x = floats(seed, count, rows, columns)
     assert torch.allclose(
-        kernels.select_rows(x, 0.1), kernels.select_rows_torch(x, 0.1), rtol=2e-7, atol=1e-7
+        inner_loops.select_rows(x, 0.1), inner_loops.select_rows_torch(x, 0.1), rtol=2e-7, atol=1e-7
     )
 
 
 def test_results_may_be_put_where_the_first_input_was() -> None:
     """Saves a copy in every pipeline."""
     x = floats(1, 4, 30, 50)
-    a = kernels.vote(x, [1.0] * 4)
+    a = inner_loops.vote(x, [1.0] * 4)
     one = x.clone()
-    assert torch.equal(kernels.vote(one, [1.0] * 4, out=one[0]), a)
+    assert torch.equal(inner_loops.vote(one, [1.0] * 4, out=one[0]), a)
 
 
 def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
@@ -320,12 +321,12 @@ def test_dare_with_a_vote_is_ties_on_sparse_vectors() -> None:
     assert torch.equal(found, merged("ties", a, b, density=1.0))
 
 
-@pytest.mark.parametrize("name", techniques.TECHNIQUES)
+@pytest.mark.parametrize("name", method_registry.TECHNIQUES)
 def test_every_technique_checks_its_parameters(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: parameter"):
-        techniques.parameters(name, {"strange": 1})
+        method_registry.parameters(name, {"strange": 1})
 
 
 def test_a_technique_that_does_not_exist_is_named() -> None:
     with pytest.raises(ConfigError, match="no merge technique 'nonsense'"):
-        techniques.module("nonsense")
+        method_registry.module("nonsense")

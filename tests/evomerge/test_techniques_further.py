@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge import techniques
-from evomerge.errors import ConfigError
-from evomerge.methods import arcee_fusion, multislerp, nuslerp, ramplus_tl
-from evomerge.stretches import CHUNK, Pool, Stretches, as_rows
+from evomerge.merging import method_registry
+from evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows
+from evomerge.merging.methods import arcee_fusion, multislerp, nuslerp, ramplus_tl
+from runs.errors import ConfigError
 from tests.evomerge.toys import close, t
 
 
@@ -25,12 +25,12 @@ def merged(
     **params: object,
 ) -> torch.Tensor:
     """Return a technique's result on models with a base, or without one."""
-    given = techniques.parameters(name, params)
+    given = method_registry.parameters(name, params)
     out = torch.empty_like(inputs[0])
     with Pool(threads) as pool:
         origin = None if base is None else as_rows(base)
         work = Stretches("w", origin, [as_rows(x) for x in inputs], pool)
-        merge = techniques.prepare(name, work, given, 0)
+        merge = method_registry.prepare(name, work, given, 0)
         for cut in work.cuts:
             assert work.run([merge], cut, [as_rows(out)[cut]]) == 0
     return out
@@ -331,4 +331,4 @@ def test_the_order_of_models_does_not_matter(name: str) -> None:
 )  # fmt: skip
 def test_parameters_out_of_range_are_named(name: str, given: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=f"{name}: parameter {next(iter(given))}"):
-        techniques.parameters(name, given)
+        method_registry.parameters(name, given)

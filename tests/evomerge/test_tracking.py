@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from events import Envelope, New
-from evomerge import facts, history, report, tracking
-from evomerge.log import find
-from evomerge.state import fold
+from evomerge.reports import report, wandb_rows
+from evomerge.run import events, history
+from evomerge.run.repository import find
+from evomerge.run.state import fold
 from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, quality, small
 from tests.test_golden import LOGS, rows_of
 
@@ -33,7 +34,7 @@ def data(rows: list[Envelope], kind: str) -> list[dict[str, Any]]:
 def test_a_generations_row_is_what_its_events_say() -> None:
     """Compared with the JSON of the rows, not with the fold that the rows were made by."""
     rows = whole().rows
-    told = dict(tracking.rows(fold(rows)))
+    told = dict(wandb_rows.rows(fold(rows)))
     closed = data(rows, "generation_completed")
     assert sorted(told) == [event["generation"] for event in closed] == [0, 1, 2]
     diversities = {e["generation"]: e["diversity"] for e in data(rows, "diversity_measured")}
@@ -61,11 +62,11 @@ def test_a_domains_score_is_the_one_that_fitness_has() -> None:
     world.run()
     rows = world.rows
     measured = [e for e in data(rows, "evaluated") if e["generation"] is not None and e["fitness"]]
-    state, told = fold(rows), dict(tracking.rows(fold(rows)))
+    state, told = fold(rows), dict(wandb_rows.rows(fold(rows)))
     assert any(event["scored"] for event in measured), "none was ended early"
     found: dict[tuple[int, str], list[float]] = {}
     for event in measured:
-        scores = tracking.domain_scores(state, event["recipe_id"], event["generation"])
+        scores = wandb_rows.domain_scores(state, event["recipe_id"], event["generation"])
         for domain in ("code", "math"):
             score = event["fitness"]["normalised"][f"domain/{domain}"]
             assert scores[domain] == pytest.approx(score, rel=1e-12)
@@ -79,7 +80,7 @@ def test_a_domains_score_is_the_one_that_fitness_has() -> None:
 def test_combos_add_up_to_what_the_report_counts() -> None:
     """The last row has every candidate of the run; scores are means over whatever was measured."""
     state = whole(seed=5).state
-    rows = [row for _, row in tracking.rows(state)]
+    rows = [row for _, row in wandb_rows.rows(state)]
     usage = [{n: row[f"combo/{n}/usage"] for n in range(8)} for row in rows]
     assert usage[-1] == report.usage(state)
     assert [sum(counts.values()) for counts in usage] == [4, 8, 12]
@@ -100,7 +101,7 @@ def test_combos_add_up_to_what_the_report_counts() -> None:
 
 def test_a_search_without_pipelines_has_no_combos() -> None:
     """Eight flat lines at zero would say something that is not so."""
-    rows = tracking.rows(whole(strategy="cma-es", population_size=6).state)
+    rows = wandb_rows.rows(whole(strategy="cma-es", population_size=6).state)
     assert rows
     assert not [key for _, row in rows for key in row if key.startswith("combo/")]
 
@@ -109,13 +110,13 @@ def test_a_search_without_pipelines_has_no_combos() -> None:
 def test_a_row_depends_on_nothing_that_came_later(path) -> None:
     """So a run that is followed and one that is sent years later give the same, in every schema."""
     rows = rows_of(path)
-    every, seen = tracking.rows(fold(rows)), 0
+    every, seen = wandb_rows.rows(fold(rows)), 0
     for upto in (end for end in range(1, len(rows) + 1) if _between_appends(rows, end)):
-        some = tracking.rows(fold(rows[:upto]))
+        some = wandb_rows.rows(fold(rows[:upto]))
         assert some == every[: len(some)]
         seen = max(seen, len(some))
     assert seen == len(every)
-    assert tracking.rows(fold(rows), after=0) == every[1:]
+    assert wandb_rows.rows(fold(rows), after=0) == every[1:]
 
 
 def _between_appends(rows: list[Envelope], end: int) -> bool:
@@ -134,12 +135,12 @@ def test_what_is_missing_is_left_out() -> None:
     broken = sorted(first)[0]
     world = World(small(), quality=lambda id_: None if id_ == broken else 2.0)
     world.run()
-    row = dict(tracking.rows(world.state))[0]
+    row = dict(wandb_rows.rows(world.state))[0]
     scores = [s for s in world.state.generations[0].scores if s is not None]
     assert len(scores) == 3
     assert row["avg_fitness"] == pytest.approx(math.fsum(scores) / 3)
-    values = [v for _, r in tracking.rows(world.state) for v in r.values()]
-    values += tracking.summary(world.state).values()
+    values = [v for _, r in wandb_rows.rows(world.state) for v in r.values()]
+    values += wandb_rows.summary(world.state).values()
     assert None not in values
     assert all(math.isfinite(v) for v in values if isinstance(v, float))
 
@@ -147,12 +148,12 @@ def test_what_is_missing_is_left_out() -> None:
 def test_the_summary_has_the_result_once_there_is_one() -> None:
     world = World(small())
     world.run_until(lambda state: len(state.generations) == 2)
-    before = tracking.summary(world.state)
+    before = wandb_rows.summary(world.state)
     assert before["generation"] == 1
     assert before["status"] == "running"
     assert not [key for key in before if key.startswith("final/")]
     world.run()
-    after = tracking.summary(world.state)
+    after = wandb_rows.summary(world.state)
     (done,) = data(world.rows, "completed")
     assert after["final/test_fitness"] == done["test"]["scalar"]
     assert after["final/generations"] == done["generations"]
@@ -166,15 +167,15 @@ def test_the_summary_has_the_result_once_there_is_one() -> None:
 def test_an_export_after_the_end_changes_nothing() -> None:
     """It is an event of the run; its result, and what was sent of it, stay what they are."""
     world = whole()
-    before = tracking.summary(world.state), tracking.champion(world.state)
-    event = facts.Exported(recipe_id="a" * 64, folder="/srv/champion", digest="b" * 64)
+    before = wandb_rows.summary(world.state), wandb_rows.champion(world.state)
+    event = events.Exported(recipe_id="a" * 64, folder="/srv/champion", digest="b" * 64)
     world.append([New(event, f"{RUN}/exported/1")])
-    assert (tracking.summary(world.state), tracking.champion(world.state)) == before
+    assert (wandb_rows.summary(world.state), wandb_rows.champion(world.state)) == before
 
 
 def test_a_run_that_failed_says_why() -> None:
     path = next(p for p in LOGS if p.stem == "schema-8-3")
-    told = tracking.summary(fold(rows_of(path)))
+    told = wandb_rows.summary(fold(rows_of(path)))
     assert told["status"] == "failed"
     assert "ValueError: broken" in str(told["final/reason"])
 
@@ -182,24 +183,24 @@ def test_a_run_that_failed_says_why() -> None:
 def test_the_config_names_models_and_data_without_paths() -> None:
     """Paths and addresses are nobody's business; digests say what it was."""
     state = whole().state
-    told = tracking.config(state)
+    told = wandb_rows.config(state)
     assert told["generations"] == 2
     assert told["models"] == ["a", "b", "c"]
     assert told["base_model"] == "base"
     assert state.started
     assert told["digests"]["a"] == state.started.sources[0].digest
     assert "/models" not in json.dumps(told)
-    assert "/models" not in json.dumps(tracking.champion(state))
+    assert "/models" not in json.dumps(wandb_rows.champion(state))
 
 
 def test_the_champion_can_be_rebuilt_from_what_is_sent() -> None:
     """Recipe by recipe down to the sources, and each id is the hash of its recipe."""
     from pydantic import TypeAdapter
 
-    from evomerge.recipe import Recipe, parents
+    from evomerge.recipes.recipe import Recipe, parents
 
     state = whole().state
-    told = tracking.champion(state)
+    told = wandb_rows.champion(state)
     assert told is not None
     assert told["candidate"] == find(state, "champion")
     assert told["digest"] == state.built[told["candidate"]][0]
@@ -211,17 +212,17 @@ def test_the_champion_can_be_rebuilt_from_what_is_sent() -> None:
 
 @pytest.mark.parametrize("name", ["20261121-3fa9c1", "key-0123456789ab"])
 def test_a_plain_name_is_the_trackers_id(name: str) -> None:
-    assert tracking.identity(name) == name
+    assert wandb_rows.identity(name) == name
 
 
 def test_other_names_become_plain_and_stay_apart() -> None:
     names = ["a b", "a?b", "ä", "x" * 200, "a#b", ""]
-    ids = [tracking.identity(name) for name in names]
+    ids = [wandb_rows.identity(name) for name in names]
     assert len(set(ids)) == len(names)
     assert all(len(id_) <= 100 and not set(id_) & set("/\\#?%: ") for id_ in ids)
 
 
 def test_it_needs_neither_torch_nor_wandb() -> None:
-    code = "import evomerge.tracking, sys; print({'torch', 'wandb'} & set(sys.modules))"
+    code = "import evomerge.reports.wandb_rows, sys; print({'torch', 'wandb'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

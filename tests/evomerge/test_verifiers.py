@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from evomerge.errors import UnavailableError
-from evomerge.verifiers import checks, number, program, scorer, structured
-from evomerge.verifiers.checks import AnyCheck, Verifier
-from evomerge.verifiers.parts import fenced
-from evomerge.verifiers.scorer import Scorer
+from evaluation.verifiers import number, program, scorer, structured
+from evaluation.verifiers import verifier as verifiers_verifier
+from evaluation.verifiers.base import fenced
+from evaluation.verifiers.scorer import Scorer
+from evaluation.verifiers.verifier import AnyCheck, Verifier
+from runs.errors import UnavailableError
 
 ITEM: dict[str, Any] = {"id": "i", "domain": "d", "prompt": ""}
 
@@ -250,7 +251,7 @@ def test_a_verifier_that_breaks_over_a_reply_counts_nothing_and_is_logged(
     def broken(*_: object) -> None:
         raise OverflowError("int too large")
 
-    monkeypatch.setattr("evomerge.verifiers.exact.verify", broken)
+    monkeypatch.setattr("evaluation.verifiers.exact.verify", broken)
     found = verifier.verify(check(kind="exact", answer="a"), "a", {**ITEM, "id": "item-7"})
     assert (found.score, found.scored) == (0, False)
     assert found.why == "the verifier raised OverflowError: int too large"
@@ -427,7 +428,7 @@ def test_a_machine_that_is_short_of_something_scores_no_reply(
     def fail(*_: object, **__: object) -> None:
         raise short
 
-    monkeypatch.setattr(checks.exact, "verify", fail)
+    monkeypatch.setattr(verifiers_verifier.exact, "verify", fail)
     with pytest.raises(type(short)):
         Verifier().verify(check(kind="exact", answer="a"), "a", ITEM)
     monkeypatch.setattr(scorer, "Respondent", fail)
@@ -453,7 +454,7 @@ def test_an_error_over_the_reply_itself_counts_0(
     def fail(*_: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr(checks.exact, "verify", fail)
+    monkeypatch.setattr(verifiers_verifier.exact, "verify", fail)
     found = verifier.verify(check(kind="exact", answer="a"), "a", ITEM)
     assert (found.score, found.scored) == (0.0, False)
     assert "KeyError" in found.why
@@ -462,5 +463,5 @@ def test_an_error_over_the_reply_itself_counts_0(
 def test_without_a_sandbox_a_program_is_not_run(monkeypatch: pytest.MonkeyPatch):
     """Not counted as wrong either."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(checks.SandboxUnavailableError):
+    with pytest.raises(verifiers_verifier.SandboxUnavailableError):
         Verifier().verify(check(kind="program", tests=TESTS), "x", ITEM)

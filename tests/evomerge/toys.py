@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from evomerge import keys
-from evomerge.build import Builder, Weights
-from evomerge.fitness.data import Question, Text
-from evomerge.recipe import Recipe, Source
+from evaluation.data.items import Question, Text
+from evomerge.merging.builder import Builder, Weights
+from evomerge.recipes.recipe import Recipe, Source
+from runs import keys
 
 #: Two blocks, an embedding, a final norm; the names of a Qwen2 or Llama model.
 SHAPES: dict[str, tuple[int, ...]] = {

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from events import Event, New
-from evomerge import facts
+from evomerge.run import events
 from tests.evomerge.fake_world import RUN, World, all_alike, small
 
 FOLDER = Path(__file__).parent
@@ -21,7 +21,7 @@ def worlds() -> list[World]:
     for world in (plain, alike):
         world.run()
     assert plain.state.champion
-    exported = facts.Exported(recipe_id=plain.state.champion, folder="champion", digest="0" * 64)
+    exported = events.Exported(recipe_id=plain.state.champion, folder="champion", digest="0" * 64)
     ask(plain, exported)
     for attempt in (1, 2, 3):
         broken.fail("start", attempt)
@@ -46,13 +46,13 @@ def imported() -> World:
     """A run that was taken in from an archive, and resumed by who took it in."""
     world = World()
     world.run_until(lambda state: state.generation == 1)
-    ask(world, facts.Imported(owner="bob", head=world.state.head))
-    ask(world, facts.Resumed())
+    ask(world, events.Imported(owner="bob", head=world.state.head))
+    ask(world, events.Resumed())
     world.run()
     return world
 
 
-def poisoned(quarantine: facts.Quarantine) -> World:
+def poisoned(quarantine: events.Quarantine) -> World:
     """A run with tasks that no process survives."""
     world = World(quarantine=quarantine)
     world.poison("build/1/0", "baseline/mean")
@@ -62,21 +62,21 @@ def poisoned(quarantine: facts.Quarantine) -> World:
 def rule(world: World) -> None:
     """Everything that users may ask of a run."""
     for event in (
-        facts.Paused(reason="lunch"),
-        facts.Resumed(reason="back"),
-        facts.PriorityChanged(priority=3, reason="a paper"),
+        events.Paused(reason="lunch"),
+        events.Resumed(reason="back"),
+        events.PriorityChanged(priority=3, reason="a paper"),
     ):
         ask(world, event)
     for attempt in (1, 2, 3):
         world.fail("start", attempt)
     world.step()
-    ask(world, facts.Retried(reason="disk was full"))
+    ask(world, events.Retried(reason="disk was full"))
     world.run_until(lambda state: state.generation == 1)
-    ask(world, facts.Cancelled(reason="enough"))
+    ask(world, events.Cancelled(reason="enough"))
 
 
 def ask(world: World, event: Event) -> None:
-    """Append a control event under the key that `worker.control` gives it."""
+    """Append a control event under the key that `worker.commands.control` gives it."""
     world.append([New(event, f"{RUN}/{event.type}/{world.state.version + 1}")])
 
 

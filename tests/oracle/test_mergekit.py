@@ -17,10 +17,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from evomerge.checkpoints import open_checkpoint
-from evomerge.merging import grammar
+from evomerge.mergekit import parser
 from tests.conftest import Toys
-from worker import merging
+from weights.checkpoint import open_checkpoint
+from worker.tasks import merge
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")
 
@@ -80,8 +80,8 @@ def both(text: str, toys: Toys, folder: Path) -> tuple[dict, dict, float]:
     text = text.format(a=a, b=b, c=c, base=toys.base)
     config = folder / "config.yml"
     config.write_text(text)
-    (document,) = grammar.parse(text)
-    merging.run(merging.prepare(document, folder / "ours", {}))
+    (document,) = parser.parse(text)
+    merge.run(merge.prepare(document, folder / "ours", {}))
     done = subprocess.run(
         [TOOL, str(config), str(folder / "theirs"), "--no-copy-tokenizer"],
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""},

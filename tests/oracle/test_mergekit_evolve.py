@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks import incumbent
-from evomerge import groups
+from evomerge.recipes import tensor_groups
 from tests.conftest import Toys
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")
@@ -92,6 +92,6 @@ def test_the_configuration_as_a_recipe() -> None:
         "weights": [0.4, 0.2], "drop": [pytest.approx(0.1), 0.5], "normalise": True, "vote": True,
     }  # fmt: skip
     assert made.params[3]["drop"] == [0.0, 0.75]
-    names = groups.names(2)
+    names = tensor_groups.names(2)
     assert made.params[names.index("embedding")] == made.params[0]
     assert made.params[names.index("head")] == made.params[3]

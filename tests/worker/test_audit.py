@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import forge
-from evomerge.home import Home
-from evomerge.state import RunState
+from evomerge.run.state import RunState
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
-from worker import audit
-from worker.artifacts import Artifacts
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import verify
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def test_every_candidate_rebuilds_bit_for_bit_without_the_cache(finished) -> Non
     """Down to the sources, with nothing but recipes."""
     home, state, _ = finished
     said: list[str] = []
-    ids = audit.chosen(state, "all")
-    assert list(audit.rebuild(state, ids, None, said.append)) == []
+    ids = verify.chosen(state, "all")
+    assert list(verify.rebuild(state, ids, None, said.append)) == []
     assert len(said) == len(ids) == 16 + 4
     told = call(home, "verify", "r", "--rebuild", "all")
     assert told.stdout.splitlines()[-1] == "verified."
@@ -75,7 +75,7 @@ def test_weights_that_the_log_does_not_say_are_found(finished) -> None:
     assert champion
     state.built[champion], kept = ("0" * 64, state.built[champion][1]), state.built[champion]
     try:
-        found = list(audit.rebuild(state, [champion], None, lambda _: None))
+        found = list(verify.rebuild(state, [champion], None, lambda _: None))
     finally:
         state.built[champion] = kept
     assert "rebuilt from its recipe has digest" in found[0].message
@@ -89,8 +89,8 @@ def test_outcomes_that_do_not_come_out_again_are_found(finished) -> None:
     raised = seen.model_copy(update={"nll": (seen.nll[0] * 1.001, *seen.nll[1:])})
     state.evaluations[key] = kept.model_copy(update={"outcomes": {**kept.outcomes, domain: raised}})
     try:
-        found = list(audit.rebuild(state, [state.champion or ""], 1e-6, lambda _: None))
-        tolerant = list(audit.rebuild(state, [state.champion or ""], 1e-2, lambda _: None))
+        found = list(verify.rebuild(state, [state.champion or ""], 1e-6, lambda _: None))
+        tolerant = list(verify.rebuild(state, [state.champion or ""], 1e-2, lambda _: None))
     finally:
         state.evaluations[key] = kept
     assert "is off by 0.001 relative" in found[0].message
@@ -111,7 +111,7 @@ def test_what_an_older_schema_did_not_put_down_is_not_missed(finished) -> None:
     told = {"outcomes": bare, "components": without}
     for changes, findings in ((told, 0), ({**told, "components": None}, 1)):
         older.evaluations = {**state.evaluations, key: event.model_copy(update=changes)}
-        found = list(audit.rebuild(older, [champion], 1e-6, lambda said: None))
+        found = list(verify.rebuild(older, [champion], 1e-6, lambda said: None))
         assert len([f for f in found if f.check == "fitness"]) == findings
 
 
@@ -124,7 +124,7 @@ def test_a_changed_source_is_said(finished, toys: Toys, tmp_path: Path) -> None:
     kept = state.submitted
     state.submitted = kept.model_copy(update={"sources": (other, *kept.sources[1:])})
     try:
-        (found,) = audit.rebuild(state, [state.champion or ""], None, lambda _: None)
+        (found,) = verify.rebuild(state, [state.champion or ""], None, lambda _: None)
     finally:
         state.submitted = kept
     assert found.level == "unchecked"
@@ -174,10 +174,10 @@ def test_a_champions_folder_with_other_weights_is_found(finished, tmp_path: Path
 def test_a_champions_folder_with_another_recipe_is_found(finished, tmp_path: Path) -> None:
     folder = tmp_path / "champion"
     shutil.copytree(finished[2], folder)
-    document = json.loads((folder / audit.RECIPE_FILE).read_text())
+    document = json.loads((folder / verify.RECIPE_FILE).read_text())
     recipe = next(r for r in document["recipes"].values() if r["kind"] == "pipeline")
     recipe["seed"] = 12345
-    (folder / audit.RECIPE_FILE).write_text(json.dumps(document))
+    (folder / verify.RECIPE_FILE).write_text(json.dumps(document))
     told = call(finished[0], "verify", str(folder), code=1).stdout
     assert "was changed: it has another id" in told
 

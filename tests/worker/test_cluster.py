@@ -19,15 +19,15 @@ from pathlib import Path
 
 import pytest
 
-from evomerge import audit
-from evomerge.home import Home
-from evomerge.log import history
-from evomerge.state import RunState
+from evomerge.run import audit
+from evomerge.run.repository import history
+from evomerge.run.state import RunState
+from runs.home import Home
 from tests import runs
 from tests.cluster import LEASE, Cluster, children, kill
 from tests.conftest import Toys
 from tests.servers import Postgres
-from worker.doorbell import make_app, queue_of
+from worker.queue.celery_wakeup import make_app, queue_of
 
 SETTINGS = {"generations": 0}
 
@@ -252,7 +252,7 @@ def test_two_dispatchers_at_once_are_harmless(
     """The lease is taken away from whoever has it, who goes on believing for a while."""
     from sqlalchemy import delete
 
-    from worker.leases import LEASES
+    from worker.queue.leases import LEASES
 
     cluster.worker()
     cluster.worker()
@@ -375,14 +375,14 @@ def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toy
     from contextlib import closing
 
     from evomerge.config import parse
-    from evomerge.sources import resolve
-    from worker import submission
+    from weights.sources import resolve
+    from worker.commands import submit
 
     cluster.worker()
     with closing(cluster.home.open_store()) as store:
         sources = tuple(resolve(str(s)) for s in toys.sources)
         config = parse({**runs.SETTINGS, "generations": 0})
-        submission.submit(
+        submit.submit(
             store, config, sources, resolve(str(toys.base)), (str(toys.data),), "picky",
             labels=("big",),
         )  # fmt: skip

@@ -13,17 +13,19 @@ from click.testing import CliRunner, Result
 from cli.main import forge
 from events import EventStore, New
 from events.sqlite import open_store
-from evomerge import audit, facts, listing, log
-from evomerge.control import CONTROLS, refusal
-from evomerge.errors import ConflictError, RunCancelledError
-from evomerge.home import Home
-from evomerge.run import decide, due
-from evomerge.state import RunState
+from evomerge.reports import queries
+from evomerge.run import audit, repository
+from evomerge.run import events as run_events
+from evomerge.run.commands import CONTROLS, refusal
+from evomerge.run.decide import decide, due
+from evomerge.run.state import RunState
+from runs.errors import ConflictError, RunCancelledError
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN, SOURCES
-from worker.control import control
+from worker.commands.control import control
 
 SOURCE_IDS = {source.id for source in SOURCES}
 
@@ -43,16 +45,16 @@ def half(store: EventStore) -> RunState:
 
 def test_a_paused_run_has_nothing_to_do_and_goes_on_where_it_was(store: EventStore) -> None:
     wanted = due(half(store))
-    control(store, RUN, facts.Paused(reason="lunch"))
-    paused = log.load(store, RUN)
+    control(store, RUN, run_events.Paused(reason="lunch"))
+    paused = repository.load(store, RUN)
     assert paused.status == "paused"
     assert decide(paused).tasks == decide(paused).facts == []
     assert due(paused) == wanted
-    control(store, RUN, facts.Resumed())
+    control(store, RUN, run_events.Resumed())
     state = fake_runs.finish(store)
     undisturbed = fake_runs.whole(store, "other")
     assert state.lineage_digest() == undisturbed.lineage_digest()
-    assert audit.audit(list(log.history(store, RUN))) == []
+    assert audit.audit(list(repository.history(store, RUN))) == []
 
 
 def test_a_task_that_was_under_way_ends_while_its_run_is_paused(store: EventStore) -> None:
@@ -61,22 +63,22 @@ def test_a_task_that_was_under_way_ends_while_its_run_is_paused(store: EventStor
 
     state = half(store)
     task = decide(state).tasks[0]
-    control(store, RUN, facts.Paused())
+    control(store, RUN, run_events.Paused())
     world = World()
     world.state = state
-    store.append(log.stream(RUN), None, [New(world.answer(task), f"{RUN}/{task.key}")])
-    control(store, RUN, facts.Resumed())
+    store.append(repository.stream(RUN), None, [New(world.answer(task), f"{RUN}/{task.key}")])
+    control(store, RUN, run_events.Resumed())
     fake_runs.finish(store)
-    assert audit.audit(list(log.history(store, RUN))) == []
+    assert audit.audit(list(repository.history(store, RUN))) == []
 
 
 def test_a_cancelled_run_has_ended(store: EventStore) -> None:
     half(store)
-    control(store, RUN, facts.Cancelled(reason="wrong data"))
-    state = log.load(store, RUN)
+    control(store, RUN, run_events.Cancelled(reason="wrong data"))
+    state = repository.load(store, RUN)
     assert (state.status, state.ended) == ("cancelled", True)
     assert decide(state).tasks == []
-    assert listing.queue(store) == []
+    assert queries.queue(store) == []
 
 
 def test_a_failed_run_is_tried_again_and_may_fail_again(store: EventStore) -> None:
@@ -84,17 +86,17 @@ def test_a_failed_run_is_tried_again_and_may_fail_again(store: EventStore) -> No
     for round_ in (1, 2):
         for attempt in (1, 2, 3):
             number = 3 * (round_ - 1) + attempt
-            event = facts.TaskFailed(task="start", attempt=number, error="disk")
+            event = run_events.TaskFailed(task="start", attempt=number, error="disk")
             key = f"{RUN}/start/failed/{number}"
-            assert store.append(log.stream(RUN), None, [New(event, key)]).fresh
-            assert bool(due(log.load(store, RUN)).facts) is (attempt == 3)
+            assert store.append(repository.stream(RUN), None, [New(event, key)]).fresh
+            assert bool(due(repository.load(store, RUN)).facts) is (attempt == 3)
         assert fake_runs.finish(store).failed
-        control(store, RUN, facts.Retried())
-        assert log.load(store, RUN).status == "submitted"
+        control(store, RUN, run_events.Retried())
+        assert repository.load(store, RUN).status == "submitted"
     state = fake_runs.finish(store)
     assert state.completed
     assert state.lineage_digest() == fake_runs.whole(store, "other").lineage_digest()
-    assert audit.audit(list(log.history(store, RUN))) == []
+    assert audit.audit(list(repository.history(store, RUN))) == []
 
 
 def test_a_run_without_any_fitness_fails_again_after_a_retry(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_a_run_without_any_fitness_fails_again_after_a_retry(tmp_path: Path) -> 
     world.run()
     assert world.state.failed
     first = world.rows[-1].key
-    world.append([New(facts.Retried(), f"{RUN}/retried/1")])
+    world.append([New(run_events.Retried(), f"{RUN}/retried/1")])
     world.run()
     assert world.state.failed
     assert world.rows[-1].key != first
@@ -114,49 +116,49 @@ def test_a_run_without_any_fitness_fails_again_after_a_retry(tmp_path: Path) -> 
 
 def test_two_that_ask_at_once_are_both_recorded(store: EventStore) -> None:
     """A key that only named the version would take the second for the first."""
-    control(store, RUN, facts.PriorityChanged(priority=5))
-    control(store, RUN, facts.PriorityChanged(priority=7))
-    rows = store.read(log.stream(RUN))
+    control(store, RUN, run_events.PriorityChanged(priority=5))
+    control(store, RUN, run_events.PriorityChanged(priority=7))
+    rows = store.read(repository.stream(RUN))
     assert len({row.key for row in rows}) == len(rows) == 3
-    assert log.load(store, RUN).priority == 7
+    assert repository.load(store, RUN).priority == 7
 
 
 @pytest.mark.parametrize(
     ("before", "event", "why"),
     [
-        ([], facts.Resumed(), "it is not paused"),
-        ([facts.Paused()], facts.Paused(), "it is paused already"),
-        ([], facts.Retried(), "nothing of it has failed"),
-        ([facts.Cancelled()], facts.Paused(), "it is cancelled"),
-        ([facts.Cancelled()], facts.Cancelled(), "it is cancelled"),
-        ([facts.Cancelled()], facts.Retried(), "it is cancelled"),
-        ([facts.Cancelled()], facts.PriorityChanged(priority=1), "it is cancelled"),
+        ([], run_events.Resumed(), "it is not paused"),
+        ([run_events.Paused()], run_events.Paused(), "it is paused already"),
+        ([], run_events.Retried(), "nothing of it has failed"),
+        ([run_events.Cancelled()], run_events.Paused(), "it is cancelled"),
+        ([run_events.Cancelled()], run_events.Cancelled(), "it is cancelled"),
+        ([run_events.Cancelled()], run_events.Retried(), "it is cancelled"),
+        ([run_events.Cancelled()], run_events.PriorityChanged(priority=1), "it is cancelled"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_not_recorded(store, before, event, why) -> None:
     for one in before:
         control(store, RUN, one)
-    version = store.version(log.stream(RUN))
+    version = store.version(repository.stream(RUN))
     with pytest.raises(ConflictError, match=why):
         control(store, RUN, event)
-    assert store.version(log.stream(RUN)) == version
+    assert store.version(repository.stream(RUN)) == version
 
 
 def test_a_forged_control_is_found(store: EventStore) -> None:
     """Two resumes in a row cannot have been recorded by this program."""
-    store.append(log.stream(RUN), None, [New(facts.Resumed(), f"{RUN}/resumed/2")])
-    (found,) = audit.audit(list(log.history(store, RUN)))
+    store.append(repository.stream(RUN), None, [New(run_events.Resumed(), f"{RUN}/resumed/2")])
+    (found,) = audit.audit(list(repository.history(store, RUN)))
     assert "the run could not be resumed: it is not paused" in found.message
 
 
 def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
     state = fake_runs.finish(store)
-    exported = facts.Exported(recipe_id="a", folder="b", digest="c" * 64)
+    exported = run_events.Exported(recipe_id="a", folder="b", digest="c" * 64)
     needed = {
-        facts.PriorityChanged: {"priority": 1},
-        facts.Imported: {"owner": "ada", "head": state.head},
+        run_events.PriorityChanged: {"priority": 1},
+        run_events.Imported: {"owner": "ada", "head": state.head},
     }
-    for cls in set(CONTROLS) - {facts.Exported}:
+    for cls in set(CONTROLS) - {run_events.Exported}:
         event = cls(**needed.get(cls, {}))
         assert refusal(state, event) == "it is completed"
     assert refusal(state, exported) is None
@@ -164,14 +166,14 @@ def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
 
 def test_an_export_is_recorded_after_the_end_and_changes_nothing(store: EventStore) -> None:
     """The lineage, what was spent and the audit are those of the run; before its end it is refused."""
-    state = log.load(store, RUN)
-    exported = facts.Exported(recipe_id="a", folder="b", digest="c" * 64, reason="for ada")
+    state = repository.load(store, RUN)
+    exported = run_events.Exported(recipe_id="a", folder="b", digest="c" * 64, reason="for ada")
     assert refusal(state, exported) == f"it is {state.status}: there is no final champion"
     state = fake_runs.finish(store)
     control(store, RUN, exported, by="ada")
-    after = log.load(store, RUN)
+    after = repository.load(store, RUN)
     assert (after.lineage_digest(), after.spent) == (state.lineage_digest(), state.spent)
-    rows = list(log.history(store, RUN))
+    rows = list(repository.history(store, RUN))
     assert (rows[-1].actor, rows[-1].type) == ("ada", "exported")
     assert audit.audit(rows) == []
 
@@ -179,25 +181,25 @@ def test_an_export_is_recorded_after_the_end_and_changes_nothing(store: EventSto
 def test_the_queue_has_the_highest_priority_first_then_the_oldest(store: EventStore) -> None:
     for name in ("b", "c"):
         fake_runs.submit(store, name)
-    control(store, "c", facts.PriorityChanged(priority=5))
-    control(store, "b", facts.Paused())
-    rows = listing.queue(store)
+    control(store, "c", run_events.PriorityChanged(priority=5))
+    control(store, "b", run_events.Paused())
+    rows = queries.queue(store)
     assert [(r["run"], r["priority"], r["status"]) for r in rows] == [
         ("c", 5, "submitted"), (RUN, 0, "submitted"), ("b", 0, "paused"),
     ]  # fmt: skip
 
 
 def test_a_fork_of_a_cancelled_or_paused_run_goes_on(store: EventStore) -> None:
-    from worker.fork import fork, plan
+    from worker.commands.fork import fork, plan
 
     half(store)
-    control(store, RUN, facts.Paused())
-    control(store, RUN, facts.Cancelled())
-    place = log.load(store, RUN).place
+    control(store, RUN, run_events.Paused())
+    control(store, RUN, run_events.Cancelled())
+    place = repository.load(store, RUN).place
     name = fork(store, plan(store, RUN, place, None, {}))
     state = fake_runs.finish(store, name)
     assert state.completed
-    (row,) = [row for row in listing.runs(store)[0] if row["run"] == name]
+    (row,) = [row for row in queries.runs(store)[0] if row["run"] == name]
     assert row["status"] == "completed"
 
 
@@ -256,10 +258,10 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_
     runs.submit(home, toys)
     process = runs.process(home)
     store = home.open_store()
-    _until(lambda: store.version(log.stream("r")) > 8)
-    control(store, "r", facts.Paused())
+    _until(lambda: store.version(repository.stream("r")) > 8)
+    control(store, "r", run_events.Paused())
     _until(lambda: _still(store))
-    control(store, "r", facts.Resumed())
+    control(store, "r", run_events.Resumed())
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     whole = Home(tmp_path / "whole")
@@ -267,20 +269,20 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_
     assert out.strip() == runs.finish(whole).lineage_digest()
     runs.submit(home, toys, run="c")
     process = runs.process(home, "c")
-    _until(lambda: store.version(log.stream("c")) > 3)
-    control(store, "c", facts.Cancelled(reason="enough"))
+    _until(lambda: store.version(repository.stream("c")) > 3)
+    control(store, "c", run_events.Cancelled(reason="enough"))
     _, err = process.communicate(timeout=120)
     assert process.returncode != 0
     assert RunCancelledError.__name__ in err
-    assert audit.audit(list(log.history(store, "c"))) == []
+    assert audit.audit(list(repository.history(store, "c"))) == []
     store.close()
 
 
 def _still(store: EventStore) -> bool:
     """Whether the paused run's log rests for a while: at most a task under way is recorded."""
-    before = store.version(log.stream("r"))
+    before = store.version(repository.stream("r"))
     time.sleep(1.5)
-    return store.version(log.stream("r")) == before
+    return store.version(repository.stream("r")) == before
 
 
 def _until(done) -> None:

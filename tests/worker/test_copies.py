@@ -10,19 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from evomerge import companions
-from evomerge.checkpoints import digest as digest_of
-from evomerge.checkpoints import open_checkpoint
-from evomerge.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
-from evomerge.flow import settings_for
-from evomerge.home import Home
-from evomerge.state import RunState
+from evomerge.merging.dataflow import settings_for
+from evomerge.run.state import RunState
+from runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
-from worker import advance, audit, copies, delivered, delivery
-from worker.artifacts import Artifacts
-from worker.bench import Bench
-from worker.copies import Copies, model_files
+from weights import companions
+from weights.checkpoint import digest as digest_of
+from weights.checkpoint import open_checkpoint
+from worker.exports import delivery
+from worker.storage import model_copies
+from worker.storage.model_copies import Copies, model_files
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import runner, verify, verify_folder
+from worker.tasks.context import Bench
 
 WEIGHTS = "model.safetensors"
 
@@ -53,7 +55,7 @@ def carried(home: Home, until: int) -> RunState:
     def watch(state: RunState, rows: list) -> None:
         last[0] = state.version
 
-    worker = advance.Worker(store, Artifacts(home.artifacts), watch, lambda: last[0] >= until)
+    worker = runner.Worker(store, Artifacts(home.artifacts), watch, lambda: last[0] >= until)
     state = worker.run("r")
     store.close()
     return state
@@ -118,7 +120,7 @@ def test_weights_rewritten_or_cut_short_during_a_run_change_nothing(
     assert not todo
     assert state.lineage_digest() == undisturbed.lineage_digest()
     supply, said = Artifacts(home.artifacts).supply, list[str]()
-    assert not list(audit.rebuild(state, list(state.built), None, said.append, supply))
+    assert not list(verify.rebuild(state, list(state.built), None, said.append, supply))
     assert len(said) == len(state.built)
 
 
@@ -147,18 +149,18 @@ def test_config_and_tokenizer_changed_during_a_run_reach_neither_log_nor_champio
     config = json.loads((out / "config.json").read_text("utf-8"))
     assert (config["rms_norm_eps"], config["hidden_act"]) == (1e-6, "silu")
 
-    document, weights = audit.read_recipe(out), open_checkpoint(out).tensors()
-    assert list(delivered.check(home, out, document, weights)) == []
+    document, weights = verify.read_recipe(out), open_checkpoint(out).tensors()
+    assert list(verify_folder.check(home, out, document, weights)) == []
     for name in ("config.json", "tokenizer.json", "report.json", "report.md", "README.md"):
         before = (out / name).read_bytes()
         (out / name).write_bytes(before.replace(b"0", b"1", 1))
-        (found,) = delivered.check(home, out, document, weights)
+        (found,) = verify_folder.check(home, out, document, weights)
         assert (found.level, found.message) == (
             "error", f"{name} of the folder is not what the run wrote",
         )  # fmt: skip
         (out / name).write_bytes(before)
     (out / "chat_template.jinja").write_text("{{ 1 }}", "utf-8")
-    (found,) = delivered.check(home, out, document, weights)
+    (found,) = verify_folder.check(home, out, document, weights)
     assert found.message == "chat_template.jinja of the folder was not written by the run"
 
 
@@ -171,13 +173,13 @@ def test_a_folder_of_another_version_is_not_called_forged(
     runs.submit(home, mine, generations=1)
     runs.finish(home)
     out = Path(delivery.deliver(home, "r", tmp_path / "champion")[1]["folder"])
-    document, weights = audit.read_recipe(out), open_checkpoint(out).tensors()
+    document, weights = verify.read_recipe(out), open_checkpoint(out).tensors()
     rendered = ["README.md", "generation_config.json", "report.json", "report.md"]
     for name in (*rendered, "config.json"):
         (out / name).write_bytes((out / name).read_bytes().replace(b"0", b"1", 1))
 
     def found() -> dict[str, str]:
-        said = delivered.check(home, out, document, weights)
+        said = verify_folder.check(home, out, document, weights)
         return {f.message.split()[0]: f.level for f in said}
 
     errors = dict.fromkeys([*rendered, "config.json"], "error")
@@ -185,7 +187,7 @@ def test_a_folder_of_another_version_is_not_called_forged(
     with monkeypatch.context() as patch:
         patch.setattr("transformers.__version__", "99.0")
         assert found() == {**errors, "generation_config.json": "unchecked"}
-    monkeypatch.setattr(delivered, "CODE_VERSION", "agent-forge 99")
+    monkeypatch.setattr(verify_folder, "CODE_VERSION", "agent-forge 99")
     assert found() == {**dict.fromkeys(rendered, "unchecked"), "config.json": "error"}
 
 
@@ -252,7 +254,7 @@ def test_a_copy_has_the_model_and_nothing_else(mine: Toys, tmp_path: Path) -> No
     folder = mine.sources[0]
     (folder / "modeling_evil.py").write_text("raise SystemExit", "utf-8")
     first = Copies(tmp_path / "copies").take(folder)
-    assert {p.name for p in first.iterdir()} == {*model_files(folder), copies.ORIGIN}
+    assert {p.name for p in first.iterdir()} == {*model_files(folder), model_copies.ORIGIN}
     moved = folder.rename(tmp_path / "moved")
     second = Copies(tmp_path / "others").take(moved)
     assert first.name == second.name
@@ -263,14 +265,14 @@ def test_a_model_that_is_being_written_is_refused(
     mine: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of the old and half of the new file would be a third model."""
-    real = copies._copy
+    real = model_copies._copy
 
     def slow(source: Path, target: Path) -> None:
         real(source, target)
         if source.name == WEIGHTS:
             rewrite(source.parent, keep_time=True)
 
-    monkeypatch.setattr(copies, "_copy", slow)
+    monkeypatch.setattr(model_copies, "_copy", slow)
     with pytest.raises(SourceChangedError, match="was written to while it was copied"):
         Copies(tmp_path / "copies").take(mine.sources[0])
     assert not [p for p in (tmp_path / "copies").iterdir() if p.is_dir()]
@@ -281,7 +283,7 @@ def test_too_little_space_is_said_before_anything_is_copied(
 ) -> None:
     """With how much is needed and where."""
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(copies.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(model_copies.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(UnavailableError, match=r"its own copy .* source0 has .* GB free"):
         Copies(tmp_path / "copies").take(mine.sources[0])
 

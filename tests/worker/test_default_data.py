@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from evomerge import facts
-from evomerge.corpus import builtin
-from evomerge.state import RunState, take
+from evaluation.data.builtin import corpus
+from evomerge.run import events
+from evomerge.run.state import RunState, take
 from tests.conftest import Toys
-from worker import plan as plans
-from worker.artifacts import Artifacts
-from worker.bench import Bench
+from worker.commands import validate as plans
+from worker.storage.weight_cache import Artifacts
+from worker.tasks.context import Bench
 
 
 def counts(bench: Bench) -> dict[str, dict[str, int]]:
@@ -30,17 +30,17 @@ def test_check_and_run_take_the_items_that_fit_the_models(
 
     Items that are longer than the toys' context are left out, and that is said.
     """
-    monkeypatch.setattr(builtin, "CHARACTERS", 1_000_000)
+    monkeypatch.setattr(corpus, "CHARACTERS", 1_000_000)
     sources = [str(path) for path in toys.sources]
     plan = plans.make({}, sources, str(toys.base), ())
     assert plan.data == ()
     state = RunState()
-    take(state, facts.Submitted(
+    take(state, events.Submitted(
         run="r", owner="o", config=plan.config, sources=plan.sources, base=plan.base, data=()
     ))  # fmt: skip
     totals = []
-    for most in (builtin.FULL_UP_TO, 1):  # as if the toys were far beyond
-        monkeypatch.setattr(builtin, "FULL_UP_TO", most)
+    for most in (corpus.FULL_UP_TO, 1):  # as if the toys were far beyond
+        monkeypatch.setattr(corpus, "FULL_UP_TO", most)
         found = counts(Bench(state, Artifacts(tmp_path)))
         checked = plans.check(plan)
         assert found == {d: {s: n for s, n in own.items() if n} for d, own in checked.items.items()}

@@ -11,21 +11,22 @@ import pytest
 from sqlalchemy import update
 
 from events import ConcurrencyError, Context, Event, EventStore, New
-from evomerge import facts, log, pasts
-from evomerge.control import refusal
-from evomerge.home import Home
-from evomerge.run import due
-from evomerge.state import RunState, absorb
+from evomerge.run import events, repository
+from evomerge.run.commands import refusal
+from evomerge.run.decide import due
+from evomerge.run.state import RunState, absorb
+from runs import imported_pasts
+from runs.home import Home
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import World
-from worker import limits
-from worker.capability import placements
-from worker.child import Child
-from worker.control import control
-from worker.dispatcher import Dispatcher
-from worker.leases import LEASES, Leases
-from worker.roster import DEVICES, Roster
-from worker.schedule import Offer
+from worker.commands import user_limits
+from worker.commands.control import control
+from worker.devices.child_main import Child
+from worker.queue.device_table import DEVICES, Roster
+from worker.queue.dispatcher import Dispatcher
+from worker.queue.leases import LEASES, Leases
+from worker.queue.requirements import placements
+from worker.queue.scheduler import Offer
 
 PROFILE = "x|1|x|x|x|x"
 CPU = Offer(frozenset({"device:cpu"}), 1 << 40, PROFILE)
@@ -45,7 +46,7 @@ def store(home: Home) -> Iterator[EventStore]:
 @pytest.fixture(autouse=True)
 def _look_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step here takes a millisecond, and nothing must depend on how long it takes."""
-    monkeypatch.setattr("worker.dispatcher.LOOK", -1.0)
+    monkeypatch.setattr("worker.queue.dispatcher.LOOK", -1.0)
 
 
 class Hand:
@@ -78,7 +79,7 @@ class Hand:
         assert granted
         run, key = granted
         while True:
-            state = absorb(RunState(), log.history(self.store, run))
+            state = absorb(RunState(), repository.history(self.store, run))
             task = next((t for t in due(state).tasks if t.key == key), None)
             if task is None:
                 return
@@ -87,7 +88,7 @@ class Hand:
             new = New(world.answer(task), f"{run}/{key}")
             try:
                 self.store.append(
-                    log.stream(run), state.version, [new], Context(f"worker/{self.name}")
+                    repository.stream(run), state.version, [new], Context(f"worker/{self.name}")
                 )
                 return
             except ConcurrencyError:
@@ -143,7 +144,7 @@ def submit(store: EventStore, run: str, owner: str, **changes: object) -> None:
     assert world.state.submitted
     given = {"run": run, "owner": owner, **changes}
     event = world.state.submitted.model_copy(update=given)
-    store.append(log.stream(run), 0, [New(event, f"{run}/submitted")])
+    store.append(repository.stream(run), 0, [New(event, f"{run}/submitted")])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -179,7 +180,7 @@ def test_whatever_happens_between_devices_every_run_ends_as_alone(
         one._desk._backoff.clear()
     expected = alone(tmp_path, generations=1)
     for run in names:
-        state = log.load(store, run)
+        state = repository.load(store, run)
         assert state.completed, run
         assert state.lineage_digest() == expected
     one.step()
@@ -194,11 +195,11 @@ def test_whatever_happens_between_devices_every_run_ends_as_alone(
 def test_a_run_that_cannot_be_read_keeps_nobody_waiting(home: Home, store: EventStore) -> None:
     """Written by a newer version, or damaged: set aside, and the others go on."""
 
-    class Newer(facts.Paused):
+    class Newer(events.Paused):
         type = "from_the_future"
 
     submit(store, "odd", "ada", priority=9)
-    store.append(log.stream("odd"), 1, [New(Newer(), "odd/newer")])
+    store.append(repository.stream("odd"), 1, [New(Newer(), "odd/newer")])
     submit(store, "fine", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     for _ in range(500):
@@ -206,22 +207,22 @@ def test_a_run_that_cannot_be_read_keeps_nobody_waiting(home: Home, store: Event
         if hand.granted() and hand.claim():
             hand.work()
         hand.rest()
-        if log.load(store, "fine").ended:
+        if repository.load(store, "fine").ended:
             break
-    assert log.load(store, "fine").completed
+    assert repository.load(store, "fine").completed
 
 
 def test_a_run_that_is_tried_again_comes_back(home: Home, store: EventStore) -> None:
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
-    failed = facts.Failed(reason="said the test")
-    store.append(log.stream("r"), 1, [New(failed, "r/failed")])
+    failed = events.Failed(reason="said the test")
+    store.append(repository.stream("r"), 1, [New(failed, "r/failed")])
     one.step()
     assert one._runs == {}
-    assert refusal(log.load(store, "r"), facts.Retried()) is None
-    store.append(log.stream("r"), 2, [New(facts.Retried(), "r/retried/1")])
+    assert refusal(repository.load(store, "r"), events.Retried()) is None
+    store.append(repository.stream("r"), 2, [New(events.Retried(), "r/retried/1")])
     carry(one, [hand], random.Random(0))
-    assert log.load(store, "r").completed
+    assert repository.load(store, "r").completed
 
 
 def test_an_imported_run_is_granted_to_nobody_until_its_owner_resumes_it(
@@ -230,20 +231,20 @@ def test_an_imported_run_is_granted_to_nobody_until_its_owner_resumes_it(
     """It started at once, in the name and with the priority that its archive said."""
     with closing(Home(tmp_path / "there").open_store()) as there:
         submit(there, "r", "ada", priority=1_000_000)
-        rows = there.read(log.stream("r"))
+        rows = there.read(repository.stream("r"))
     one, hand = dispatcher(home), Hand(store, "d")
     for leader in (one, None):
         if leader is not None:
-            taken = facts.Imported(owner="bob", head=rows[-1].hash)
-            store.adopt(log.stream("r"), rows, [New(taken, "r/imported/1")], Context("bob"))
+            taken = events.Imported(owner="bob", head=rows[-1].hash)
+            store.adopt(repository.stream("r"), rows, [New(taken, "r/imported/1")], Context("bob"))
         leader = leader or dispatcher(home)
         for _ in range(3):
             assert leader.step() == 0
         known = leader._runs["r"]
         assert (known.owner, known.priority, known.paused) == ("bob", 0, True)
-    store.append(log.stream("r"), len(rows) + 1, [New(facts.Resumed(), "r/resumed/1")])
+    store.append(repository.stream("r"), len(rows) + 1, [New(events.Resumed(), "r/resumed/1")])
     carry(one, [hand], random.Random(0))
-    assert log.load(store, "r").completed
+    assert repository.load(store, "r").completed
 
 
 def test_the_past_of_a_fork_is_granted_to_nobody_until_somebody_takes_it_over(
@@ -252,17 +253,17 @@ def test_the_past_of_a_fork_is_granted_to_nobody_until_somebody_takes_it_over(
     """It ends where the fork began, with no word that it waits: a worker would have carried it on."""
     with closing(Home(tmp_path / "there").open_store()) as there:
         submit(there, "r", "ada")
-        rows = there.read(log.stream("r"))
+        rows = there.read(repository.stream("r"))
     one, hand = dispatcher(home), Hand(store, "d")
-    pasts.note(store, "r", rows[-1].hash, Context("bob"))
-    store.adopt(log.stream("r"), rows)
+    imported_pasts.note(store, "r", rows[-1].hash, Context("bob"))
+    store.adopt(repository.stream("r"), rows)
     for leader in (one, dispatcher(home)):
         for _ in range(3):
             assert leader.step() == 0
-    control(store, "r", facts.PriorityChanged(priority=1), by="bob")
+    control(store, "r", events.PriorityChanged(priority=1), by="bob")
     assert leader.step() == 0
     assert (leader._runs["r"].owner, leader._runs["r"].paused) == ("bob", True)
-    control(store, "r", facts.Resumed(), by="bob")
+    control(store, "r", events.Resumed(), by="bob")
     assert leader.step() == 1
     assert hand.granted() == ("r", "start")
 
@@ -271,15 +272,15 @@ def test_limits_and_weights_are_obeyed_at_once(home: Home, store: EventStore) ->
     for number in range(3):
         submit(store, f"a{number}", "ada")
     hands = [Hand(store, f"d{n}") for n in range(4)]
-    limits.change(store, owner="ada", tasks=2)
+    user_limits.change(store, owner="ada", tasks=2)
     one = dispatcher(home)
     one.step()
     assert sum(hand.granted() is not None for hand in hands) == 2
-    limits.change(store, owner="ada", tasks=0)
+    user_limits.change(store, owner="ada", tasks=0)
     one.step()
     assert sum(hand.granted() is not None for hand in hands) == 3, "a start each"
-    limits.change(store, owner=None, run_tasks=1)
-    rules = limits.read(store)
+    user_limits.change(store, owner=None, run_tasks=1)
+    rules = user_limits.read(store)
     assert rules.everybody.per_run == 1
     assert rules.tasks == {}
 
@@ -319,7 +320,7 @@ def test_a_started_run_stays_with_its_profile(home: Home, store: EventStore) -> 
     same = Hand(store, "same")
     one.step()
     assert same.granted() is not None
-    started = log.load(store, "r").started
+    started = repository.load(store, "r").started
     assert started
     assert started.profile.of_machine == PROFILE
 
@@ -336,14 +337,14 @@ def test_a_candidate_is_measured_where_it_was_built(home: Home, store: EventStor
             if hand.granted() and hand.claim():
                 hand.work()
                 hand.rest()
-    rows = store.read(log.stream("r"))
+    rows = store.read(repository.stream("r"))
     built = {}
     together = apart = 0
     for row in rows:
-        event = facts.REGISTRY.load(row)
-        if isinstance(event, facts.Seeded | facts.Merged | facts.Mutated):
+        event = events.REGISTRY.load(row)
+        if isinstance(event, events.Seeded | events.Merged | events.Mutated):
             built[event.recipe_id] = row.actor
-        elif isinstance(event, facts.Evaluated) and event.recipe_id in built:
+        elif isinstance(event, events.Evaluated) and event.recipe_id in built:
             if event.slice != "search":
                 continue
             together += built[event.recipe_id] == row.actor
@@ -356,9 +357,9 @@ def test_a_damaged_event_of_the_queue_is_passed_over(home: Home, store: EventSto
         type = "limits_changed"
         wrong: int = 1
 
-    store.append(limits.STREAM, 0, [New(Narrow(), "queue/damaged")])
-    limits.change(store, "ada", weight=2)
-    assert limits.read(store).weights == {"ada": 2}
+    store.append(user_limits.STREAM, 0, [New(Narrow(), "queue/damaged")])
+    user_limits.change(store, "ada", weight=2)
+    assert user_limits.read(store).weights == {"ada": 2}
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     one.step()
@@ -370,13 +371,13 @@ def test_a_defect_of_ours_is_no_death_of_a_task(
 ) -> None:
     """Three deaths would quarantine it; the process is replaced, and the run waits with the reason."""
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
-    monkeypatch.setattr("evomerge.run.due", lambda state: 1 / 0)
+    monkeypatch.setattr("evomerge.run.decide.due", lambda state: 1 / 0)
     submit(store, "r", "ada")
     told = Child().do({"run": "r", "task": "start", "lease": "r/start", "fence": 1, "owner": "x"})
     assert told["ended"] == "refused"
     assert "ZeroDivisionError" in told["why"]
     assert told["stale"]
-    assert store.version(log.stream("r")) == 1
+    assert store.version(repository.stream("r")) == 1
 
 
 def test_devices_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +399,7 @@ def test_a_grant_that_nobody_claims_is_taken_back(
     home: Home, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device whose process does not start must not hold a task up."""
-    monkeypatch.setattr("worker.dispatcher.UNCLAIMED", 0.0)
+    monkeypatch.setattr("worker.queue.dispatcher.UNCLAIMED", 0.0)
     submit(store, "r", "ada")
     one, idle = dispatcher(home), Hand(store, "idle")
     one.step()
@@ -415,7 +416,7 @@ def test_a_grant_that_nobody_claims_is_taken_back(
 def test_a_claimed_task_is_not_taken_back(
     home: Home, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.dispatcher.UNCLAIMED", 0.0)
+    monkeypatch.setattr("worker.queue.dispatcher.UNCLAIMED", 0.0)
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     one.step()
@@ -449,14 +450,14 @@ def test_a_takeover_while_a_task_is_under_way_leaves_nothing_idle(
 def test_more_runs_than_are_kept_in_memory_all_end(
     home: Home, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.desk.LOADED", 1)
+    monkeypatch.setattr("worker.queue.run_cache.LOADED", 1)
     for number in range(3):
         submit(store, f"r{number}", f"u{number}")
     hands = [Hand(store, f"d{n}") for n in range(2)]
     one = dispatcher(home)
     one._desk._backoff.clear()
     carry(one, hands, random.Random(3), most=8000)
-    assert all(log.load(store, f"r{n}").completed for n in range(3))
+    assert all(repository.load(store, f"r{n}").completed for n in range(3))
 
 
 def test_a_run_that_was_set_aside_comes_back_when_something_is_recorded(
@@ -465,24 +466,26 @@ def test_a_run_that_was_set_aside_comes_back_when_something_is_recorded(
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     with monkeypatch.context() as patch:
-        patch.setattr("worker.desk.decide", lambda state: 1 / 0)
+        patch.setattr("worker.queue.run_cache.decide", lambda state: 1 / 0)
         one.step()
         one.step()
     assert hand.granted() is None
     one.step()
     assert hand.granted() is None
-    store.append(log.stream("r"), 1, [New(facts.PriorityChanged(priority=1), "r/priority/1")])
+    store.append(
+        repository.stream("r"), 1, [New(events.PriorityChanged(priority=1), "r/priority/1")]
+    )
     one.step()
     assert hand.granted() == ("r", "start")
 
 
 def test_a_newer_event_of_the_queue_is_passed_over(home: Home, store: EventStore) -> None:
-    class Newer(limits.LimitsChanged):
+    class Newer(user_limits.LimitsChanged):
         type = "quotas_changed"
 
-    limits.change(store, "ada", weight=2)
-    store.append(limits.STREAM, 1, [New(Newer(owner="ada"), "queue/newer")])
-    assert limits.read(store).weights == {"ada": 2}
+    user_limits.change(store, "ada", weight=2)
+    store.append(user_limits.STREAM, 1, [New(Newer(owner="ada"), "queue/newer")])
+    assert user_limits.read(store).weights == {"ada": 2}
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     one.step()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from worker.doorbell import Bells, Listener, make_app, queue_of
-from worker.servers import Redis
+from worker.devices.local_servers import Redis
+from worker.queue.celery_wakeup import Bells, Listener, make_app, queue_of
 
 DEVICE = "host/cpu"
 QUEUE = queue_of(DEVICE)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.checkpoints import publish
-from evomerge.errors import ForgeError, UnavailableError
+from runs.errors import ForgeError, UnavailableError
 from tests.runs import REPOSITORY
-from worker.export import check_loads
+from weights.checkpoint import publish
+from worker.exports.champion import check_loads
 
 _WRITER = """
 import sys
 from pathlib import Path
-from evomerge.checkpoints import publish
+from weights.checkpoint import publish
 def fill(folder):
     for name in ("a", "b"):
         (folder / name).write_text(sys.argv[2])

@@ -9,23 +9,24 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluation.backends import autotune
+from evaluation.data.items import Text
+from evaluation.data.slices import SLICES
 from events import Context
-from evomerge import facts
-from evomerge.checkpoints import digest
-from evomerge.corpus.documents import SLICES
-from evomerge.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
-from evomerge.fitness import probing
-from evomerge.fitness.data import Text
-from evomerge.home import Home
-from evomerge.log import load, stream
-from evomerge.run import Build, Measure, Start, decide
-from evomerge.state import absorb, fold
+from evomerge.run import events
+from evomerge.run.decide import Build, Measure, Start, decide
+from evomerge.run.repository import load, stream
+from evomerge.run.state import absorb, fold
+from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
 from tests.evomerge import fake_runs
-from worker import advance, artifacts, bench, hands
-from worker.artifacts import Artifacts
-from worker.tasks import carry_out
+from weights.checkpoint import digest
+from worker.storage import weight_cache
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import context, recorder, runner
+from worker.tasks.execute import carry_out
 
 
 def test_a_task_that_fails_three_times_ends_the_run_with_its_reason(
@@ -38,7 +39,7 @@ def test_a_task_that_fails_three_times_ends_the_run_with_its_reason(
             raise RuntimeError("the roof is gone")
         return carry_out(task, bench)
 
-    monkeypatch.setattr(hands, "carry_out", fails)
+    monkeypatch.setattr(recorder, "carry_out", fails)
     home = Home(tmp_path)
     runs.submit(home, toys)
     with pytest.raises(RunFailedError, match=r"build/0/\d failed 3 times: RuntimeError: the roof"):
@@ -55,13 +56,13 @@ def test_a_failure_counts_whatever_its_text_holds(tmp_path, monkeypatch, error: 
     def fails(task, bench):
         raise error
 
-    monkeypatch.setattr(hands, "carry_out", fails)
-    monkeypatch.setattr(hands, "Bench", lambda state, artifacts: state)
+    monkeypatch.setattr(recorder, "carry_out", fails)
+    monkeypatch.setattr(recorder, "Bench", lambda state, artifacts: state)
     home = Home(tmp_path)
     with closing(home.open_store()) as store:
         fake_runs.submit(store, "r")
         state = load(store, "r")
-        own = hands.Hands(store, Artifacts.of(home), Context(), lambda state: state)
+        own = recorder.Hands(store, Artifacts.of(home), Context(), lambda state: state)
         with suppress(ConfigError):
             own.do(state, decide(state).tasks[0])
         state = load(store, "r")
@@ -84,7 +85,7 @@ def test_trouble_with_the_machine_records_nothing_and_can_be_resumed(
     home = Home(tmp_path)
     runs.submit(home, toys)
     with monkeypatch.context() as patched:
-        patched.setattr(hands, "carry_out", full)
+        patched.setattr(recorder, "carry_out", full)
         with pytest.raises(UnavailableError):
             runs.finish(home)
     assert not runs.state(home).failures
@@ -116,7 +117,7 @@ def late(toys: Toys, tmp_path):
     first = next(i for i, row in enumerate(rows) if row.type == "seeded")
     state = fold(rows[:first])
     task = next(t for t in decide(state).tasks if isinstance(t, Build))
-    yield advance.Worker(store, Artifacts(home.artifacts)), state, task
+    yield runner.Worker(store, Artifacts(home.artifacts)), state, task
     store.close()
 
 
@@ -128,7 +129,7 @@ def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
     rows = worker.store.read(stream("r"))
     early = fold(rows[:1])
     changed = [Text(id=s, domain="d", slice=s, text="other words " * 30) for s in SLICES]
-    monkeypatch.setattr(bench, "load_items", lambda *given: changed)
+    monkeypatch.setattr(context, "load_items", lambda *given: changed)
     assert worker._hands.do(early, Start()) in ("late", "known")
     absorb(early, rows[1:3])
     with pytest.raises(DataError, match="the data has changed since the run started"):
@@ -143,7 +144,7 @@ def test_what_two_probed_differently_is_no_divergence(late, monkeypatch, given) 
     assert early.submitted
     config = early.submitted.config.model_copy(update={"batch_tokens": given})
     early.submitted = early.submitted.model_copy(update={"config": config})
-    monkeypatch.setattr(probing, "batch", lambda *given: {64: 1.0})
+    monkeypatch.setattr(autotune, "batch", lambda *given: {64: 1.0})
     worker._hands.do(early, Start())
     found = [d.task for d in load(worker.store, "r").divergences]
     assert found == ([] if given == "probe" else ["start"])
@@ -164,11 +165,11 @@ def test_a_late_result_that_differs_is_a_divergence(late, monkeypatch) -> None:
     def other(task, bench):
         return carry_out(task, bench).model_copy(update={"digest": "f" * 64})
 
-    monkeypatch.setattr(hands, "carry_out", other)
+    monkeypatch.setattr(recorder, "carry_out", other)
     worker._hands.do(state, task)
     found = load(worker.store, "r").divergences
     assert [(d.task, d.found) for d in found] == [(task.key, "f" * 64)]
-    assert isinstance(found[0], facts.DivergenceDetected)
+    assert isinstance(found[0], events.DivergenceDetected)
 
 
 def test_an_unknown_run_cannot_be_carried_on(tmp_path) -> None:
@@ -189,7 +190,7 @@ def test_memory_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
     assert cache.get("a" * 64) is None
     assert cache.get("b" * 64) is not None
     assert (cache.hits, cache.misses) == (1, 1)
-    assert artifacts.size(_weights(1.0)) == 4_000
+    assert weight_cache.size(_weights(1.0)) == 4_000
 
 
 def test_disk_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
     def full(place, fill):
         raise UnavailableError("no space left")
 
-    monkeypatch.setattr(artifacts, "publish", full)
+    monkeypatch.setattr(weight_cache, "publish", full)
     with caplog.at_level(logging.WARNING):
         Artifacts(tmp_path).keep("a" * 64, _weights(1.0))
     assert "the weights cache is not written" in caplog.text

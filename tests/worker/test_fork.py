@@ -10,14 +10,15 @@ from sqlalchemy import text
 
 from events import EventStore
 from events.sqlite import open_store
-from evomerge import audit, log, search
-from evomerge.errors import ConfigError, NotFoundError, TamperedError
-from evomerge.history import CLOSING
-from evomerge.state import RunState, fold
+from evomerge import search
+from evomerge.run import audit, repository
+from evomerge.run.history import CLOSING
+from evomerge.run.state import RunState, fold
+from runs.errors import ConfigError, NotFoundError, TamperedError
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
-from worker import anchors
-from worker.fork import FIXED, WITH_STRATEGY, fork, plan
+from worker.commands.fork import FIXED, WITH_STRATEGY, fork, plan
+from worker.exports import chain_heads
 
 
 @pytest.fixture
@@ -41,8 +42,8 @@ def finished(store: EventStore, run: str) -> RunState:
 
 def test_a_fork_without_changes_ends_where_the_original_ended(store: EventStore) -> None:
     """From any place where the history may be cut."""
-    original = log.load(store, RUN)
-    rows = list(log.history(store, RUN))
+    original = repository.load(store, RUN)
+    rows = list(repository.history(store, RUN))
     for place in range(1, len(rows), 5):
         if rows[place].type in CLOSING:
             continue
@@ -52,13 +53,13 @@ def test_a_fork_without_changes_ends_where_the_original_ended(store: EventStore)
         assert state.champion == original.champion
         assert state.completed
         assert state.completed.lineage_digest == original.lineage_digest()
-        assert audit.audit(list(log.history(store, fork_))) == []
+        assert audit.audit(list(repository.history(store, fork_))) == []
 
 
 def test_a_fork_copies_no_events(store: EventStore) -> None:
     name = branch(store, generation=1)
-    assert store.version(log.stream(name)) == 1
-    state = log.load(store, name)
+    assert store.version(repository.stream(name)) == 1
+    state = repository.load(store, name)
     assert state.run == name
     assert state.generation == 1
     assert state.forked
@@ -66,21 +67,21 @@ def test_a_fork_copies_no_events(store: EventStore) -> None:
 
 
 def test_a_fork_of_a_fork_reaches_the_same_end(store: EventStore) -> None:
-    original = log.load(store, RUN)
+    original = repository.load(store, RUN)
     first = branch(store, generation=0)
     fake_runs.finish(store, first, lambda state: state.generation == 2)
     second = branch(store, first, generation=1)
-    third = branch(store, second, place=len(list(log.history(store, second))))
+    third = branch(store, second, place=len(list(repository.history(store, second))))
     state = finished(store, third)
     assert state.lineage_digest() == original.lineage_digest()
-    assert audit.audit(list(log.history(store, third))) == []
-    assert len(list(log.history(store, third))) > len(list(log.history(store, RUN)))
+    assert audit.audit(list(repository.history(store, third))) == []
+    assert len(list(repository.history(store, third))) > len(list(repository.history(store, RUN)))
 
 
 def test_a_place_in_the_past_of_a_fork_belongs_to_the_run_that_recorded_it(store) -> None:
     first = branch(store, generation=1)
     again = branch(store, first, place=5)
-    state = log.load(store, again)
+    state = repository.load(store, again)
     assert state.forked
     assert (state.forked.parent, state.forked.version) == (RUN, 5)
 
@@ -89,19 +90,19 @@ def test_a_longer_search_goes_on_from_the_last_generation(store: EventStore) -> 
     """What most people fork for."""
     name = branch(store, generation=2, changes={"generations": 4})
     state = finished(store, name)
-    original = log.load(store, RUN)
+    original = repository.load(store, RUN)
     assert state.completed
     assert len(state.generations) == 5
     for generation in range(3):
         assert state.generations[generation] == original.generations[generation]
     assert state.lineage_digest() != original.lineage_digest()
-    assert audit.audit(list(log.history(store, name))) == []
+    assert audit.audit(list(repository.history(store, name))) == []
 
 
 def test_another_seed_changes_the_next_candidates_and_not_those_that_are_there(store) -> None:
     name = branch(store, generation=0, changes={"seed": 77})
     state = finished(store, name)
-    original = log.load(store, RUN)
+    original = repository.load(store, RUN)
     mine = {k: c.recipe_id for k, c in state.candidates.items()}
     theirs = {k: c.recipe_id for k, c in original.candidates.items()}
     assert {k: v for k, v in mine.items() if k[0] == 0} == {
@@ -110,19 +111,19 @@ def test_another_seed_changes_the_next_candidates_and_not_those_that_are_there(s
     assert not {v for k, v in mine.items() if k[0] == 1} & {
         v for k, v in theirs.items() if k[0] == 1
     }
-    assert audit.audit(list(log.history(store, name))) == []
+    assert audit.audit(list(repository.history(store, name))) == []
 
 
 def test_a_change_in_the_middle_of_a_generation_counts_from_the_next(store: EventStore) -> None:
     """Half a generation drawn by one seed and half by another would be no generation."""
-    rows = list(log.history(store, RUN))
+    rows = list(repository.history(store, RUN))
     place = next(i for i, row in enumerate(rows) if row.type == "mutated") + 1
     name = branch(store, place=place, changes={"seed": 77, "search_windows": 2})
     state = finished(store, name)
-    original = log.load(store, RUN)
+    original = repository.load(store, RUN)
     assert state.generations[1] == original.generations[1]
     assert state.candidates[2, 0].recipe_id != original.candidates[2, 0].recipe_id
-    assert audit.audit(list(log.history(store, name))) == []
+    assert audit.audit(list(repository.history(store, name))) == []
 
 
 def test_a_fork_of_what_has_not_started_takes_every_setting(store: EventStore) -> None:
@@ -134,7 +135,7 @@ def test_a_fork_of_what_has_not_started_takes_every_setting(store: EventStore) -
 def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path) -> None:
     """Its score is on the old draw: the new candidates of that generation must be too."""
     from events import New
-    from evomerge.run import Evaluate, decide
+    from evomerge.run.decide import Evaluate, decide
     from tests.evomerge.fake_world import World
 
     store = open_store(tmp_path / "kept.db")
@@ -143,12 +144,12 @@ def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path)
     (kept,) = [task for task in decide(state).tasks if isinstance(task, Evaluate)]
     world = World()
     world.state = state
-    store.append(log.stream(RUN), None, [New(world.answer(kept), f"{RUN}/{kept.key}")])
-    place = log.load(store, RUN).place
+    store.append(repository.stream(RUN), None, [New(world.answer(kept), f"{RUN}/{kept.key}")])
+    place = repository.load(store, RUN).place
     name = branch(store, place=place, changes={"search_windows": 1})
-    assert [first for first, _ in log.load(store, name).eras] == [0, 2]
+    assert [first for first, _ in repository.load(store, name).eras] == [0, 2]
     finished(store, name)
-    assert audit.audit(list(log.history(store, name))) == []
+    assert audit.audit(list(repository.history(store, name))) == []
     store.close()
 
 
@@ -159,7 +160,7 @@ def test_old_names_of_settings_are_understood(store: EventStore) -> None:
 
 def test_a_change_to_the_value_that_it_has_is_none(store: EventStore) -> None:
     name = branch(store, generation=1, changes={"seed": 3})
-    assert finished(store, name).lineage_digest() == log.load(store, RUN).lineage_digest()
+    assert finished(store, name).lineage_digest() == repository.load(store, RUN).lineage_digest()
 
 
 @pytest.mark.parametrize("setting", sorted(FIXED | WITH_STRATEGY))
@@ -207,11 +208,11 @@ def test_a_fork_may_go_on_with_another_strategy(store: EventStore, name: str) ->
         assert state.completed, state.failed
         assert state.version_of(2) != state.version_of(3) == search.current(state.settings(3))
         assert len([c for g, c in state.candidates if g == 4]) >= size - 1
-        assert audit.audit(list(log.history(store, fork_))) == []
+        assert audit.audit(list(repository.history(store, fork_))) == []
 
 
 def test_places_without_a_future_are_refused(store: EventStore) -> None:
-    rows = list(log.history(store, RUN))
+    rows = list(repository.history(store, RUN))
     with pytest.raises(ConfigError, match="has no future"):
         plan(store, RUN, len(rows), None, {})
     with pytest.raises(ConfigError, match="settings change nothing"):
@@ -231,13 +232,13 @@ def test_places_without_a_future_are_refused(store: EventStore) -> None:
 def test_a_failed_run_is_tried_again_by_a_fork(tmp_path: Path) -> None:
     """What it tried in vain does not count any more."""
     from events import New
-    from evomerge import facts
+    from evomerge.run import events
 
     store = open_store(tmp_path / "failed.db")
     fake_runs.submit(store)
     for attempt in (1, 2, 3):
-        event = facts.TaskFailed(task="start", attempt=attempt, error="disk")
-        store.append(log.stream(RUN), None, [New(event, f"{RUN}/start/failed/{attempt}")])
+        event = events.TaskFailed(task="start", attempt=attempt, error="disk")
+        store.append(repository.stream(RUN), None, [New(event, f"{RUN}/start/failed/{attempt}")])
     state = fake_runs.finish(store)
     assert state.failed
     name = branch(store, place=state.place)
@@ -265,8 +266,8 @@ def test_a_past_that_is_gone_is_said(store: EventStore) -> None:
     name = branch(store, place=20)
     tamper(store, f"DELETE FROM events WHERE stream = 'evomerge/{RUN}' AND version > 10")
     with pytest.raises(TamperedError, match="which is not there as it was"):
-        log.load(store, name)
-    assert fold(log.history(store, RUN)).place == 10
-    rows = list(log.history(store, RUN))
-    found = audit.audit(rows, anchors.anchors(store, RUN))
+        repository.load(store, name)
+    assert fold(repository.history(store, RUN)).place == 10
+    rows = list(repository.history(store, RUN))
+    found = audit.audit(rows, chain_heads.anchors(store, RUN))
     assert any("events 11 to 20" in f.message and name in f.message for f in found)

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge import checkpoints, facts
-from evomerge.fitness import perplexity, probing
-from evomerge.fitness.packing import Packed
-from evomerge.fitness.resident import ResidentModel
-from evomerge.home import Home
-from evomerge.tasks import Evaluate
+from evaluation import perplexity
+from evaluation.backends import autotune
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Packed
+from evomerge.run import events
+from evomerge.run.tasks import Evaluate
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
-from worker.artifacts import Artifacts
-from worker.bench import Bench
-from worker.tasks import carry_out
+from weights import checkpoint
+from worker.storage.weight_cache import Artifacts
+from worker.tasks.context import Bench
+from worker.tasks.execute import carry_out
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
@@ -26,7 +28,7 @@ CONTEXT = 32
 def test_losses_are_those_of_the_cpu_also_compiled(toys: Toys) -> None:
     """To what float32 sums in another order allow; a swap of weights needs no second compiling."""
     folder = toys.base
-    origin = checkpoints.open_checkpoint(folder).tensors()
+    origin = checkpoint.open_checkpoint(folder).tensors()
     rng = np.random.default_rng(0)
     windows = [rng.integers(1, 320, CONTEXT) for _ in range(9)]
     found = []
@@ -42,14 +44,14 @@ def test_losses_are_those_of_the_cpu_also_compiled(toys: Toys) -> None:
 
 def test_everything_can_be_probed(toys: Toys) -> None:
     model = ResidentModel(toys.base, "cuda", tied=True)
-    origin = checkpoints.open_checkpoint(toys.base).tensors()
+    origin = checkpoint.open_checkpoint(toys.base).tensors()
     model.load(origin)
-    speeds = probing.batch(model, CONTEXT)
+    speeds = autotune.batch(model, CONTEXT)
     assert all(speed > 0 for speed in speeds.values())
-    model.batch_tokens = probing.chosen(speeds)
+    model.batch_tokens = autotune.chosen(speeds)
     rng = np.random.default_rng(0)
     data = {"d": Packed(windows=[rng.integers(1, 320, CONTEXT) for _ in range(8)])}
-    for tried in (probing.halved, probing.compiled):
+    for tried in (autotune.halved, autotune.compiled):
         assert tried(model, [origin], data, CONTEXT).change < 0.01
 
 
@@ -64,5 +66,5 @@ def test_a_run_s_batch_is_probed_and_its_figures_come_again(toys: Toys, tmp_path
     bench.check_unchanged()
     champion = state.completed.champion
     again = carry_out(Evaluate(champion, "test", None), bench)
-    assert isinstance(again, facts.Evaluated)
+    assert isinstance(again, events.Evaluated)
     assert again.outcomes == state.evaluations[champion, "test", None].outcomes

@@ -11,18 +11,21 @@ import pytest
 
 from events import ArchiveError, Envelope, EventStore, New, archive, canonical_json, chain
 from events.sqlite import open_store
-from evomerge import facts, listing, log, pasts
-from evomerge.audit import audit_stream
-from evomerge.errors import ConfigError, ConflictError, UnavailableError
-from evomerge.home import Home
-from evomerge.run import decide
+from evomerge.reports import queries
+from evomerge.run import events, repository
+from evomerge.run.audit import audit_stream
+from evomerge.run.decide import decide
+from runs import imported_pasts
+from runs.errors import ConfigError, ConflictError, UnavailableError
+from runs.home import Home
 from tests.evomerge import fake_runs
-from worker import accounts, limits, waiting
-from worker.archive import export, inspected, load
-from worker.artifacts import Artifacts
-from worker.control import control
-from worker.fork import fork, plan
-from worker.streams import OTHERS
+from worker.commands import accounts, user_limits
+from worker.commands.control import control
+from worker.commands.fork import fork, plan
+from worker.exports.archive import export, inspected, load
+from worker.queue import wait_reason
+from worker.storage.weight_cache import Artifacts
+from worker.tasks.verify_streams import OTHERS
 
 Rows = list[Envelope]
 
@@ -80,7 +83,7 @@ def linked(rows: Sequence[Envelope], run: str | None = None) -> Rows:
             name = row.stream.removeprefix("evomerge/")
             data = row.data.replace(canonical_json(name), canonical_json(run), 1)
             key = run + row.key.removeprefix(name)
-            row = row._replace(stream=log.stream(run), data=data, key=key)
+            row = row._replace(stream=repository.stream(run), data=data, key=key)
         row = row._replace(prev_hash=result[-1].hash if result else chain.GENESIS)
         result.append(row._replace(hash=chain.link(row._asdict())))
     return result
@@ -109,20 +112,21 @@ def test_a_run_that_has_not_ended_waits_and_is_the_importers(
     file = packed(tmp_path / "x.forge", {"evomerge/half": rows}, "half")
     brought = load(here, cache, file, by="bob")
     assert brought.waiting == ["half"]
-    state = log.load(here, "half")
+    state = repository.load(here, "half")
     assert state.submitted
     assert (state.submitted.owner, state.submitted.output_dir) == ("bob", None)
     assert (state.paused, state.priority) == (True, 0)
     assert decide(state).tasks == []
-    (entry,) = listing.queue(here)
+    (entry,) = queries.queue(here)
     assert (entry["owner"], entry["paused"], entry["priority"]) == ("bob", True, 0)
     assert here.read("evomerge/half")[-1].actor == "bob"
     again = load(here, cache, file, by="eve")
     assert (again.new, again.waiting) == ({"half": 0}, [])
-    control(here, "half", facts.Resumed(), by="bob")
+    control(here, "half", events.Resumed(), by="bob")
     assert fake_runs.finish(here, "half").completed
     assert (
-        log.load(here, "half").lineage_digest() == fake_runs.finish(there, "half").lineage_digest()
+        repository.load(here, "half").lineage_digest()
+        == fake_runs.finish(there, "half").lineage_digest()
     )
 
 
@@ -147,16 +151,16 @@ def test_a_forks_past_waits_too(there, here, cache, tmp_path: Path) -> None:
     export(there, cache, name, tmp_path / "x.forge", False, False)
     brought = load(here, cache, tmp_path / "x.forge", by="bob")
     assert (brought.waiting, brought.failed) == ([], [])
-    entry = listing.row(here, "r") or {}
+    entry = queries.row(here, "r") or {}
     assert (entry["status"], entry["head"]) == ("paused", here.read("evomerge/r")[-1].hash)
-    assert waiting.reason(entry, []) == "someone to resume it"
-    assert log.load(here, name).completed
+    assert wait_reason.reason(entry, []) == "someone to resume it"
+    assert repository.load(here, name).completed
     assert inspected(tmp_path / "x.forge")[2] == []
-    control(here, "r", facts.PriorityChanged(priority=3), by="bob")
-    state = log.load(here, "r")
+    control(here, "r", events.PriorityChanged(priority=3), by="bob")
+    state = repository.load(here, "r")
     assert state.submitted
     assert (state.paused, state.submitted.owner, state.priority) == (True, "bob", 3)
-    control(here, "r", facts.Resumed(), by="bob")
+    control(here, "r", events.Resumed(), by="bob")
     assert fake_runs.finish(here, "r").completed
 
 
@@ -170,28 +174,30 @@ def test_archives_of_forks_and_of_their_parent_come_in_any_order(
     for run in (*names, "r"):
         export(there, cache, run, tmp_path / f"{run}.forge", False, False)
         assert load(here, cache, tmp_path / f"{run}.forge", by="bob").waiting == []
-        entry = listing.row(here, "r") or {}
+        entry = queries.row(here, "r") or {}
         assert entry["status"] == ("completed" if run == "r" else "paused")
     for run in (*names, "r"):
-        stream = log.stream(run)
+        stream = repository.stream(run)
         assert [r.hash for r in here.read(stream)] == [r.hash for r in there.read(stream)]
-        assert (listing.row(here, run) or {})["status"] == log.load(here, run).status
-    rows = here.everything(pasts.STREAM)
-    assert [f for f in audit_stream(rows, OTHERS[pasts.STREAM]) if f.level == "error"] == []
+        assert (queries.row(here, run) or {})["status"] == repository.load(here, run).status
+    rows = here.everything(imported_pasts.STREAM)
+    assert [
+        f for f in audit_stream(rows, OTHERS[imported_pasts.STREAM]) if f.level == "error"
+    ] == []
 
 
 def test_a_run_that_had_failed_is_said_to_have(there, here, cache, tmp_path: Path) -> None:
     """It waits for a retry and a resume: one alone is refused, or starts nothing."""
-    state = log.load(there, "half")
-    failed = New(facts.Failed(reason="x"), "half/failed")
+    state = repository.load(there, "half")
+    failed = New(events.Failed(reason="x"), "half/failed")
     there.append("evomerge/half", state.version, [failed])
     rows = there.read("evomerge/half")
     file = packed(tmp_path / "x.forge", {"evomerge/half": rows}, "half")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("worker.archive.audit", lambda rows: [])  # nothing of it had failed
+        patched.setattr("worker.exports.archive.audit", lambda rows: [])  # nothing of it had failed
         brought = load(here, cache, file)
     assert (brought.waiting, brought.failed) == (["half"], ["half"])
-    for event in (facts.Retried(), facts.Resumed()):
+    for event in (events.Retried(), events.Resumed()):
         control(here, "half", event)
     assert fake_runs.finish(here, "half").completed
 
@@ -201,7 +207,7 @@ def test_streams_of_users_limits_models_and_other_runs_are_refused(
 ) -> None:
     """An archive made an admin whose token its author knows."""
     accounts.add(there, "mallory", "admin")
-    limits.change(there, weight=2, owner="mallory")
+    user_limits.change(there, weight=2, owner="mallory")
     for extra in ("users", "queue", "evomerge/half"):
         streams = {"evomerge/r": there.read("evomerge/r"), extra: there.read(extra)}
         file = packed(tmp_path / f"{extra.replace('/', '-')}.forge", streams, "r")
@@ -230,15 +236,17 @@ NAMES = [
 def test_runs_have_the_same_names_everywhere(there, here, cache, tmp_path: Path, name: str) -> None:
     """`exports/RUN` left its folder, and lists showed a name's escape sequences."""
     file = packed(
-        tmp_path / "x.forge", {log.stream(name): linked(there.read("evomerge/r"), name)}, name
+        tmp_path / "x.forge",
+        {repository.stream(name): linked(there.read("evomerge/r"), name)},
+        name,
     )
     with pytest.raises(ArchiveError, match="which is no run's"):
         load(here, cache, file)
     with pytest.raises(ConfigError, match="cannot be used"):
         Home(tmp_path).exports(name)
-    config = log.load(there, "r").submitted
+    config = repository.load(there, "r").submitted
     assert config
-    from worker.submission import submit
+    from worker.commands.submit import submit
 
     with pytest.raises(ConfigError, match="cannot be used"):
         submit(here, config.config, config.sources, config.base, config.data, run=name or "\0")
@@ -297,7 +305,7 @@ def test_weights_that_cannot_be_kept_are_an_error_and_nothing_is_recorded(
     import torch
 
     weights = {"x": torch.zeros(3)}
-    from evomerge.checkpoints import digest, write_weights
+    from weights.checkpoint import digest, write_weights
 
     folder = tmp_path / digest(weights)
     folder.mkdir()
@@ -311,7 +319,7 @@ def test_files_that_are_not_the_champions_are_refused(there, here, cache, tmp_pa
     """`forge verify FILE` said verified, and the import took them for weights of another name."""
     blob = tmp_path / "x.safetensors"
     blob.write_bytes(b"weights")
-    champion = log.load(there, "r")
+    champion = repository.load(there, "r")
     digest = champion.built[champion.champion or ""][0]
     for name in (f"{digest}/x.safetensors", "other/x.safetensors", f"{digest}/run.py", "x"):
         file, rows = tmp_path / "x.forge", there.read("evomerge/r")

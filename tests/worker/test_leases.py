@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import select
 
 from events.sqlite import Sqlite
-from evomerge.errors import ConfigError
-from worker.leases import LEASES, Leases, alive, here, myself
+from runs.errors import ConfigError
+from worker.queue.leases import LEASES, Leases, alive, here, myself
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ _CLAIMER = """
 import sys
 from pathlib import Path
 from events.sqlite import Sqlite
-from worker.leases import Leases
+from worker.queue.leases import Leases
 leases = Leases(Sqlite(Path(sys.argv[1])))
 print(leases.owner, flush=True)
 assert leases.claim("t")

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from evomerge.checkpoints import digest, open_checkpoint
-from evomerge.errors import (
+from evomerge.mergekit import engine, parser
+from runs.errors import (
     ConfigError,
     ConflictError,
     ForgeError,
@@ -27,11 +27,11 @@ from evomerge.errors import (
     SourceChangedError,
     SourceError,
 )
-from evomerge.merging import engine, grammar
 from tests import models
 from tests.conftest import Toys
 from tests.runs import REPOSITORY
-from worker import merging
+from weights.checkpoint import digest, open_checkpoint
+from worker.tasks import merge as tasks_merge
 
 LINEAR = """
 models:
@@ -57,8 +57,8 @@ def places(toys: Toys) -> dict[str, str]:
 
 
 def merge(text: str, out: Path, **options: Any) -> str:
-    (document,) = grammar.parse(text, "config.yml")
-    return merging.run(merging.prepare(document, out, {}), **options)
+    (document,) = parser.parse(text, "config.yml")
+    return tasks_merge.run(tasks_merge.prepare(document, out, {}), **options)
 
 
 def tensors(folder: Path | str) -> dict[str, torch.Tensor]:
@@ -166,8 +166,8 @@ def assert_scaled_path(source: Path, folder: Path, scale: float) -> None:
 
 def test_a_pipeline_is_what_a_run_builds(toys: Toys, tmp_path: Path) -> None:
     """The same stages, out of core: the same bits as a run's builder in memory."""
-    from evomerge.build import Builder
-    from evomerge.recipe import Genes, Pipeline, Source
+    from evomerge.merging.builder import Builder
+    from evomerge.recipes.recipe import Genes, Pipeline, Source
 
     text = TIES.format(**places(toys), method="slerp-ties-dfs").replace("weight: 0.5, ", "")
     found = merge(text, tmp_path / "out")
@@ -241,11 +241,11 @@ def test_what_a_crash_left_is_checked_before_it_is_kept(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half-written tensors under a name in the journal are made again; whole ones are not."""
-    from evomerge.merging import writer
+    from evomerge.mergekit import safetensors_writer
 
     text = TIES.format(**places(toys), method="ties")
     quiet = merge(text, tmp_path / "quiet")
-    monkeypatch.setattr(writer, "SYNC_BYTES", 1)
+    monkeypatch.setattr(safetensors_writer, "SYNC_BYTES", 1)
     made: list[str] = []
 
     def stretches(output: Any, *rest: Any) -> Any:
@@ -259,7 +259,7 @@ def test_what_a_crash_left_is_checked_before_it_is_kept(
     with pytest.raises(KeyboardInterrupt):
         merge(text, tmp_path / "out")
     hidden = tmp_path / ".out.merging"
-    noted = len((hidden / writer.JOURNAL).read_text().splitlines())
+    noted = len((hidden / safetensors_writer.JOURNAL).read_text().splitlines())
     assert noted == 19
     with (hidden / "model.safetensors").open("r+b") as file:
         size = file.seek(0, 2)
@@ -354,12 +354,12 @@ def test_a_place_that_is_a_source_is_refused(toys: Toys, tmp_path: Path) -> None
 
 def test_a_large_source_that_is_not_finite_ends_the_merge() -> None:
     """Every thread meets it at once: none may wait for another."""
-    from evomerge import techniques
-    from evomerge.merging.layout import Output
-    from evomerge.stretches import Pool
+    from evomerge.mergekit.plan import Output
+    from evomerge.merging import method_registry
+    from evomerge.merging.kernels.chunks import Pool
 
     bad = torch.full((1200, 1024), float("nan"))
-    params = techniques.parameters("linear", {})
+    params = method_registry.parameters("linear", {})
     output = Output(
         "w", tuple(bad.shape), torch.float32, "linear", params, (bad, bad), None, ("a", "b"), ()
     )
@@ -509,10 +509,10 @@ def test_untied_heads_are_merged_and_tied_ones_untied(tmp_path: Path) -> None:
     tied, _ = models.family(tmp_path / "tied", 0)
     untied, _ = models.family(tmp_path / "untied", 0, tie_word_embeddings=False)
     text = f"models: [{{model: {tied}}}, {{model: {untied}}}]\nmerge_method: linear\nparameters: {{weight: 1}}\n"
-    (document,) = grammar.parse(text)
-    prepared = merging.prepare(document, tmp_path / "out", {})
+    (document,) = parser.parse(text)
+    prepared = tasks_merge.prepare(document, tmp_path / "out", {})
     assert any("all are untied" in w for w in prepared.warnings)
-    merging.run(prepared)
+    tasks_merge.run(prepared)
     made, a, b = tensors(tmp_path / "out"), tensors(tied), tensors(untied)
     assert torch.allclose(made["lm_head.weight"], (a[EMBED] + b["lm_head.weight"]) / 2, atol=1e-7)
     assert (
@@ -614,7 +614,7 @@ def test_an_odd_adapter_is_named_in_time(
     toys: Toys, tmp_path: Path, config: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An expression that backtracks for ever was searched for ever."""
-    monkeypatch.setattr("evomerge.merging.inputs.PATIENCE", 0.2)
+    monkeypatch.setattr("evomerge.mergekit.inputs.PATIENCE", 0.2)
     lora = adapter(tmp_path / "lora", **config)
     text = f"models: [{{model: {toys.base}+{lora}}}]\nmerge_method: passthrough\n"
     with pytest.raises(SourceError, match=words):

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomerge.checkpoints import digest
-from evomerge.errors import ConfigError
-from evomerge.merging import grammar
+from evomerge.mergekit import parser
+from runs.errors import ConfigError
 from tests.conftest import Toys
 from tests.worker.test_merging import TIES, merge, places, tensors
-from worker import merging
+from weights.checkpoint import digest
+from worker.tasks import merge as tasks_merge
 
 ONE = "models: [{{model: {a}}}]\nbase_model: {base}\n"
 TWO = "models: [{{model: {a}, parameters: {{weight: 1}}}}, {{model: {b}, parameters: {{weight: 3}}}}]\n"
@@ -36,8 +36,8 @@ CONFIGS = {
 def test_the_same_bits_for_threads_and_shards(toys: Toys, tmp_path: Path, name: str) -> None:
     """And no warning: every parameter is read where it stands."""
     text = CONFIGS[name].format(**places(toys))
-    (document,) = grammar.parse(text)
-    assert merging.prepare(document, tmp_path / "out", {}).warnings == []
+    (document,) = parser.parse(text)
+    assert tasks_merge.prepare(document, tmp_path / "out", {}).warnings == []
     found = {
         merge(text, tmp_path / f"{threads}-{shard}", threads=threads, shard_bytes=shard)
         for threads in (1, 2)

@@ -13,19 +13,20 @@ from fastapi.testclient import TestClient
 
 from api.app import create
 from api.options import Options
-from evomerge import facts
-from evomerge.checkpoints import SHARD_BYTES, digest, open_checkpoint, write_weights
-from evomerge.errors import SourceError
-from evomerge.home import Home
-from evomerge.sources import resolve
-from evomerge.state import RunState
+from evomerge.run import events
+from evomerge.run.state import RunState
+from runs.errors import SourceError
+from runs.home import Home
 from tests import runs
 from tests.cli.test_forge import call, fails
 from tests.conftest import Toys
-from worker import accounts, catalogue, copies, origin
-from worker.artifacts import Artifacts
-from worker.control import control
-from worker.export import export
+from weights.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
+from weights.sources import resolve
+from worker.commands import accounts, model_origin, model_registry
+from worker.commands.control import control
+from worker.exports.champion import export
+from worker.storage import model_copies
+from worker.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +52,10 @@ def state(made: tuple[Path, RunState]) -> RunState:
     return made[1]
 
 
-def named(home: Home, text: str) -> tuple[facts.ModelReference, str]:
+def named(home: Home, text: str) -> tuple[events.ModelReference, str]:
     """What a text means, and what is told of it."""
     told: list[str] = []
-    found = resolve(text, named=origin.finder(home, told.append))
+    found = resolve(text, named=model_origin.finder(home, told.append))
     return found, told[0]
 
 
@@ -70,7 +71,7 @@ def exported(home: Home, state: RunState, folder: Path) -> None:
     recorded = state.built[state.champion][0]
     try:
         export(state, Artifacts.of(home), folder, state.head)
-        event = facts.Exported(recipe_id=state.champion, folder=str(folder), digest=recorded)
+        event = events.Exported(recipe_id=state.champion, folder=str(folder), digest=recorded)
         control(store, state.run, event)
     finally:
         store.close()
@@ -158,15 +159,15 @@ def test_a_model_of_a_run_has_the_config_and_tokenizer_of_the_run(
     source = state.started.sources[1]
     copy = home.artifacts / "models" / source.model
     mine = Path(shutil.copytree(copy, tmp_path / "source"))
-    (mine / copies.ORIGIN).unlink(missing_ok=True)
+    (mine / model_copies.ORIGIN).unlink(missing_ok=True)
     exported(home, state, tmp_path / "champion")
 
     def settled(text: str, folder: Path) -> str:
         store = home.open_store()
-        found = origin.find(store, text)
+        found = model_origin.find(store, text)
         store.close()
         assert found
-        return origin.settle(home, json.loads(found.request([str(folder)])))
+        return model_origin.settle(home, json.loads(found.request([str(folder)])))
 
     merge = f"first:{state.champion}"
     for text, folder in ((f"first:{source.recipe_id}", mine), (merge, tmp_path / "champion")):
@@ -189,7 +190,7 @@ def test_a_registered_model_is_named_by_id_or_name(home: Home, toys: Toys, tmp_p
         place, {n: t * 2 for n, t in open_checkpoint(toys.base).tensors().items()}, SHARD_BYTES
     )
     store = home.open_store()
-    id_ = catalogue.register(store, place, "good-one")
+    id_ = model_registry.register(store, place, "good-one")
     store.close()
     for text in (id_, id_[:9], "good-one"):
         found, told = named(home, text)
@@ -277,7 +278,7 @@ def test_a_model_that_a_server_may_not_read_is_refused(
     tensors = {n: t * 3 for n, t in open_checkpoint(toys.base).tensors().items()}
     write_weights(outside, tensors, SHARD_BYTES)
     store = home.open_store()
-    id_ = catalogue.register(store, outside, "secret")
+    id_ = model_registry.register(store, outside, "secret")
     store.close()
     for text, words in ((id_, "no folder that may be read"), ("first:zz", "candidate 'zz'"),
                         ("nothing", "in none of this server's folders")):  # fmt: skip

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.errors import ConflictError
-from evomerge.tied import tied
+from runs.errors import ConflictError
+from runs.system.linked_processes import tied
 from tests import runs
 from tests.cluster import FORGE, Cluster, children
 from tests.evomerge.toys import Toys
 from tests.runs import REPOSITORY
-from worker.leases import owner_of
-from worker.running import Running
-from worker.servers import Postgres, Redis, free_port
+from worker.devices.local_servers import Postgres, Redis, free_port
+from worker.devices.started_services import Running
+from worker.queue.leases import owner_of
 
 
 def lives(pid: int) -> bool:
@@ -104,8 +104,8 @@ def test_a_connection_that_breaks_is_no_reader_that_went_away() -> None:
 PARENT = """
 import subprocess, sys, time
 from pathlib import Path
-from evomerge.tied import tied
-from worker import servers
+from runs.system.linked_processes import tied
+from worker.devices import local_servers as servers
 print({start}, flush=True)
 time.sleep(600)
 """

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from evomerge import log, tables
-from evomerge.errors import UnavailableError
-from evomerge.home import Home
-from evomerge.state import fold
+from evomerge.reports import tables
+from evomerge.run import repository
+from evomerge.run.state import fold
+from runs.errors import UnavailableError
+from runs.home import Home
 from tests.cli.test_forge import call, fails
 from tests.evomerge import fake_runs
-from worker import parquet
+from worker.exports import parquet
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def place(tmp_path: Path) -> Path:
 def rows(home: Path, run: str) -> list[Any]:
     """A run's log."""
     with closing(Home(home).open_store()) as store:
-        return list(log.history(store, run))
+        return list(repository.history(store, run))
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -9,22 +9,23 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig
 
-from evomerge import audit, report
-from evomerge.checkpoints import digest, open_checkpoint
-from evomerge.documents import places, recipe_document
-from evomerge.errors import ConfigError
-from evomerge.home import Home
-from evomerge.log import history, load
-from evomerge.merging import grammar
-from evomerge.merging.spoken import as_config
-from evomerge.recipe import path
-from evomerge.state import RunState
+from evomerge.mergekit import parser
+from evomerge.mergekit.export_config import as_config
+from evomerge.recipes.recipe import path
+from evomerge.reports import report
+from evomerge.reports.recipe_file import places, recipe_document
+from evomerge.run import audit
+from evomerge.run.repository import history, load
+from evomerge.run.state import RunState
+from runs.errors import ConfigError
+from runs.home import Home
 from tests import models, runs
 from tests.conftest import Toys
-from worker import merging
-from worker.artifacts import Artifacts
-from worker.export import export
-from worker.rebuild import rebuild
+from weights.checkpoint import digest, open_checkpoint
+from worker.exports.champion import export
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import merge
+from worker.tasks.rebuild import rebuild
 
 SETTINGS = {
     "strategy": "tournament", "path_repeats": 2, "population_size": 6, "elite_size": 1,
@@ -84,9 +85,9 @@ def test_paths_that_begin_and_end_in_the_merge_are_said_as_configs(home: Home, t
         if text is None:
             continue
         made = {}
-        for number, document in enumerate(grammar.parse(text)):
+        for number, document in enumerate(parser.parse(text)):
             out = tmp_path / f"{id_[:12]}-{number}"
-            found = merging.run(merging.prepare(document, out, made))
+            found = merge.run(merge.prepare(document, out, made))
             made[str(document.name)] = out
         assert found == state.built[id_][0]
         assert digest(open_checkpoint(out).tensors()) == found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from worker.process import Process
+from worker.devices.child_process import Process
 
 
 class Stopped(Exception):

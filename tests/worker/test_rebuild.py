@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.checkpoints import digest, open_checkpoint
-from evomerge.documents import places, recipe_document
-from evomerge.errors import ConfigError, SourceChangedError
-from evomerge.home import Home
-from evomerge.merging import grammar
-from evomerge.merging.spoken import as_config
-from evomerge.recipe import Grouped, Mutate, Source
-from evomerge.state import RunState
+from evomerge.mergekit import parser
+from evomerge.mergekit.export_config import as_config
+from evomerge.recipes.recipe import Grouped, Mutate, Source
+from evomerge.reports.recipe_file import places, recipe_document
+from evomerge.run.state import RunState
+from runs.errors import ConfigError, SourceChangedError
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
-from worker import merging
-from worker.rebuild import rebuild
+from weights.checkpoint import digest, open_checkpoint
+from worker.tasks import merge
+from worker.tasks.rebuild import rebuild
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,10 @@ def test_what_a_config_can_say_merges_to_the_recorded_bits(state: RunState, tmp_
         assert (text is None) == noisy, state.recipes[id_]
         if text is None:
             continue
-        documents, made = grammar.parse(text), {}
+        documents, made = parser.parse(text), {}
         for number, document in enumerate(documents):
             out = tmp_path / f"{id_[:12]}-{number}"
-            found = merging.run(merging.prepare(document, out, made))
+            found = merge.run(merge.prepare(document, out, made))
             made[str(document.name)] = out
         assert found == state.built[id_][0]
         said += 1
@@ -70,8 +70,8 @@ def test_grouped_recipes_whose_groups_are_alike_can_be_said(toys: Toys, tmp_path
         assert rebuild(file, tmp_path / f"{recipe.name}-rebuilt", {}, 10**9) == candidate.digest
         if text is None:
             continue
-        (document,) = grammar.parse(text)
-        found = merging.run(merging.prepare(document, tmp_path / recipe.name, {}))
+        (document,) = parser.parse(text)
+        found = merge.run(merge.prepare(document, tmp_path / recipe.name, {}))
         assert found == candidate.digest, recipe.name
         said.add(recipe.name)
     assert said == set(species) - {"slerp"}

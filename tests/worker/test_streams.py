@@ -11,10 +11,11 @@ import pytest
 from events import ChainError, EventStore, PayloadError, chain
 from events.projection import gaps
 from events.sqlite import open_store
-from evomerge import models
-from evomerge.facts import Paused
-from worker import accounts, catalogue, limits
-from worker.streams import Evidence, named
+from evomerge.reports import model_registry as reports_model_registry
+from evomerge.run.events import Paused
+from worker.commands import accounts, user_limits
+from worker.commands import model_registry as commands_model_registry
+from worker.tasks.verify_streams import Evidence, named
 
 
 @pytest.fixture
@@ -72,10 +73,10 @@ def test_a_changed_row_lets_nobody_in_and_says_which(store: EventStore) -> None:
 
 def test_a_forged_limit_counts_for_nothing_and_is_said(store: EventStore, caplog) -> None:
     """The queue goes on: one bad row must not stop everybody's runs."""
-    limits.change(store, "ada", weight=2.0)
+    user_limits.change(store, "ada", weight=2.0)
     forge(store, "queue", fits=True)
     with caplog.at_level(logging.ERROR):
-        rules = limits.read(store)
+        rules = user_limits.read(store)
     assert rules.weights == {"ada": 2.0}
     assert "stream queue, event 2" in caplog.text
 
@@ -85,22 +86,22 @@ def test_a_weight_that_nothing_can_be_divided_by_is_no_weight(
     store: EventStore, weight: float
 ) -> None:
     """The scheduler refused it, and nothing was dispatched any more."""
-    limits.change(store, "ada", weight=2.0)
+    user_limits.change(store, "ada", weight=2.0)
     row = store.read("queue")[0]
     with pytest.raises(PayloadError):
-        limits.REGISTRY.load(row._replace(data=row.data.replace("2.0", repr(weight))))
+        user_limits.REGISTRY.load(row._replace(data=row.data.replace("2.0", repr(weight))))
 
 
 def test_a_forged_model_is_not_listed_and_the_gap_is_said(store: EventStore) -> None:
     told = {"kind": "base", "path": "/m", "bytes": 1, "parameters": 1}
     for name in ("ada", "bob"):
         digest = ("a" if name == "ada" else "b") * 64
-        event = models.ModelRegistered(name=name, digest=digest, **told)
-        catalogue._append(store, event, "ada")
+        event = reports_model_registry.ModelRegistered(name=name, digest=digest, **told)
+        commands_model_registry._append(store, event, "ada")
         if name == "ada":
             forge(store, "models", fits=True)
             store._ends.clear()
-    assert [row["name"] for row in models.listed(store)[0]] == ["bob", "ada"]
+    assert [row["name"] for row in reports_model_registry.listed(store)[0]] == ["bob", "ada"]
     (gap,) = gaps(store.database)
     assert gap.startswith("the tables models are made without event models 2 (model_registered)")
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from evomerge import companions
-from evomerge.checkpoints import digest, open_checkpoint
-from evomerge.errors import SourceChangedError, UnavailableError
-from evomerge.facts import ModelReference, SourceRecord
-from evomerge.fitness.data import SLICES
+from evaluation.data.items import SLICES
+from evomerge.run.events import ModelReference, SourceRecord
+from runs.errors import SourceChangedError, UnavailableError
 from tests.conftest import Toys
-from worker.copies import Copies
-from worker.sealed import Keys
-from worker.supply import ITEMS, Supply, stored
-from worker.vault import Vault
+from weights import companions
+from weights.checkpoint import digest, open_checkpoint
+from worker.storage.artifact_store import Vault
+from worker.storage.encryption import Keys
+from worker.storage.inputs import ITEMS, Supply, stored
+from worker.storage.model_copies import Copies
 
 KEYS = Keys({"k": b"k" * 32})
 DIGEST = "ab" * 32

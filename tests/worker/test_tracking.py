@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from evomerge import tracking
-from evomerge.errors import ConfigError, ConflictError, UnavailableError
-from evomerge.home import Home
-from evomerge.state import RunState
+from evomerge.reports import wandb_rows
+from evomerge.run.state import RunState
+from runs.errors import ConfigError, ConflictError, UnavailableError
+from runs.home import Home
 from tests import wandb_files
 from tests.evomerge import fake_runs
 from tests.runs import REPOSITORY, state
 from tests.wandb_server import Wandb
-from worker import follower
-from worker import tracking as sending
+from worker.exports import wandb as sending
+from worker.exports import wandb_follower
 
 #: Nothing of these may ever be written or sent.
 SECRETS = {
@@ -92,7 +92,7 @@ def offline(env: dict[str, str], *words: str) -> tuple[dict[str, Any], wandb_fil
 
 def history(found: RunState) -> list[tuple[int, dict[str, Any]]]:
     """The rows that W&B should have of a run."""
-    return [(step, dict(row)) for step, row in tracking.rows(found)]
+    return [(step, dict(row)) for step, row in wandb_rows.rows(found)]
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +110,8 @@ def test_every_key_and_value_of_the_file_is_the_logs(sent: Any) -> None:
     _, told, found = sent
     written = wandb_files.read(Path(told["place"]))
     assert written.history == history(found)
-    assert written.summary == tracking.summary(found)
-    assert written.config == tracking.config(found)
+    assert written.summary == wandb_rows.summary(found)
+    assert written.config == wandb_rows.config(found)
     assert (written.run_id, written.group) == ("whole", "whole")
     assert (written.project, written.entity) == ("merges", "team")
     assert written.metrics["*"] == "generation"
@@ -123,7 +123,7 @@ def test_every_key_and_value_of_the_file_is_the_logs(sent: Any) -> None:
 def test_the_champion_goes_along_as_its_recipe(sent: Any) -> None:
     """Enough to rebuild it; its weights only if their folder is named."""
     _, told, final = sent
-    found = tracking.champion(final)
+    found = wandb_rows.champion(final)
     assert found is not None
     ((name, metadata, files),) = wandb_files.read(Path(told["place"])).artifacts
     assert name == "whole-champion"
@@ -179,7 +179,7 @@ def test_a_resumed_run_gets_only_what_is_new(
     own = [{k: v for k, v in line.items() if not k.startswith("_")} for line in kept.history]
     assert list(enumerate(own)) == history(found)
     summary = {k: v for k, v in kept.summary.items() if not k.startswith("_")}
-    assert summary == tracking.summary(found)
+    assert summary == wandb_rows.summary(found)
     assert (kept.group, kept.exit_code) == ("half", 0)
     assert [len(versions) for versions in server.artifacts.values()] == [1]
 
@@ -200,7 +200,7 @@ def test_offline_files_of_one_run_add_up_to_it(
         fake_runs.finish(store, "half")
     third, late = offline(env, "half")
     assert [step for step, _ in late.history] == [2, 3, 4, 5]
-    assert late.summary == tracking.summary(state(home, "half"))
+    assert late.summary == wandb_rows.summary(state(home, "half"))
     upload(env, server, third["place"])
     assert [line["generation"] for line in server.runs["half"].history] == list(range(6))
     assert Path(second["place"]).exists()
@@ -278,13 +278,13 @@ def test_who_is_followed(
     monkeypatch: pytest.MonkeyPatch, given: str, flag: bool, is_wanted: bool
 ) -> None:
     monkeypatch.setenv("FORGE_WANDB", given)
-    assert follower.wanted(flag, pytest.fail) is is_wanted
+    assert wandb_follower.wanted(flag, pytest.fail) is is_wanted
 
 
 def test_a_variable_without_sense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_WANDB", "online")
     with pytest.raises(ConfigError, match="FORGE_WANDB is 'online'"):
-        follower.wanted(False, pytest.fail)
+        wandb_follower.wanted(False, pytest.fail)
 
 
 def test_without_wandb_the_flag_is_an_error_and_the_variable_a_warning(
@@ -293,10 +293,10 @@ def test_without_wandb_the_flag_is_an_error_and_the_variable_a_warning(
     """The one was asked for now; the other stands there for every run."""
     monkeypatch.setattr(sending.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[tracking\]'"):
-        follower.wanted(True, pytest.fail)
+        wandb_follower.wanted(True, pytest.fail)
     warnings: list[str] = []
     monkeypatch.setenv("FORGE_WANDB", "1")
-    assert follower.wanted(False, warnings.append) is False
+    assert wandb_follower.wanted(False, warnings.append) is False
     assert "pip install" in warnings[0]
 
 
@@ -322,7 +322,7 @@ def beside(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     warnings: list[str] = []
-    with follower.beside(home, "half", warnings.append, patience):
+    with wandb_follower.beside(home, "half", warnings.append, patience):
         with closing(home.open_store()) as store:
             assert fake_runs.finish(store, "half").completed
     return warnings
@@ -363,8 +363,8 @@ def test_a_process_whose_parent_is_gone_comes_to_an_end(
     """It sends what is there: nobody is left who would tell it to."""
     code = (
         "import os, signal, sys\n"
-        "from worker import follower\n"
-        "from evomerge.home import Home\n"
+        "from worker.exports import wandb_follower as follower\n"
+        "from runs.home import Home\n"
         "with follower.beside(Home.default(), 'half', print):\n"
         "    sys.stdin.readline()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -28,10 +28,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge.errors import ConfigError, TamperedError, UnavailableError
-from worker import sealed
-from worker.sealed import CHUNK, HEADER, TAG, Keys, Manifest, seal, sealed_size, unseal
-from worker.vault import STALE_SECONDS, Vault
+from runs.errors import ConfigError, TamperedError, UnavailableError
+from worker.storage import encryption
+from worker.storage.artifact_store import STALE_SECONDS, Vault
+from worker.storage.encryption import CHUNK, HEADER, TAG, Keys, Manifest, seal, sealed_size, unseal
 
 OLD, NEW = Keys({"old": b"o" * 32}), Keys({"new": b"n" * 32, "old": b"o" * 32})
 NAME, OTHER = "ab" * 32, "cd" * 32
@@ -286,7 +286,7 @@ def test_a_plain_file_in_a_sealed_artifact_is_found(url: str, tmp_path) -> None:
     Vault.open(url, OLD).put(NAME, source(tmp_path / "from", {"a": b"abc"}))
     raw = Raw(url)
     text = raw.read(f"manifests/{NAME}")
-    data = b"".join(unseal(lambda a, b: text[a:b], len(text), OLD, NAME, sealed.MANIFEST))
+    data = b"".join(unseal(lambda a, b: text[a:b], len(text), OLD, NAME, encryption.MANIFEST))
     raw.write(raw.file("/a"), b"abc".ljust(sealed_size(3)))
     refuses(url, OLD, tmp_path / "x", "^a of artifact .* damaged header")
     raw.write(f"manifests/{NAME}", data)
@@ -298,7 +298,7 @@ def test_a_plain_file_in_a_sealed_artifact_is_found(url: str, tmp_path) -> None:
 )
 def test_a_manifest_cannot_write_outside_of_its_folder(url: str, file: str, tmp_path) -> None:
     """A stranger may have written it, checksum and all."""
-    files = {file: sealed.Entry(size=3, blake3=blake3(b"abc").hexdigest())}
+    files = {file: encryption.Entry(size=3, blake3=blake3(b"abc").hexdigest())}
     written = Manifest.model_construct(name=NAME, attempt="1-" + "0" * 16, key=None, files=files)
     Raw(url).fs.makedirs(f"{Raw(url).root}/manifests", exist_ok=True)
     Raw(url).write(f"manifests/{NAME}", written.encode())
@@ -308,7 +308,7 @@ def test_a_manifest_cannot_write_outside_of_its_folder(url: str, file: str, tmp_
 @pytest.mark.parametrize("size", [0, 1, CHUNK, 2 * CHUNK])
 def test_a_sealed_stream_is_not_cut_unseen_even_without_its_manifest(size: int) -> None:
     """`unseal` alone finds it: the last chunk says that it is the last."""
-    whole = b"".join(seal(sealed.split(content(size)), OLD, NAME, "a"))
+    whole = b"".join(seal(encryption.split(content(size)), OLD, NAME, "a"))
     assert len(whole) == sealed_size(size)
     cuts = {0, HEADER - 1, HEADER, HEADER + CHUNK + TAG, len(whole) - 1}
     for left in sorted(cut for cut in cuts if cut < len(whole)):
@@ -532,7 +532,7 @@ def test_an_artifact_stays_however_old_it_is(url: str, tmp_path) -> None:
     """Only what no manifest names is swept."""
     raw = Raw(url)
     old = f"{int(time.time()) - 10 * STALE_SECONDS:x}-{'1' * 16}"
-    files = {"a": sealed.Entry(size=3, blake3=blake3(b"abc").hexdigest())}
+    files = {"a": encryption.Entry(size=3, blake3=blake3(b"abc").hexdigest())}
     written = Manifest(name=NAME, attempt=old, key=None, files=files)
     for place, data in ((written.place("a"), b"abc"), (f"manifests/{NAME}", written.encode())):
         raw.fs.makedirs(f"{raw.root}/{place}".rpartition("/")[0], exist_ok=True)
@@ -544,8 +544,8 @@ def test_an_artifact_stays_however_old_it_is(url: str, tmp_path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from worker.sealed import Keys
-from worker.vault import Vault
+from worker.storage.encryption import Keys
+from worker.storage.artifact_store import Vault
 
 _, what, url, name, folder = sys.argv
 keys = Keys({"new": b"n" * 32, "old": b"o" * 32})
@@ -762,7 +762,7 @@ def decrypted(stored: bytes, master: bytes, number: int, last: bool, name: str, 
 def test_a_sealed_file_is_what_its_description_says() -> None:
     """Somebody with the key and the docstring can decrypt it without this program."""
     data = content(CHUNK + 10)
-    stored = b"".join(seal(sealed.split(data), OLD, NAME, "a"))
+    stored = b"".join(seal(encryption.split(data), OLD, NAME, "a"))
     assert stored[:9] == b"\x89FORGE\r\n\x01"
     assert stored[9:41] == b"old" + bytes(29)
     assert stored[77:85] == hashlib.sha256(stored[:77]).digest()[:8]
@@ -774,7 +774,7 @@ def test_a_sealed_file_can_be_read_as_nothing_else() -> None:
     """Its tags hold for this file of this artifact alone."""
     stored = b"".join(seal([b"abc"], OLD, NAME, "a"))
     assert list(unseal(lambda a, b: stored[a:b], len(stored), OLD, NAME, "a")) == [b"abc"]
-    for name, file in ((OTHER, "a"), (NAME, "b"), (NAME, sealed.MANIFEST)):
+    for name, file in ((OTHER, "a"), (NAME, "b"), (NAME, encryption.MANIFEST)):
         with pytest.raises(TamperedError):
             list(unseal(lambda a, b: stored[a:b], len(stored), OLD, name, file))
 

@@ -13,21 +13,24 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge import audit, facts, report, watching
+from evaluation.backends import autotune
+from evaluation.data.packing import Packed
 from evomerge.config import parse
-from evomerge.errors import ConfigError, DataError, UnavailableError
-from evomerge.fitness import probing
-from evomerge.fitness.packing import Packed
-from evomerge.home import Home
-from evomerge.log import history
-from evomerge.recipe import genome
-from evomerge.tasks import Evaluate
+from evomerge.recipes.recipe import genome
+from evomerge.reports import report
+from evomerge.run import audit, early_stopping
+from evomerge.run import events as run_events
+from evomerge.run.repository import history
+from evomerge.run.tasks import Evaluate
+from runs.errors import ConfigError, DataError, UnavailableError
+from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
-from worker import advance, artifacts, pace
-from worker.artifacts import Artifacts
-from worker.bench import Bench
-from worker.tasks import carry_out
+from worker.storage import weight_cache
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import evaluation_mode, runner
+from worker.tasks.context import Bench
+from worker.tasks.execute import carry_out
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +110,7 @@ def test_without_a_sandbox_programs_are_left_out_of_the_whole_run(
     home = Home(tmp_path)
     runs.submit(home, toys, generations=0)
     store = home.open_store()
-    worker = advance.Worker(store, artifacts.Artifacts(home.artifacts), stop=_after_start(store))
+    worker = runner.Worker(store, weight_cache.Artifacts(home.artifacts), stop=_after_start(store))
     with monkeypatch.context() as patch:
         patch.setattr("sys.platform", "darwin")
         worker.run("r")
@@ -147,8 +150,8 @@ def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
 def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkeypatch) -> None:
     """Whoever goes on follows what `started` recorded, and measures as it did."""
     home = Home(tmp_path)
-    monkeypatch.setattr(probing, "batch", lambda *given: {64: 1.0, 192: 9.0})
-    monkeypatch.setattr(probing, "halved", lambda *given: probing.Trial(2.0, 0.001))
+    monkeypatch.setattr(autotune, "batch", lambda *given: {64: 1.0, 192: 9.0})
+    monkeypatch.setattr(autotune, "halved", lambda *given: autotune.Trial(2.0, 0.001))
     runs.submit(home, toys, batch_tokens="probe", evaluation_dtype="probe", generations=0)
     state = runs.finish(home)
     assert state.completed
@@ -159,7 +162,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
     assert len(told) == 2
     written = report.markdown(report.report(state, rows(home)))
     assert f"## Said at the start\n\n- {told[0]}\n- {told[1]}\n\n## Cost" in written
-    monkeypatch.setattr(probing, "batch", lambda *given: pytest.fail("probed again"))
+    monkeypatch.setattr(autotune, "batch", lambda *given: pytest.fail("probed again"))
     bench = Bench(state, Artifacts(home.artifacts))
     bench.check_unchanged()
     assert (bench.resident.batch_tokens, bench.resident.dtype) == (192, torch.bfloat16)
@@ -168,7 +171,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
         for id_ in (state.completed.champion, state.started.sources[0].recipe_id)
     ):
         again = carry_out(task, bench)
-        assert isinstance(again, facts.Evaluated)
+        assert isinstance(again, run_events.Evaluated)
         assert again.outcomes == event.outcomes
 
 
@@ -178,15 +181,15 @@ def test_by_default_a_run_is_measured_in_bfloat16_where_the_processor_has_it(
 ) -> None:
     """Pinned when the run starts, and followed afterwards; nothing to be warned of, nothing timed."""
     home = Home(tmp_path)
-    monkeypatch.setattr(probing, "has_bfloat16", lambda device: native)
-    monkeypatch.setattr(probing, "tokens_per_second", lambda *given: pytest.fail("timed"))
+    monkeypatch.setattr(autotune, "has_bfloat16", lambda device: native)
+    monkeypatch.setattr(autotune, "tokens_per_second", lambda *given: pytest.fail("timed"))
     runs.submit(home, toys, evaluation_dtype="auto", generations=0)
     state = runs.finish(home)
     assert state.completed
     assert state.started
     assert state.started.profile.evaluation == ("bfloat16" if native else "")
     assert state.started.warnings == ()
-    monkeypatch.setattr(probing, "natively", lambda *given: pytest.fail("looked at again"))
+    monkeypatch.setattr(autotune, "natively", lambda *given: pytest.fail("looked at again"))
     bench = Bench(state, Artifacts(home.artifacts))
     bench.check_unchanged()
     assert bench.resident.dtype == (torch.bfloat16 if native else None)
@@ -203,13 +206,13 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
         "short": Packed(windows=[np.zeros(9, np.int64)]),
     }
     for seconds, used in ((7.9, (20, 64)), (8.1, None)):
-        trial = probing.Trial(2.0, 0.0, seconds, 960.0)
-        monkeypatch.setattr(probing, "compiled", lambda *given, trial=trial: trial)
+        trial = autotune.Trial(2.0, 0.0, seconds, 960.0)
+        monkeypatch.setattr(autotune, "compiled", lambda *given, trial=trial: trial)
         model: Any = SimpleNamespace(
             device=torch.device("cpu"), load=lambda weights: None, rows=lambda length: 20,
             compiled=None,
         )  # fmt: skip
-        (told,) = pace.probe(model, config, [{}], data, 64)
+        (told,) = evaluation_mode.probe(model, config, [{}], data, 64)
         assert model.compiled == used
         assert told.endswith("not used" if used is None else ": used")
 
@@ -219,15 +222,15 @@ def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
 ) -> None:
     """Really compiled; only that it pays is claimed. Where nothing compiles, others measure."""
     home, settings = Home(tmp_path), {"evaluation_compile": "probe", "batch_tokens": 128}
-    monkeypatch.setattr(probing, "compiled", lambda *given: probing.Trial(1.05, 0.0, 9.0))
+    monkeypatch.setattr(autotune, "compiled", lambda *given: autotune.Trial(1.05, 0.0, 9.0))
     runs.submit(home, toys, run="slow", generations=0, **settings)
     state = runs.finish(home, "slow")
     assert state.started
     assert state.started.profile.compiled == ""
     assert state.started.warnings[-1].endswith(": not used")
 
-    monkeypatch.setattr(probing, "compiled", lambda *given: probing.Trial(2.0, 0.0, 0.0))
-    monkeypatch.setattr(probing.Trial, "pays", lambda *given: True)
+    monkeypatch.setattr(autotune, "compiled", lambda *given: autotune.Trial(2.0, 0.0, 0.0))
+    monkeypatch.setattr(autotune.Trial, "pays", lambda *given: True)
     runs.submit(home, toys, generations=0, **settings)
     state = runs.finish(home)
     assert state.completed
@@ -240,7 +243,7 @@ def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
     assert bench.resident.compiled == (rows, state.started.context)
     champion = state.completed.champion
     again = carry_out(Evaluate(champion, "test", None), bench)
-    assert isinstance(again, facts.Evaluated)
+    assert isinstance(again, run_events.Evaluated)
     assert again.outcomes == state.evaluations[champion, "test", None].outcomes
 
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -264,7 +267,7 @@ def test_a_chosen_batch_is_used_and_bfloat16_changes_scores(toys: Toys, tmp_path
     source = states["own"].started.sources[0].recipe_id
     own, half = (states[n].components((source, "test", None)) for n in ("own", "half"))
     assert half.perplexity != own.perplexity
-    assert half.perplexity == pytest.approx(own.perplexity, rel=probing.TOLERANCE)
+    assert half.perplexity == pytest.approx(own.perplexity, rel=autotune.TOLERANCE)
 
 
 def test_clear_losers_are_dropped_early_and_the_rest_is_audited(toys: Toys, tmp_path) -> None:
@@ -298,8 +301,8 @@ def test_clear_losers_are_dropped_early_and_the_rest_is_audited(toys: Toys, tmp_
     store.close()
     assert [f for f in audit.audit(rows) if f.level == "error"] == []
     changed = early[0].model_copy(update={"stopped": "because", "seconds": 0.0})
-    assert watching.unfounded(first, changed) == "it was ended early for another reason"
-    assert "should have been" in (watching.unfounded(first, _whole(first, early[0])) or ""), (
+    assert early_stopping.unfounded(first, changed) == "it was ended early for another reason"
+    assert "should have been" in (early_stopping.unfounded(first, _whole(first, early[0])) or ""), (
         "an evaluation that should have been ended early passes for whole"
     )
 
@@ -333,8 +336,11 @@ def test_a_cache_deleted_between_two_generations_changes_nothing(
         def watch(state, rows, seen=seen) -> None:
             seen[:] = [len(state.generations)]
 
-        worker = advance.Worker(
-            store, artifacts.Artifacts(home.artifacts), watch, lambda g=generation, s=seen: s[0] > g
+        worker = runner.Worker(
+            store,
+            weight_cache.Artifacts(home.artifacts),
+            watch,
+            lambda g=generation, s=seen: s[0] > g,
         )
         worker.run("r")
         store.close()
@@ -353,7 +359,9 @@ def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tm
     def watch(state, rows) -> None:
         seen[0] = len(state.generations)
 
-    worker = advance.Worker(store, artifacts.Artifacts(home.artifacts), watch, lambda: seen[0] > 0)
+    worker = runner.Worker(
+        store, weight_cache.Artifacts(home.artifacts), watch, lambda: seen[0] > 0
+    )
     worker.run("r")
     store.close()
     files = sorted(home.artifacts.rglob("*.safetensors"))
@@ -489,8 +497,8 @@ def _stop_after(home: Home, events: int) -> None:
     def watch(state, rows) -> None:
         seen[0] = state.version
 
-    worker = advance.Worker(
-        store, artifacts.Artifacts(home.artifacts), watch, lambda: seen[0] >= events
+    worker = runner.Worker(
+        store, weight_cache.Artifacts(home.artifacts), watch, lambda: seen[0] >= events
     )
     worker.run("r")
     store.close()

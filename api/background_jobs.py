@@ -1,0 +1,142 @@
+"""What takes long and needs models is done in processes of its own, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from api.problems import UNPROCESSABLE, Problem
+from runs.system.linked_processes import tied
+
+#: A failure is told for so many seconds; then the work may be tried again.
+REMEMBERED = 60.0
+#: Of one kind, under way or waiting.
+WAITING = 16
+#: The same of one user.
+WAITING_OF_USER = 4
+#: Seconds that one may take.
+LONGEST = 3600.0
+#: Processes that are remembered.
+KEPT = 256
+
+
+@dataclass
+class Job:
+    """One process, waiting, running or ended."""
+
+    by: str = ""
+    task: asyncio.Task[None] | None = None
+    error: str | None = None
+    #: The last line that it wrote.
+    told: str = ""
+    ended: float | None = None
+
+    def since(self) -> float:
+        """Seconds since it ended; 0 while it has not."""
+        return 0.0 if self.ended is None else time.monotonic() - self.ended
+
+
+class Work:
+    """Processes by what they are for."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        #: One at a time of each kind: who exports does not wait for who looks.
+        self._lanes: dict[str, asyncio.Semaphore] = {}
+
+    async def begin(
+        self, name: str, command: list[str], again: bool = False, said: str = "", by: str = ""
+    ) -> bool:
+        """Start it where it is not under way or, unless `again`, has just failed; whether it was.
+
+        `said` is what it reads: the arguments of a process can be seen by everybody on the machine.
+        Raises Problem 503 where too many wait, of all or of the user `by`.
+        """
+        job = self._jobs.get(name)
+        if job is not None and job.ended is None:
+            return False
+        if job is not None and job.error and not again and job.since() < REMEMBERED:
+            return False
+        kind = name.partition(" ")[0]
+        waiting = [j.by for n, j in self._jobs.items() if j.ended is None and n.startswith(kind)]
+        own = waiting.count(by)
+        if len(waiting) >= WAITING or own >= WAITING_OF_USER:
+            detail = f"{len(waiting)} are waiting already, {own} of yours: ask again later."
+            raise Problem(503, "Service Unavailable", detail, {"Retry-After": "30"})
+        lane = self._lanes.setdefault(kind, asyncio.Semaphore(1))
+        job = self._jobs[name] = Job(by)
+        self._jobs.move_to_end(name)
+        job.task = asyncio.create_task(self._carry(job, lane, command, said))
+        ended = [n for n, j in self._jobs.items() if j.ended is not None]
+        for old in ended[: max(0, len(self._jobs) - KEPT)]:
+            del self._jobs[old]
+        return True
+
+    async def _carry(
+        self, job: Job, lane: asyncio.Semaphore, command: list[str], said: str
+    ) -> None:
+        process = None
+        try:
+            async with lane, asyncio.timeout(LONGEST):
+                process = await asyncio.create_subprocess_exec(
+                    *tied(command), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                )  # fmt: skip
+                made, told = await process.communicate(said.encode())
+            job.told = (made.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
+            if process.returncode:
+                lines = told.decode("utf-8", "replace").strip().splitlines()
+                job.error = lines[-1] if lines else f"it ended with {process.returncode}"
+        except Exception as error:
+            job.error = str(error) or type(error).__name__
+        finally:
+            if process is not None and process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            job.ended = time.monotonic()
+
+    async def outcome(
+        self, name: str, command: list[str], said: str, patience: float, by: str
+    ) -> str:
+        """Return the last line that a process writes, which is started unless it was lately.
+
+        Raise Problem 503 if it takes longer than `patience` seconds: it goes on, and who asks again
+        gets what it wrote; Problem 503 too if too many of the user `by` wait; Problem 422 if it failed.
+        """
+        job = self._jobs.get(name)
+        if job is None or job.since() > REMEMBERED:
+            await self.begin(name, command, said=said, by=by)
+            job = self._jobs[name]
+        assert job.task
+        await asyncio.wait([job.task], timeout=patience)
+        if job.ended is None:
+            detail = "The model's weights are read or built: ask again in a moment."
+            raise Problem(503, "Service Unavailable", detail, {"Retry-After": "5"})
+        if job.error:
+            raise Problem(422, UNPROCESSABLE, job.error)
+        return job.told
+
+    def status(self, name: str) -> str:
+        """none, running, done or failed."""
+        job = self._jobs.get(name)
+        if job is None:
+            return "none"
+        if job.ended is None:
+            return "running"
+        return "failed" if job.error else "done"
+
+    def failed(self, name: str) -> str | None:
+        """Why it failed, where it did and is not under way again."""
+        job = self._jobs.get(name)
+        return None if job is None or job.ended is None else job.error
+
+    async def stop(self) -> None:
+        """End everything."""
+        tasks = [job.task for job in self._jobs.values() if job.task and not job.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,355 @@
+"""Routes that start runs, and ask something of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.datastructures import State
+
+from api import schemas
+from api.access import SUBMITTER, own
+from api.options import Options
+from api.problems import UNPROCESSABLE, Problem
+from api.run_cache import Desk
+from api.runs import desk_of
+from evaluation.lm_eval import spec
+from events import Envelope, Event, EventStore
+from evomerge.config import EvoMergeConfig
+from evomerge.run import events, repository
+from evomerge.run.commands import refusal
+from runs import imported_pasts
+from runs.errors import ConfigError, ConflictError
+from runs.streams import PREFIX
+from weights.sources import ALIASES
+from worker.commands import fork as forks
+from worker.commands import model_origin as origins
+from worker.commands import submit
+from worker.commands import validate as plans
+from worker.commands.accounts import User
+from worker.commands.control import control
+from worker.queue import wait_reason
+
+router = APIRouter(tags=["asking"])
+
+KEY = Header(None, alias="Idempotency-Key", min_length=1, max_length=200,
+             description="The same key means the same request: it is carried out once.")  # fmt: skip
+
+
+#: Seconds that a request waits for a model of a run or of the registry to be found or built.
+PATIENCE = 20.0
+
+
+async def plan_of(
+    state: State, wanted: schemas.Wanted, user: User, opened: bool
+) -> tuple[plans.Plan, dict[str, Any]]:
+    """Return the plan that a body asks for, and what was found where models and data are `opened`.
+
+    `state` is the application's. Raises ConfigError, Problem.
+    """
+    submit.check_queued(wanted.priority, tuple(wanted.labels))
+    for name in wanted.data:
+        if spec.is_task(name) and spec.parse(name).file is not None:
+            raise ConfigError(f"{name}: a task file is code; give a task by its name.")
+    _check_fields(wanted.config)
+    given = [*wanted.models, *([wanted.base] if wanted.base else [])]
+    files = [name for name in wanted.data if not spec.is_task(name)]
+    places = await asyncio.to_thread(_places, state.options, [*given, *files])
+    models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
+    order = {
+        "config": wanted.config,
+        "models": [models[name].path for name in wanted.models],
+        "base": models[wanted.base].path if wanted.base else None,
+        "data": [n if spec.is_task(n) else places[n] for n in wanted.data],
+    }
+    told = await state.readers.ask("check", user.name, open=opened, **order)
+    names = {found.path: found.name for found in models.values() if found.name}
+
+    def reference(one: dict[str, Any]) -> events.ModelReference:
+        return events.ModelReference.model_validate(
+            {**one, "name": names.get(one["path"], one["name"])}
+        )
+
+    plan = plans.Plan(
+        config=EvoMergeConfig.model_validate(told["config"]),
+        sources=tuple(map(reference, told["sources"])),
+        base=reference(told["base"]) if told["base"] else None,
+        data=tuple(told["data"]),
+        output_dir=None,
+    )
+    return plan, told
+
+
+def _places(options: Options, names: list[str]) -> dict[str, str]:
+    """Return each name with its place; a folder's files are looked at once, however often it is named.
+
+    For a thread beside the event loop: a folder may have many files. Raises ConfigError.
+    """
+    return {name: options.place(name) for name in dict.fromkeys(names)}
+
+
+async def _model(state: State, user: User, text: str, placed: str) -> events.ModelReference:
+    """Return a model's path below a root or its Hub id, and its name if it has one of its own.
+
+    A run's result and a model of the registry are found by name: every user may read both. Only
+    folders below the server's roots, or of its own home, are read. No thread is held while the model
+    is built. Raises ConfigError, Problem.
+    """
+    found = None
+    if not Path(placed).is_absolute() and "/" not in text and text not in ALIASES:
+        found = await asyncio.to_thread(_origin, state, text)
+    if found is None:
+        state.options.check_fetched(placed)
+        return events.ModelReference(name="", path=placed)
+    origin, folders = found
+    folder = await state.work.outcome(
+        f"model {origin.digest}",
+        list(origins.COMMAND),
+        origin.request(folders),
+        PATIENCE,
+        user.name,
+    )
+    return origin.reference(folder)
+
+
+def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
+    """Return the model that a name of the log means, and its folders that may be read.
+
+    Raises ConfigError.
+    """
+    options: Options = state.options
+    origin = origins.find(state.desk.store, text)
+    if origin is None:
+        return None
+    if origin.hub is not None:
+        options.model(origin.hub)
+    own = state.desk.home.folder.resolve()
+    folders = [
+        place
+        for place in origin.folders
+        if options.inside(Path(place)) or own in Path(place).resolve().parents
+    ]
+    return origin, folders
+
+
+def _check_fields(config: dict[str, Any]) -> None:
+    """Say which settings are wrong, each by its name."""
+    try:
+        EvoMergeConfig.model_validate(config)
+    except ValidationError as error:
+        found = [
+            {
+                "field": ".".join(["config", *map(str, e["loc"])]),
+                "message": str(e["msg"]).removeprefix("Value error, "),
+            }
+            for e in error.errors()
+        ]
+        said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
+        raise Problem(422, UNPROCESSABLE, said, errors=found) from error
+
+
+@router.post("/runs/check", response_model=schemas.Checked)
+async def check(
+    request: Request, wanted: schemas.Wanted, user: User = Depends(SUBMITTER)
+) -> dict[str, Any]:
+    """Everything that a start would stumble over; nothing is started."""
+    plan, told = await plan_of(request.app.state, wanted, user, opened=True)
+    waits = await asyncio.to_thread(_waits, desk_of(request), plan, wanted.labels)
+    return {
+        "ok": True,
+        "warnings": [*told["warnings"], *waits],
+        "parameters": told["parameters"],
+        "items": told["items"],
+        "config": plan.config.model_dump(mode="json"),
+    }
+
+
+def _waits(desk: Desk, plan: plans.Plan, labels: list[str]) -> list[str]:
+    """Return a warning if no connected worker could take the run."""
+    row = {"run": "", "device": plan.config.device, "labels": " ".join(labels)}
+    why = wait_reason.reason({**row, "paused": None, "profile": None}, desk.roster.devices())
+    return [f"The run would wait for {why}."] if why else []
+
+
+@router.post(
+    "/runs", status_code=201, response_model=schemas.Made,
+    responses={200: {"model": schemas.Made, "description": "The key has started this run before."}},
+)  # fmt: skip
+async def start(
+    request: Request,
+    wanted: schemas.Wanted,
+    key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> Response:
+    """Check everything and record that a run is wanted; a worker carries it on."""
+    return await submitted(request.app.state, wanted, key, user)
+
+
+async def submitted(
+    state: State, wanted: schemas.Wanted, key: str | None, user: User
+) -> JSONResponse:
+    """201 with the new run, or 200 with the one that this key has started.
+
+    `state` is the application's.
+    """
+    submit.check_queued(key=key)
+    known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
+    if known is not None and known.correlation == _digest(wanted):
+        run = known.stream.removeprefix(PREFIX)
+    else:
+        plan, _ = await plan_of(state, wanted, user, opened=known is None)
+        run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
+    return JSONResponse({"run": run}, 201 if known is None else 200, {"Location": f"/runs/{run}"})
+
+
+def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
+    """Return the row that a user's key has recorded; None if there is none."""
+    if key is None:
+        return None
+    return next(store.iterate(repository.stream(submit.keyed_name(key, user.name)), upto=1), None)
+
+
+def _digest(wanted: schemas.Wanted) -> str:
+    """Return the digest of a body as it was asked: what a name in it means may change later."""
+    asked = json.dumps(wanted.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()
+
+
+def _record(
+    store: EventStore, plan: plans.Plan, wanted: schemas.Wanted, key: str | None, user: User
+) -> str:
+    run = submit.submit(
+        store, plan.config, plan.sources, plan.base, plan.data, priority=wanted.priority,
+        labels=tuple(wanted.labels), key=key, quarantine=wanted.quarantine, by=user.name,
+        reason=wanted.reason, asked=None if key is None else _digest(wanted),
+    )  # fmt: skip
+    submit.project(store)
+    return run
+
+
+def _ask(
+    request: Request, run: str, user: User, event: Event, key: str | None = None
+) -> dict[str, Any]:
+    desk = desk_of(request)
+    name = desk.name(run)
+    owned(desk, name, user)
+    before = control(desk.store, name, event, user.name, key)
+    return {"run": name, "before": before.status, "asked": event.type}
+
+
+def owned(desk: Desk, name: str, user: User) -> None:
+    """Raise Problem 403 for somebody else's run."""
+    with desk.state(name) as state:
+        owner = state.submitted.owner if state.submitted else ""
+        owner = "" if state.head in imported_pasts.heads(desk.store) else owner
+    first = next(desk.store.iterate(repository.stream(name), upto=1))
+    own(user, owner, first.position)
+
+
+@router.post("/runs/{run}/pause", response_model=schemas.Asked)
+def pause(
+    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> dict[str, Any]:  # fmt: skip
+    """Let a run wait; tasks under way are finished."""
+    return _ask(request, run, user, events.Paused(reason=why.reason), key)
+
+
+@router.post("/runs/{run}/resume", response_model=schemas.Asked)
+def resume(
+    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> dict[str, Any]:  # fmt: skip
+    """Let a paused run go on."""
+    return _ask(request, run, user, events.Resumed(reason=why.reason), key)
+
+
+@router.post("/runs/{run}/cancel", response_model=schemas.Asked)
+def cancel(
+    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> dict[str, Any]:  # fmt: skip
+    """End a run for good."""
+    return _ask(request, run, user, events.Cancelled(reason=why.reason), key)
+
+
+@router.post("/runs/{run}/retry", response_model=schemas.Asked)
+def retry(
+    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> dict[str, Any]:  # fmt: skip
+    """Forget failed attempts, so that they are made again."""
+    return _ask(request, run, user, events.Retried(reason=why.reason), key)
+
+
+@router.post("/runs/{run}/priority", response_model=schemas.Asked)
+def priority(
+    request: Request, run: str, body: schemas.Priority, key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> dict[str, Any]:  # fmt: skip
+    """Change a run's priority."""
+    event = events.PriorityChanged(priority=body.priority, reason=body.reason)
+    return _ask(request, run, user, event, key)
+
+
+@router.post("/runs/{run}/fork", status_code=201, response_model=schemas.Made)
+def fork(
+    request: Request, run: str, body: schemas.Fork, key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> Response:  # fmt: skip
+    """Branch a run, anybody's: its history up to a place, a future of its own."""
+    desk = desk_of(request)
+    branch = forks.plan(desk.store, desk.name(run), body.at, body.generation, body.settings)
+    made = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
+    submit.project(desk.store)
+    return JSONResponse({"run": made}, 201, {"Location": f"/runs/{made}"})
+
+
+@router.post("/runs/{run}/export", status_code=202, response_model=schemas.Export)
+async def export(
+    request: Request, run: str, why: schemas.Reason, user: User = Depends(SUBMITTER)
+) -> dict[str, Any]:
+    """Write the champion as a model folder below the server's home; GET says how it stands."""
+    name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, user)
+    command = [sys.executable, "-m", "worker.exports.delivery", name, out, user.name]
+    work = request.app.state.work
+    said = why.reason or ""
+    await work.begin(f"export {name}", command, again=True, said=said, by=user.name)
+    return await asyncio.to_thread(_standing, request, name)
+
+
+@router.get("/runs/{run}/export", response_model=schemas.Export)
+def exported(request: Request, run: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
+    """How the writing of the champion's folder stands."""
+    return _standing(request, desk_of(request).name(run))
+
+
+def _deliverable(desk: Desk, run: str, user: User) -> tuple[str, str]:
+    """The run's name and where its champion goes. Raises ConflictError, Problem."""
+    name = desk.name(run)
+    owned(desk, name, user)
+    with desk.state(name) as state:
+        refused = refusal(state, events.Exported(recipe_id="", folder="", digest="0" * 64))
+    if refused is not None:
+        raise ConflictError(f"run {name} is left as it is: {refused}.")
+    return name, str(_folder(desk, name))
+
+
+def _folder(desk: Desk, run: str) -> Path:
+    return desk.home.exports(run)
+
+
+def _standing(request: Request, run: str) -> dict[str, Any]:
+    work, folder = request.app.state.work, _folder(desk_of(request), run)
+    status = work.status(f"export {run}")
+    if status == "none" and folder.is_dir():
+        status = "done"
+    there = str(folder) if status == "done" else None
+    return {"status": status, "folder": there, "error": work.failed(f"export {run}")}

@@ -1,0 +1,155 @@
+"""Routes of the model registry, the queue, workers, settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from api import schemas, views
+from api.access import ADMIN, SUBMITTER, VIEWER
+from api.problems import UNPROCESSABLE, Problem
+from api.run_cache import Desk
+from api.runs import desk_of, tagged, told
+from events import EventsError
+from evomerge.reports import model_registry as reports_model_registry
+from evomerge.reports import queries, wording
+from runs.errors import ForgeError
+from worker.commands import model_registry as commands_model_registry
+from worker.commands.accounts import User
+from worker.queue import wait_reason
+from worker.queue.device_table import Device
+
+router = APIRouter(tags=["models, queue, workers"])
+
+
+@router.get("/models", response_model=schemas.ModelList, dependencies=[Depends(VIEWER)])
+def listed(
+    request: Request,
+    kind: Literal["base", "source", "specialist", "champion"] | None = None,
+    q: str = Query("", max_length=200),
+    limit: int = Query(200, ge=1, le=1000),
+) -> dict[str, Any]:
+    """The models that runs were given or made, and those that were registered."""
+    rows, total = reports_model_registry.listed(desk_of(request).store, kind, q, limit)
+    return {"models": rows, "total": total}
+
+
+@router.get(
+    "/models/list", response_model=list[schemas.ListedModel], dependencies=[Depends(VIEWER)]
+)
+def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list[dict[str, Any]]:
+    """The same models as the source documents list them: an array, with `size`."""
+    rows, _ = reports_model_registry.listed(desk_of(request).store, None, "", limit)
+    return [{**row, "size": row["bytes"] or 0} for row in rows]
+
+
+@router.get("/models/{id}", response_model=schemas.Model, dependencies=[Depends(VIEWER)])
+def shown(request: Request, id: str) -> dict[str, Any]:
+    """One model."""
+    return reports_model_registry.find(desk_of(request).store, id)
+
+
+@router.post("/models", status_code=201, response_model=schemas.Model)
+async def registered(
+    request: Request, model: schemas.NewModel, user: User = Depends(SUBMITTER)
+) -> Response:
+    """Register a model folder; its weights are read and hashed, in a process beside the server."""
+    store, options = desk_of(request).store, request.app.state.options
+    place = Path(await asyncio.to_thread(options.place, model.path))
+    if not place.is_absolute():
+        detail = f"{model.path!r} is no folder that this server may read."
+        raise Problem(422, UNPROCESSABLE, detail)
+    parents = await asyncio.to_thread(
+        commands_model_registry.check, store, place, model.name, model.lineage, model.metrics
+    )
+    found = await request.app.state.readers.ask("measure", user.name, path=str(place))
+    id_ = await asyncio.to_thread(
+        commands_model_registry.record,
+        store,
+        commands_model_registry.Measured(**found),
+        model.name,
+        model.kind,
+        model.metrics,
+        parents,
+        user.name,
+        not user.may("admin"),
+        user.since,
+    )
+    body = await asyncio.to_thread(reports_model_registry.find, store, id_)
+    return JSONResponse(body, 201, {"Location": f"/models/{id_}"})
+
+
+@router.post("/models/create", status_code=201, response_model=schemas.MadeModel)
+async def created(
+    request: Request, model: schemas.CreatedModel, user: User = Depends(SUBMITTER)
+) -> Response:
+    """The same in the source documents' form: `{type, params}` → `{model_id, metadata}`."""
+    made = await registered(request, model, user)
+    told = json.loads(bytes(made.body))
+    union = {**told, "model_id": told["id"], "metadata": told}
+    return JSONResponse(union, 201, {"Location": made.headers["Location"]})
+
+
+@router.delete("/models/{id}", response_model=schemas.Model)
+def removed(
+    request: Request,
+    id: str,
+    reason: Annotated[schemas.Plain, Query(max_length=2000)] | None = None,
+    user: User = Depends(ADMIN),
+) -> dict[str, Any]:
+    """Take a model out of the registry; no file is touched."""
+    return commands_model_registry.remove(desk_of(request).store, id, reason, user.name)
+
+
+@router.get("/queue", response_model=schemas.Queue, dependencies=[Depends(VIEWER)])
+def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
+    """The runs that have not ended, in their order, and what they wait for."""
+    store = desk_of(request).store
+    devices = desk_of(request).roster.devices()
+    rows = queries.queue(store, limit)
+    return {"runs": [{**told(row), "waits_for": wait_reason.reason(row, devices)} for row in rows]}
+
+
+@router.get("/workers", response_model=schemas.Workers, dependencies=[Depends(VIEWER)])
+def workers(request: Request) -> dict[str, Any]:
+    """Every device, and what it works on."""
+    desk = desk_of(request)
+    devices = desk.roster.devices()
+    return {
+        "workers": [
+            {
+                "name": d.name, "device": d.device, "status": d.status if d.living else "gone",
+                "run": d.run, "task": d.task, "doing": _doing(desk, d),
+                "done": d.done, "seconds": d.seconds,
+                "living": d.living, "labels": sorted(d.offer.labels), "memory": d.offer.memory,
+                "profile": d.offer.profile,
+            }
+            for d in devices
+        ]
+    }  # fmt: skip
+
+
+def _doing(desk: Desk, device: Device) -> str | None:
+    """Return a device's task in words, by the names of its run; None if it has no task."""
+    if not device.task or not device.run:
+        return None
+    try:
+        with desk.state(device.run) as state:
+            names = desk.seen(device.run, "names", state, wording.names)
+    except (EventsError, ForgeError):  # a run that another server's log has
+        names = {}
+    return wording.task(device.task, names) or device.task
+
+
+@router.get("/settings", response_model=schemas.Settings, dependencies=[Depends(VIEWER)])
+def settings(request: Request) -> Response:
+    """What a run may be submitted with: JSON Schema, defaults, strategies."""
+    known: dict[str, Any] | None = getattr(request.app.state, "settings", None)
+    if known is None:
+        known = request.app.state.settings = views.settings()
+    return tagged(request, known)

@@ -1,0 +1,382 @@
+"""Bodies of requests, and what answers look like: for the OpenAPI document."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+
+from api.run_schemas import Answer, Events, Head, Row, Rows, Run
+from api.view_schemas import Candidate, Comparison, Layers, Lineage, Population
+from runs.errors import ConfigError
+from runs.system import plain_text
+from worker.commands.accounts import MOST_DAYS, NAME, Role
+
+
+def plain(text: str) -> str:
+    """Return the text. Raises ValueError for characters that steer a terminal."""
+    try:
+        return plain_text.check(text, "the text")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def one_line(given: Any) -> Any:
+    """Return what people write in several lines as one; anything else as it is."""
+    return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", given) if isinstance(given, str) else given
+
+
+def plain_values(given: Any, depth: int = 0) -> Any:
+    """Return settings as they are. Raises ValueError where a name or a text in them is not plain."""
+    if depth > MOST_DEPTH:
+        raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
+    if isinstance(given, str):
+        plain(given)
+    elif isinstance(given, dict):
+        for key, value in given.items():
+            plain(key)
+            plain_values(value, depth + 1)
+    elif isinstance(given, list):
+        for value in given:
+            plain_values(value, depth + 1)
+    return given
+
+
+#: Levels of nested settings.
+MOST_DEPTH = 16
+#: Metrics of a model.
+MOST_METRICS = 64
+
+Plain = Annotated[str, AfterValidator(plain)]
+Text = Annotated[Plain, BeforeValidator(one_line), Field(max_length=2000)]
+Name = Annotated[Plain, Field(min_length=1, max_length=1000)]
+Label = Annotated[Plain, Field(max_length=100)]
+Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
+
+__all__ = [
+    "Asked", "Candidate", "Checked", "Comparison", "CreatedModel", "Events", "Export", "Fork", "Head",
+    "IssuedToken", "Layers", "Lineage", "ListedModel", "Made", "MadeModel", "Me", "Model", "ModelList",
+    "NewModel", "NewRole", "NewToken", "NewUser", "Phase", "PhaseStatus", "Population", "Priority",
+    "Problem", "Queue", "Reason", "Rows", "Run", "Settings", "StartedPhase", "Users", "Wanted",
+    "Workers",
+]  # fmt: skip
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Reason(_Body):
+    """Why; it is recorded."""
+
+    reason: Text | None = Field(None, examples=["the GPU is needed"])
+
+
+class Wanted(Reason):
+    """A run to be started.
+
+    A model is a folder below the server's roots, a Hub id, a run (RUN is its champion, RUN:CANDIDATE
+    any candidate of it), or a registered model by id or name.
+    """
+
+    models: list[Name] = Field(
+        max_length=64, examples=[["models/code", "models/math", "models/data"]]
+    )
+    base: Name | None = Field(None, examples=["models/base"])
+    data: list[Name] = Field([], max_length=64, examples=[["models/items"]])
+    #: Settings; see `GET /settings`.
+    config: Config = Field({}, examples=[{"generations": 8, "strategy": "auto"}])
+    priority: int = Field(0, ge=-1_000_000, le=1_000_000)
+    labels: list[Label] = Field([], max_length=32)
+    quarantine: Literal["fail", "worst-fitness"] = "fail"
+
+
+#: Phases that can be started.
+PHASES = ("evomerge",)
+
+#: What a run is submitted with beside its settings; the documents put it all into `config`.
+_BESIDE = ("models", "base", "data", "priority", "labels", "quarantine", "reason")
+
+
+class Phase(Wanted):
+    """A phase to start: `POST /runs`'s fields, or the source documents' `phase_name` and `config`.
+
+    In the documents' form `config` holds models, base and data beside the settings.
+    """
+
+    phase: str = "evomerge"
+    phase_name: str | None = Field(None, examples=["evomerge"])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled(cls, given: Any) -> Any:
+        """Read either spelling. Raises ValueError for a phase that cannot be started."""
+        if not isinstance(given, dict):
+            return given
+        phase = given.get("phase_name") or given.get("phase") or "evomerge"
+        if phase not in PHASES:
+            raise ValueError(
+                f"phase {str(phase)[:100]!r} cannot be started here: use {' or '.join(PHASES)}."
+            )
+        config = given.get("config")
+        if not isinstance(config, dict):
+            return given
+        settings = {k: v for k, v in config.items() if k not in (*_BESIDE, "config")}
+        nested = config.get("config")
+        settings |= nested if isinstance(nested, dict) else {}
+        return {k: config[k] for k in _BESIDE if k in config} | {**given, "config": settings}
+
+    def plain(self) -> Wanted:
+        """Return what `POST /runs` takes."""
+        return Wanted(**self.model_dump(exclude={"phase", "phase_name"}))
+
+
+class Priority(Reason):
+    """A run's priority: of one user's, the highest go first."""
+
+    priority: int = Field(ge=-1_000_000, le=1_000_000)
+
+
+class Fork(Reason):
+    """Where to branch, and what is changed."""
+
+    at: int | None = Field(None, ge=1, description="After this event.", examples=[57])
+    generation: int | None = Field(None, ge=0, description="When it is measured, not closed yet.")
+    settings: Config = Field({}, examples=[{"generations": 20}])
+
+
+class NewModel(_Body):
+    """A model folder for the registry."""
+
+    path: Name = Field(examples=["models/base"])
+    name: Annotated[Plain, Field(min_length=1, max_length=200)] | None = None
+    kind: Literal["base", "source", "specialist"] = "specialist"
+    metrics: dict[
+        Annotated[Plain, Field(min_length=1, max_length=100)],
+        Annotated[float, Field(allow_inf_nan=False)],
+    ] = Field({}, max_length=MOST_METRICS)
+    lineage: list[Name] = Field([], max_length=64)
+
+
+class CreatedModel(NewModel):
+    """The same, or the source documents' `type` (the kind) and `params` (the rest)."""
+
+    type: str | None = Field(None, examples=["specialist"])
+    params: dict[str, Any] | None = Field(None, examples=[{"path": "models/base"}])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled(cls, given: Any) -> Any:
+        """Read either spelling."""
+        params = given.get("params") or {} if isinstance(given, dict) else None
+        if not isinstance(params, dict):
+            return given
+        kind = {"kind": given["type"]} if given.get("type") is not None else {}
+        return {**params, **kind, **given}
+
+
+class NewUser(_Body):
+    """Somebody who may use the API."""
+
+    name: str = Field(pattern=f"^{NAME}$", examples=["ada"])
+    role: Role
+
+
+class NewRole(_Body):
+    """What a user may from now on."""
+
+    role: Role
+
+
+class NewToken(_Body):
+    """Purpose of a new token, and days until it expires; without days it never expires."""
+
+    note: Annotated[Plain, Field(max_length=200)] = ""
+    days: int | None = Field(None, ge=1, le=MOST_DAYS)
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class Checked(Answer):
+    """What a check found."""
+
+    ok: Literal[True]
+    warnings: list[str]
+    parameters: int
+    items: dict[str, dict[str, int]]
+    config: dict[str, Any]
+
+
+class Made(Answer):
+    """A run that was recorded."""
+
+    run: str
+
+
+class StartedPhase(Made):
+    """The same, with the source documents' fields."""
+
+    task_id: str
+    phase: str
+    status: str
+
+
+class PhaseStatus(Answer):
+    """Progress of the newest run: the source documents' fields, and further ones."""
+
+    phase: str
+    task_id: str | None
+    status: str | None
+    progress: float
+    percent: float
+    message: str
+
+
+class Asked(Answer):
+    """What was asked of a run."""
+
+    run: str
+    before: str
+    asked: str
+
+
+class Export(Answer):
+    """How the writing of the champion's folder stands."""
+
+    status: Literal["none", "running", "done", "failed"]
+    folder: str | None
+    error: str | None
+
+
+class Model(Answer):
+    """A model of the registry."""
+
+    id: str
+    name: str
+    kind: str
+    digest: str
+    bytes: int | None
+    parameters: int
+    metrics: dict[str, float]
+    lineage: list[str]
+    run: str | None
+    path: str | None
+    registered_at: str
+
+
+class ListedModel(Model):
+    """A model with the source documents' `size`: its bytes, 0 if they are not known."""
+
+    size: int
+
+
+class MadeModel(Model):
+    """A registered model with the source documents' fields."""
+
+    model_id: str
+    metadata: dict[str, Any]
+
+
+class ModelList(Answer):
+    """Models, the newest first."""
+
+    models: list[Model]
+    total: int
+
+
+class Me(Answer):
+    """Who asks."""
+
+    name: str
+    role: Role
+    version: str
+    roots: list[str]
+
+
+class Token(Answer):
+    """A token of a user, without its secret."""
+
+    id: str
+    note: str
+    issued_at: str
+
+
+class UserRow(Answer):
+    """A user."""
+
+    name: str
+    role: Role
+    tokens: list[Token]
+
+
+class Users(Answer):
+    """Everybody who may use the API."""
+
+    users: list[UserRow]
+
+
+class QueueRow(Row):
+    """A run that has not ended, and what it waits for."""
+
+    waits_for: str
+
+
+class Queue(Answer):
+    """The runs that have not ended, in their order."""
+
+    runs: list[QueueRow]
+
+
+class Worker(Answer):
+    """A device, and what it works on; `doing` is its task in words."""
+
+    name: str
+    device: str
+    status: str
+    run: str | None
+    task: str | None
+    doing: str | None
+    done: int
+    seconds: float
+    living: bool
+    labels: list[str]
+    memory: int
+    profile: str | None
+
+
+class Workers(Answer):
+    """Every device."""
+
+    workers: list[Worker]
+
+
+class Settings(Answer):
+    """Settings that a run can be submitted with."""
+
+    schema_: dict[str, Any] = Field(alias="schema")
+    defaults: dict[str, Any]
+    strategies: list[str]
+
+
+class IssuedToken(Answer):
+    """A token; it is shown this once."""
+
+    id: str
+    token: str

@@ -1,0 +1,78 @@
+"""Routes about users and tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+
+from api import schemas
+from api.access import ADMIN, VIEWER, Access
+from api.runs import desk_of
+from worker.commands import accounts
+from worker.commands.accounts import User
+
+router = APIRouter(tags=["users"])
+
+
+@router.get("/me", response_model=schemas.Me)
+def me(request: Request, user: User = Depends(VIEWER)) -> dict[str, Any]:
+    """Whose token this is, and what the server lets models be in."""
+    roots = [str(root) for root in request.app.state.options.roots]
+    return {"name": user.name, "role": user.role, "version": request.app.version, "roots": roots}
+
+
+@router.get("/users", response_model=schemas.Users)
+def users(request: Request, user: User = Depends(ADMIN)) -> dict[str, Any]:
+    """Everybody, with their tokens; never a token itself."""
+    access: Access = request.app.state.access
+    return {"users": [_told(access, name) for name in sorted(access.known().roles)]}
+
+
+def _told(access: Access, name: str) -> dict[str, Any]:
+    known = access.known()
+    tokens = [
+        {"id": t.id, "note": t.note, "issued_at": t.issued_at, "expires": t.expires}
+        for t in known.tokens_of(name)
+    ]
+    return {"name": name, "role": known.roles[name], "tokens": tokens}
+
+
+@router.post("/users", status_code=201)
+def add(request: Request, new: schemas.NewUser, user: User = Depends(ADMIN)) -> Response:
+    """Let somebody use the API; a token is made apart."""
+    accounts.add(desk_of(request).store, new.name, new.role, user.name)
+    return JSONResponse(_told(request.app.state.access, new.name), 201)
+
+
+@router.patch("/users/{name}")
+def change(
+    request: Request, name: str, new: schemas.NewRole, user: User = Depends(ADMIN)
+) -> dict[str, Any]:
+    """Give a user another role."""
+    accounts.change_role(desk_of(request).store, name, new.role, user.name)
+    return _told(request.app.state.access, name)
+
+
+@router.delete("/users/{name}", status_code=204, response_class=Response)
+def remove(request: Request, name: str, user: User = Depends(ADMIN)) -> Response:
+    """Let somebody use the API no more; the tokens are void, the runs stay."""
+    accounts.remove(desk_of(request).store, name, user.name)
+    return Response(status_code=204)
+
+
+@router.post("/users/{name}/tokens", status_code=201, response_model=schemas.IssuedToken)
+def issue(
+    request: Request, name: str, new: schemas.NewToken, user: User = Depends(ADMIN)
+) -> dict[str, str]:
+    """Make a token; it is shown this once."""
+    id_, secret = accounts.issue(desk_of(request).store, name, new.note, user.name, new.days)
+    return {"id": id_, "token": secret}
+
+
+@router.delete("/users/{name}/tokens/{id}", status_code=204, response_class=Response)
+def revoke(request: Request, name: str, id: str, user: User = Depends(ADMIN)) -> Response:
+    """Void a token."""
+    accounts.revoke(desk_of(request).store, name, id, user.name)
+    return Response(status_code=204)

@@ -1,0 +1,137 @@
+"""Schemas of the answers about candidates, lineage, layers and comparisons; see run_shapes.py."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from api.run_schemas import Answer, Json, Status
+
+
+class PopulationRow(Answer):
+    """A candidate in a population; `parts` has the genes by part that `genes` of a run are about."""
+
+    generation: int
+    slot: int
+    recipe_id: str
+    kind: str
+    pipeline: str | None
+    rank: int | None
+    search: float | None
+    selection: float | None
+    perplexity: float | None
+    accuracy: float | None
+    parents: list[str]
+    genes: dict[str, float]
+    parts: dict[str, float] | None
+    digest: str | None
+
+
+class Population(Answer):
+    """Candidates of a generation, or of all."""
+
+    generation: int | None
+    generations: list[int]
+    rows: list[PopulationRow]
+
+
+class Evaluation(Answer):
+    """A candidate's scores on one draw."""
+
+    slice: str
+    generation: int | None
+    fitness: float | None
+    quality: float | None
+    components: Json | None
+    stopped: str | None
+
+
+class Candidate(Answer):
+    """A candidate: recipe, scores, parents, children."""
+
+    recipe_id: str
+    kind: str
+    name: str
+    what: str
+    where: str
+    digest: str | None
+    recipe: Json
+    genes: dict[str, float]
+    parents: list[str]
+    children: list[str]
+    evaluations: list[Evaluation]
+    yaml: str | None = None
+
+
+class LineageNode(Answer):
+    """A recipe of a lineage."""
+
+    id: str
+    kind: str
+    name: str
+    what: str
+    generation: int | None
+    slot: int | None
+    score: float | None
+    parents: list[str]
+    ancestor: bool
+    champion: bool
+
+
+class Lineage(Answer):
+    """Nodes and edges."""
+
+    candidate: str
+    nodes: list[LineageNode]
+    edges: list[dict[str, str]]
+
+
+class LayerRow(Answer):
+    """A layer: each source's share of the task vector, and how much of it the sum explains."""
+
+    layer: str
+    coefficients: list[float]
+    explained: float | None
+    moved: float | None
+
+
+class Layers(Answer):
+    """Share of each source in a candidate's layers; `sources` and `rows` only if `status` is ready."""
+
+    status: Literal["ready", "working"]
+    candidate: str
+    sources: list[str] | None = None
+    rows: list[LayerRow] | None = None
+
+
+class Side(Answer):
+    """One of two runs that are compared."""
+
+    run: str
+    place: int
+    status: Status
+    generation: int | None
+
+
+class ComparedGeneration(Answer):
+    """A generation of both runs."""
+
+    generation: int
+    a: float | None
+    b: float | None
+    diversity_a: float | None
+    diversity_b: float | None
+
+
+class Comparison(Answer):
+    """Two runs side by side."""
+
+    a: Side
+    b: Side
+    settings: dict[str, list[Any]]
+    sources: list[list[str]]
+    champion: list[Json | None]
+    candidates: Json
+    generations: list[ComparedGeneration]
+    test: list[float | None]
+    comparable: str | None
+    same_lineage: bool

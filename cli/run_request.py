@@ -1,0 +1,93 @@
+"""From options and a config file to a checked plan: what `forge evo` starts and `forge check` shows."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import split
+from evomerge.mergekit import yaml_reader
+from runs.errors import ConfigError
+from runs.home import Home
+from runs.system import bounded_files
+from worker.commands import validate as plans
+from worker.commands.model_origin import finder
+from worker.commands.validate import Plan, check, check_device
+
+__all__ = ["Plan", "check", "check_device", "make", "read_file"]
+
+#: Keys of a config file that name models and data rather than settings.
+ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir", "aliases")
+
+
+#: Bytes of the largest config file.
+MOST_BYTES = 4 << 20
+
+
+def read_file(path: str | None) -> dict[str, Any]:
+    """A config file, JSON, TOML or YAML; or a genome file of mergekit-evolve. Raises ConfigError."""
+    if path is None:
+        return {}
+    file = Path(path)
+    try:
+        text = bounded_files.read_text(file, MOST_BYTES, ConfigError)
+    except ConfigError as error:
+        raise ConfigError(f"config file {file} cannot be read: {error}") from error
+    try:
+        data = _parsed(file.suffix, text)
+    except ConfigError as error:
+        raise ConfigError(f"config file {file}: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"config file {file} is nested too deep.") from error
+    except yaml_reader.UNREADABLE as error:
+        raise ConfigError(f"config file {file} is not valid: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"config file {file} must hold one object of settings.")
+    if "genome" in data:
+        from cli import mergekit_evolve
+
+        data, warnings = mergekit_evolve.read(data, str(file))
+        for warning in warnings:
+            click.echo(f"warning: {warning}", err=True)
+    return data
+
+
+def _parsed(suffix: str, text: str) -> Any:
+    """Return the content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
+    if suffix in (".yml", ".yaml"):
+        documents = yaml_reader.load(text)
+        if len(documents) > 1:
+            raise ConfigError("it holds several documents. Give one.")
+        return documents[0] if documents else None
+    return json.loads(text) if suffix == ".json" else tomllib.loads(text)
+
+
+def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
+    """The plan that options and config file ask for; see `worker.commands.validate.make`."""
+    file = read_file(options.get("config_file"))
+    about = {key: file.pop(key) for key in ABOUT_MODELS if key in file}
+    given = {
+        "generations": options.get("gens"),
+        "seed": options.get("seed"),
+        "strategy": options.get("strategy"),
+        "device": options.get("device"),
+        "strict": options.get("strict") or None,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if chosen.get("generations") is not None:
+        file.pop("max_generations", None)
+    return plans.make(
+        {**file, **chosen},
+        split(options.get("base_models")) or about.get("base_models", []),
+        options.get("base_model") or about.get("base_model"),
+        options.get("data") or about.get("data") or (),
+        options.get("output_dir") or about.get("output_dir"),
+        about.get("aliases", {}),
+        elsewhere,
+        finder(Home.default(), lambda told: click.echo(told, err=True)),
+    )

@@ -1,0 +1,345 @@
+"""`forge verify`: is the history what it says, and do the weights follow from it?"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option
+from runs.system.plain_text import visible
+
+
+@click.command("verify")
+@click.argument("target", metavar="RUN|FILE|FOLDER|STREAM", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check every stream of the log.")
+@click.option(
+    "--rebuild", metavar="CANDIDATE|champion|all", help="Rebuild weights, compare digests."
+)
+@click.option("--recompute", is_flag=True, help="Measure fitness again too (of the champion, if "
+              "--rebuild names nobody).")  # fmt: skip
+@click.option("--tolerance", type=float, default=1e-6, show_default=True,
+              help="Relative, for --recompute.")  # fmt: skip
+@click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
+@json_option
+def verify_command(
+    target: str | None,
+    everything: bool,
+    rebuild: str | None,
+    recompute: bool,
+    tolerance: float,
+    head: str | None,
+    as_json: bool,
+) -> None:
+    """Check a run, an archive, a champion's folder, or another stream: users, queue, models.
+
+    Exit code 1 if something is wrong, 3 if nothing is and something could not be checked. Without
+    options: the hash chain, every event, every decision, the result, and cached weights. An archive
+    needs no database. A folder is compared with its own recipe and with its run.
+
+    \b
+    Example:
+      forge verify 20261121-3fa9c1 --rebuild champion
+      forge verify run.forge
+      forge verify users
+      forge verify --all
+    """
+    if (target is None) != everything:
+        raise click.UsageError("name what to verify, or give --all for every stream of the log.")
+    if target is None:
+        _refuse_for_all(rebuild, recompute, head)
+        _verify_all(as_json)
+        return
+    path = Path(target)
+    _check(path, rebuild, tolerance, head)
+    if path.is_dir():
+        report = _folder(path)
+    elif path.is_file():
+        report = _archive(path)
+    else:
+        report = _stream(target, head)
+    if (rebuild or recompute) and report["state"] is not None:
+        wanted = rebuild or "champion"
+        _rebuild(report, wanted, tolerance if recompute else None)
+    _tell(report, as_json)
+
+
+def _refuse_for_all(rebuild: str | None, recompute: bool, head: str | None) -> None:
+    if rebuild is not None or recompute or head is not None:
+        raise click.UsageError(
+            "--rebuild, --recompute and --head are for one run: leave out --all."
+        )
+
+
+def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) -> None:
+    """Refuse options that would be passed over in silence."""
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise click.UsageError("--tolerance is a number, 0 or more.")
+    if rebuild == "":
+        raise click.UsageError("--rebuild takes a candidate's id, champion or all.")
+    if head is not None and path.exists():
+        raise click.UsageError("--head is for a run: archives and folders hold their own.")
+    if head is not None and not re.fullmatch(r"[0-9a-f]{64}", head):
+        raise click.UsageError("--head is a hash: 64 hexadecimal digits.")
+
+
+def _verify_all(as_json: bool) -> None:
+    """Every stream of the log, one line each; then the findings, and the exit code."""
+    from runs.home import Home
+
+    store = Home.default().open_store()
+    try:
+        names = store.names()
+    finally:
+        store.close()
+    reports = [_whole(name) for name in names]
+    findings = list(dict.fromkeys(f for report in reports for f in report["findings"]))
+    if as_json:
+        told = [{**r, "findings": [asdict(f) for f in r["findings"]]} for r in reports]
+        emit({"ok": not _wrong(findings), "streams": told})
+    else:
+        for name, report in zip(names, reports, strict=True):
+            _print_stream(name, report)
+        _conclude(findings)
+    _exit(findings)
+
+
+def _whole(name: str) -> dict[str, Any]:
+    """One stream's report without its state; what cannot be verified at all is a finding."""
+    from events import EventsError, StoreUnavailableError
+    from evomerge.run.audit import Finding
+    from runs.errors import ForgeError
+
+    try:
+        report = _stream(name, None, exactly=True)
+    except StoreUnavailableError:
+        raise
+    except (EventsError, ForgeError) as error:
+        found = [Finding("error", "events", f"the stream cannot be verified: {error}")]
+        report = {"run": name, "events": 0, "head": None, "checks": [], "findings": found}
+    report.pop("state", None)
+    return report
+
+
+def _print_stream(name: str, report: dict[str, Any]) -> None:
+    found = report["findings"]
+    word = "WRONG" if _wrong(found) else "not checked" if _unchecked(found) else "ok"
+    click.echo(f"{word:11s}  {visible(name)}  {report['events']} events")
+    _print_findings(found)
+
+
+def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, Any]:
+    """A run of this machine's log, or another stream of it.
+
+    `exactly`: the target is a stream's whole name, never the beginning of one.
+    """
+    from evomerge.run import repository
+    from runs.home import Home
+    from worker.tasks import verify_streams
+
+    home = Home.default()
+    store = home.open_store()
+    try:
+        name = verify_streams.named(store, target)
+        if name is None:
+            run = target.removeprefix(repository.PREFIX)
+            return _run(home, store, run if exactly else repository.full_name(store, run), head)
+        return _other(store, name, head)
+    finally:
+        store.close()
+
+
+def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
+    """A stream that is no run's: users, queue, models."""
+    from evomerge.run.audit import audit_stream
+    from worker.exports import chain_heads
+    from worker.tasks import verify_streams
+
+    if head is not None:
+        raise click.UsageError("--head is for a run.")
+    rows = store.everything(name)
+    found = audit_stream(rows, verify_streams.OTHERS.get(name))
+    return {
+        "run": name,
+        "events": len(rows),
+        "head": rows[-1].hash if rows else None,
+        "checks": ["chain", "events"],
+        "findings": [*chain_heads.lost(store), *found],
+        "state": None,
+    }
+
+
+def _run(home: Any, store: Any, run: str, head: str | None) -> dict[str, Any]:
+    """A run of this machine's log."""
+    from worker.exports import chain_heads
+
+    noted = chain_heads.anchors(store, run)
+    rows, broken = _history(store, run)
+    noted += [chain_heads.given(run, rows, head)] if head else []
+    lost = list(chain_heads.lost(store))
+    report = _audit(run, rows, noted)
+    report["findings"] = [*broken, *lost, *report["findings"]]
+    report["state"] = None if broken else report["state"]
+    if report["state"] is not None and home.artifacts.exists():
+        from worker.storage.weight_cache import Artifacts
+        from worker.tasks import verify
+
+        report["findings"] += verify.artifacts(report["state"], Artifacts.of(home))
+        report["checks"].append("artifacts")
+    return report
+
+
+def _history(store: Any, run: str) -> tuple[list[Any], list[Any]]:
+    """The run's rows; if the past of a fork is not what it was, its own rows and a finding."""
+    from events import EventsError
+    from evomerge.run import repository
+    from evomerge.run.audit import Finding
+    from runs.errors import TamperedError
+    from worker.tasks.verify_streams import Evidence
+
+    try:
+        return list(repository.history(Evidence(store), run)), []
+    except (TamperedError, EventsError) as error:
+        return store.everything(repository.stream(run)), [Finding("error", "chain", str(error))]
+
+
+def _archive(path: Path) -> dict[str, Any]:
+    """An archive, without a database."""
+    from worker.exports import archive
+
+    run, rows, findings = archive.inspected(path)
+    return _report(run, rows, findings)
+
+
+def _audit(run: str, rows: list[Any], noted: list[Any]) -> dict[str, Any]:
+    from evomerge.run.audit import audit
+
+    return _report(run, rows, audit(rows, noted))
+
+
+def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
+    from evomerge.run.state import fold
+
+    wrong = [f for f in findings if f.level == "error" or f.check == "events"]
+    readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
+    return {
+        "run": run,
+        "events": len(rows),
+        "head": rows[-1].hash if rows else None,
+        "checks": ["chain", "events", "decisions", "result"],
+        "findings": findings,
+        "state": fold(rows) if readable else None,
+    }
+
+
+def _folder(folder: Path) -> dict[str, Any]:
+    """A champion's folder, with its run where that is known here."""
+    from evomerge.run import repository
+    from runs.errors import NotFoundError
+    from runs.home import Home
+    from weights.checkpoint import open_checkpoint
+    from worker.tasks import verify, verify_folder
+
+    document = verify.read_recipe(folder)
+    report: dict[str, Any] = {
+        "run": document["run"],
+        "events": 0,
+        "head": document["chain_head"],
+        "checks": [],
+        "findings": [],
+        "state": None,
+    }
+    home = Home.default()
+    store = home.open_store()
+    try:
+        known = repository.full_name(store, document["run"]) == document["run"]
+    except NotFoundError:
+        known = False
+    finally:
+        store.close()
+    if known:
+        report = _stream(f"evomerge/{document['run']}", document["chain_head"])
+    report["checks"] += ["weights", "files"] if known else ["weights"]
+    weights = open_checkpoint(folder).tensors()
+    report["findings"] += verify.exported(weights, document, report["state"])
+    if known:
+        report["findings"] += verify_folder.check(home, folder, document, weights)
+    return report
+
+
+def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> None:
+    from runs.home import Home
+    from worker.storage.weight_cache import Artifacts
+    from worker.tasks import verify
+
+    state = report["state"]
+    ids = verify.chosen(state, which)
+    supply = Artifacts.of(Home.default()).supply
+
+    def say(what: str) -> None:
+        click.echo(what, err=True)
+
+    report["findings"] += verify.rebuild(state, ids, tolerance, say, supply)
+    report["checks"] += ["weights"] if tolerance is None else ["weights", "fitness"]
+    report["rebuilt"] = len(ids)
+
+
+def _tell(report: dict[str, Any], as_json: bool) -> None:
+    """The findings, and the exit code."""
+    del report["state"]
+    findings = report["findings"]
+    report["ok"] = not _wrong(findings)
+    if as_json:
+        emit({**report, "findings": [asdict(f) for f in findings]})
+    else:
+        _print(report, findings)
+    _exit(findings)
+
+
+def _wrong(findings: list[Any]) -> int:
+    return sum(f.level == "error" for f in findings)
+
+
+def _unchecked(findings: list[Any]) -> int:
+    return sum(f.level == "unchecked" for f in findings)
+
+
+def _exit(findings: list[Any]) -> None:
+    if _wrong(findings):
+        sys.exit(1)
+    if _unchecked(findings):
+        sys.exit(3)
+
+
+def _print(report: dict[str, Any], findings: list[Any]) -> None:
+    kind = "run   " if "decisions" in report["checks"] or not report["events"] else "stream"
+    click.echo(f"{kind}  {visible(str(report['run']))}")
+    if report["events"]:
+        click.echo(f"events  {report['events']}, head {visible(str(report['head']))}")
+    for check in dict.fromkeys(report["checks"]):
+        own = [f for f in findings if f.check == check]
+        word = "WRONG" if _wrong(own) else "not checked" if _unchecked(own) else "ok"
+        click.echo(f"{check:10s} {word}")
+    _print_findings(findings)
+    _conclude(findings)
+
+
+def _print_findings(findings: list[Any]) -> None:
+    for f in findings:
+        where = f" (event {f.place})" if f.place else ""
+        click.echo(f"{f.level}: {f.check}: {visible(f.message)}{where}")
+
+
+def _conclude(findings: list[Any]) -> None:
+    wrong = _wrong(findings)
+    if wrong:
+        click.echo(f"NOT verified: {wrong} finding{'s' if wrong > 1 else ''}.")
+    elif _unchecked(findings):
+        click.echo("nothing is wrong with what could be checked; see `unchecked` above.")
+    else:
+        click.echo("verified.")

@@ -1,0 +1,113 @@
+"""Log-likelihoods of continuations, each prompt read once.
+
+The prompts of a batch are padded on the left and read with a cache of keys and values; what follows
+them is read from it. Of a prompt only the last position's logits are computed, and a continuation of
+one token needs nothing more. Architectures that keep another kind of state, or that do not take
+positions, read prompt and continuation together instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from evaluation.backends.backend import BATCH_TOKENS, batches
+from evaluation.data.packing import Ids
+
+if TYPE_CHECKING:
+    from evaluation.backends.local_backend import ResidentModel
+
+#: Lengths are padded to a multiple of this, so that few shapes occur.
+PAD_TO = 16
+
+Floats = NDArray[np.float32]
+
+
+def continuations(model: ResidentModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats]:
+    """−log p of every token of each continuation, [its length] float32, nats."""
+    if not shareable(model.module):
+        whole = model.losses([np.concatenate(pair) for pair in pairs], PAD_TO)
+        return [losses[len(p) - 1 :] for (p, _), (losses, _) in zip(pairs, whole, strict=True)]
+    members: dict[bytes, list[int]] = {}
+    for place, (prompt, _) in enumerate(pairs):
+        members.setdefault(prompt.tobytes(), []).append(place)
+    prompts = [pairs[places[0]][0] for places in members.values()]
+    following = list(members.values())
+    found: dict[int, Floats] = {}
+
+    def rows(length: int) -> int:  # their logits are not computed: the vocabulary does not count
+        return max(1, (model.batch_tokens or BATCH_TOKENS) // length)
+
+    for length, chosen in batches(prompts, rows, PAD_TO, model.positions):
+        batch = [(prompts[i], [(n, pairs[n][1]) for n in following[i]]) for i in chosen]
+        found |= _batch(model, length, batch)
+    return [found[place] for place in range(len(pairs))]
+
+
+def shareable(module: Any) -> bool:
+    """Whether prompts can be read once."""
+    taken = inspect.signature(module.forward).parameters
+    needed = {"attention_mask", "position_ids", "past_key_values", "logits_to_keep"}
+    return needed <= set(taken) and not getattr(module, "_is_stateful", False)
+
+
+#: A prompt, and (place, continuation) of all that follows it.
+_Asked = tuple[Ids, list[tuple[int, Ids]]]
+
+
+@torch.inference_mode()
+def _batch(model: ResidentModel, length: int, asked: Sequence[_Asked]) -> dict[int, Floats]:
+    """The continuations of one batch of prompts of at most `length` tokens."""
+    ids = torch.zeros((len(asked), length), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, (prompt, _) in enumerate(asked):
+        ids[row, length - len(prompt) :] = torch.from_numpy(prompt)
+        mask[row, length - len(prompt) :] = 1
+    read = _forward(model, ids, mask, None, 1)
+    first = F.log_softmax(read.logits[:, -1].float(), dim=-1).cpu()
+    flat = [(row, n, after) for row, (_, all_) in enumerate(asked) for n, after in all_]
+    found = {n: -first[row, after[:1]].numpy() for row, n, after in flat}
+    longer = [(row, n, after) for row, n, after in flat if len(after) > 1]
+    lengths = [after[1:] for _, _, after in longer]
+    for width, places in batches(lengths, lambda width: min(len(asked), model.rows(width))):
+        some = [longer[place] for place in places]
+        rows = torch.tensor([row for row, _, _ in some])
+        own = torch.from_numpy(np.stack([after for _, _, after in some]))
+        seen = torch.cat([mask[rows], torch.ones((len(some), width), dtype=torch.int64)], dim=1)
+        cache = _selected(read.past_key_values, rows.to(model.device))
+        logits = _forward(model, own[:, :-1], seen, cache, 0).logits.float()
+        targets = own[:, 1:].to(model.device)
+        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        for (_, n, _), rest in zip(some, losses.view_as(targets).cpu().numpy(), strict=True):
+            found[n] = np.concatenate([found[n], rest])
+    return found
+
+
+def _forward(
+    model: ResidentModel, ids: torch.Tensor, mask: torch.Tensor, cache: Any, keep: int
+) -> Any:
+    """A pass over `ids`, after what the cache holds; `mask` is over both."""
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+    return model.module(
+        input_ids=ids.to(model.device),
+        attention_mask=mask.to(model.device),
+        position_ids=positions.to(model.device),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=keep,
+    )
+
+
+def _selected(cache: Any, rows: torch.Tensor) -> Any:
+    """A copy of some rows of the cache; several may be the same."""
+    own = copy.copy(cache)
+    own.layers = [copy.copy(layer) for layer in cache.layers]
+    own.batch_select_indices(rows)
+    return own

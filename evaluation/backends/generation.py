@@ -1,0 +1,99 @@
+"""Replies to problems: the most likely token after the other, in batches, no chance in it.
+
+Prompts of similar length go together, padded on the left. A reply ends before the end token, before
+one of its stop texts, or at its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import StoppingCriteria
+
+from evaluation.data.packing import Posed
+
+if TYPE_CHECKING:
+    from evaluation.backends.local_backend import ResidentModel
+
+#: Prompts are padded to a multiple of this.
+PAD_TO = 32
+#: Tokens of the prompt that a reply is decoded with.
+TAIL = 8
+
+
+def replies(model: ResidentModel, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+    """The reply to every problem."""
+    result = [""] * len(problems)
+    ends = end_tokens(model, tokenizer)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, posed in enumerate(problems):
+        padded = -(-len(posed.ids) // PAD_TO) * PAD_TO
+        groups.setdefault((padded, posed.problem.max_tokens), []).append(number)
+    for (_, limit), members in sorted(groups.items()):
+        length = max(len(problems[n].ids) for n in members)
+        rows = model.rows(length + limit)
+        for start in range(0, len(members), rows):
+            chosen = [problems[n] for n in members[start : start + rows]]
+            ids = np.zeros((len(chosen), length), np.int64)
+            mask = np.zeros((len(chosen), length), np.int64)
+            for row, posed in enumerate(chosen):
+                ids[row, length - len(posed.ids) :] = posed.ids
+                mask[row, length - len(posed.ids) :] = 1
+            reading = _Reading(chosen, tokenizer, ends, length)
+            model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, reading)
+            for number, reply in zip(members[start : start + rows], reading.replies, strict=True):
+                result[number] = reply
+    return result
+
+
+def end_tokens(model: ResidentModel, tokenizer: Any) -> frozenset[int]:
+    """What ends a reply: the tokenizer's end token and those of the model's settings."""
+    given = getattr(model.config.get_text_config(), "eos_token_id", None)
+    several = given if isinstance(given, list | tuple) else [given]
+    return frozenset(int(t) for t in (*several, tokenizer.eos_token_id) if t is not None)
+
+
+class _Reading(StoppingCriteria):
+    """Reads along: which rows have ended, and what they say."""
+
+    def __init__(
+        self, problems: Sequence[Posed], tokenizer: Any, ends: frozenset[int], length: int
+    ) -> None:
+        self._problems = problems
+        self._tokenizer = tokenizer
+        self._ends = ends
+        self._length = length
+        self._ended = [False] * len(problems)
+        #: The end of each prompt, as tokens and as text: some decoders drop a first blank.
+        #: lm-evaluation-harness reads the reply alone.
+        alone = [posed.problem.encoding == "harness" for posed in problems]
+        self._tails = [
+            [] if harness else posed.ids[-TAIL:].tolist()
+            for posed, harness in zip(problems, alone, strict=True)
+        ]
+        self._before = [self._text(tail) for tail in self._tails]
+        self.replies = [""] * len(problems)
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        for row, tokens in enumerate(input_ids[:, self._length :].tolist()):
+            if not self._ended[row]:
+                self._read(row, tokens)
+        return torch.tensor(self._ended, device=input_ids.device)
+
+    def _read(self, row: int, tokens: list[int]) -> None:
+        ended = tokens[-1] in self._ends
+        said = self._text([*self._tails[row], *(tokens[:-1] if ended else tokens)])
+        said = said[len(self._before[row]) :]
+        stops = [
+            place for stop in self._problems[row].problem.stop if (place := said.find(stop)) >= 0
+        ]
+        self.replies[row] = said[: min(stops)] if stops else said
+        self._ended[row] = ended or bool(stops)
+
+    def _text(self, tokens: list[int]) -> str:
+        return self._tokenizer.decode(
+            tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )

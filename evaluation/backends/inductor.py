@@ -1,0 +1,108 @@
+"""Forward passes compiled by TorchInductor (`torch.compile`), from token ids to losses.
+
+Of one module and one shape, so that which passes are compiled hangs on nothing but shapes. Weights
+stay what they are in the module: parameters that can be pointed elsewhere, without compiling again.
+Its caches that are pickles are off; sources and shared objects stay on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from runs.errors import UnavailableError
+
+#: [batch, length] ids → −log p (float32) and whether it was the most likely token, both
+#: [batch, length − 1], on the ids' device.
+Scorer = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
+def scored(logits: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a `Scorer` gives, from the ids and their logits [batch, length, vocabulary]."""
+    predicted, targets = logits[:, :-1].float(), ids[:, 1:]
+    losses = F.cross_entropy(predicted.flatten(0, 1), targets.flatten(), reduction="none")
+    return losses.view_as(targets), predicted.argmax(dim=-1) == targets
+
+
+class NotCompiledError(UnavailableError):
+    """Passes cannot be compiled, here or at all."""
+
+
+def compiler(device: torch.device) -> str:
+    """What compiles for a device: its version, and for which instructions; empty where nothing does."""
+    if device.type == "cuda":
+        try:
+            return f"triton {metadata.version('triton')}"
+        except metadata.PackageNotFoundError:
+            return ""
+    return _of_system(os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++"))
+
+
+@lru_cache
+def _of_system(name: str) -> str:
+    if shutil.which(name) is None:
+        return ""
+    told = subprocess.run([name, "--version"], capture_output=True, text=True, check=False)
+    if told.returncode or not told.stdout:
+        return ""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    return f"{told.stdout.splitlines()[0]}, {pick_vec_isa()}"
+
+
+def scorer(module: Any) -> Scorer:
+    """Compiled when it is first called. Raises NotCompiledError then, where that cannot be."""
+    import torch._dynamo.config
+    import torch._functorch.config
+    from torch._dynamo.exc import TorchDynamoException
+
+    torch._functorch.config.enable_autograd_cache = False
+    torch._dynamo.config.automatic_dynamic_local_pgo = False
+    device = next(module.parameters()).device
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = _folder(compiler(device))
+
+    def whole(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return scored(module(input_ids=ids, use_cache=False).logits, ids)
+
+    compile_: Any = torch.compile  # its types lack `isolate_recompiles`
+    run = compile_(
+        whole, fullgraph=True, dynamic=False, isolate_recompiles=True,
+        # For the instructions that `compiler` names, not for this very processor; nothing by timing.
+        options={"fx_graph_cache": False, "compile_threads": 1, "cpp.march": "", "deterministic": True},
+    )  # fmt: skip
+
+    def compiled(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        try:
+            return run(ids)
+        except TorchDynamoException as error:
+            said = str(error).strip().splitlines()
+            raise NotCompiledError(
+                f"evaluation cannot be compiled here, {type(error).__name__}: {said[0] if said else ''}"
+            ) from error
+
+    return compiled
+
+
+@lru_cache
+def _folder(made_by: str) -> str:
+    """Where compiled code lies: ours alone, and that of one compiler, which its names do not tell."""
+    digest = hashlib.sha256(made_by.encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"evomerge-compiled-{os.getuid()}-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    told = folder.lstat()
+    if stat.S_ISDIR(told.st_mode) and told.st_uid == os.getuid() and not told.st_mode & 0o022:
+        return str(folder)
+    return tempfile.mkdtemp(prefix="evomerge-compiled-")

@@ -1,0 +1,226 @@
+"""One model object per architecture; candidates' weights are swapped into it.
+
+No re-instantiation and no copy: parameters are pointed at the candidate's tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evaluation.backends import inductor
+from evaluation.backends.backend import Losses, batches, rows_per_batch
+from evaluation.backends.continuations import continuations
+from evaluation.backends.generation import replies
+from evaluation.data.packing import Ids, Posed
+from evomerge.merging import dataflow
+from runs.errors import SourceError
+from weights import model_config
+from weights.tensors import HEADS
+
+
+class ResidentModel:
+    """A causal language model in evaluation mode whose weights can be replaced."""
+
+    #: Tokens of one forward pass; None: as `evaluator.rows_per_batch` says.
+    batch_tokens: int | None = None
+    #: What floating-point weights are computed in; None: their own.
+    dtype: torch.dtype | None = None
+    #: The shape [rows, length] of the passes that are compiled, in the model's own number of blocks;
+    #: None: none are.
+    compiled: tuple[int, int] | None = None
+
+    def __init__(self, folder: Path, device: str, tied: bool) -> None:
+        """Build the architecture of the model folder `folder` (its weights are not read)."""
+        config = model_config.load(folder)
+        config.tie_word_embeddings = tied
+        config.use_cache = False
+        self.device = torch.device(device)
+        self.config = config
+        self.folder = folder
+        self.module: Any = self._empty(config)
+        #: The module with as many blocks as the folder's model.
+        self._whole = self.module
+        self.vocabulary = int(config.get_text_config().vocab_size)
+        #: Blocks → the module with so many: paths through layers have their own.
+        self._modules: dict[int, Any] = {
+            int(config.get_text_config().num_hidden_layers): self.module
+        }
+
+    @classmethod
+    def from_module(cls, module: Any) -> ResidentModel:
+        """Around a module that is there already, on its own device."""
+        model = cls.__new__(cls)
+        model.module = model._whole = module.eval()
+        model.config = module.config
+        model.device = next(module.parameters()).device
+        model.vocabulary = int(module.config.get_text_config().vocab_size)
+        return model
+
+    def _empty(self, config: Any) -> Any:
+        """A module without weights."""
+        module = model_config.empty(self.folder, config)
+        self._materialise_buffers(module, config)
+        return module.eval()
+
+    def _materialise_buffers(self, module: Any, config: Any) -> None:
+        """Buffers (rotary frequencies and the like) come from a real, throw-away construction."""
+        from transformers import AutoModelForCausalLM
+
+        before = next(iter(getattr(self, "_modules", {}).values()), None)
+        if before is not None:  # they do not hang on the number of blocks
+            _share_buffers(before, module)
+            return
+        small = type(config).from_dict(dataflow.with_blocks(config.to_dict(), 1))
+        donor = dict(
+            AutoModelForCausalLM.from_config(small, trust_remote_code=False).named_buffers()
+        )
+        for name, buffer in list(module.named_buffers()):
+            if buffer.device.type != "meta":
+                continue
+            if name not in donor:
+                raise SourceError(
+                    f"the architecture keeps a buffer ({name}) in every block; models like that "
+                    "are not supported yet"
+                )
+            parent, _, leaf = name.rpartition(".")
+            setattr(module.get_submodule(parent), leaf, donor[name].to(self.device))
+
+    def load(self, weights: Mapping[str, torch.Tensor], blocks: int | None = None) -> None:
+        """Point every parameter at its tensor. Raises SourceError where names do not match.
+
+        `blocks`: how many the model has, where a path gave it others than the folder's model has.
+        """
+        self._choose_module(blocks)
+        own = dict(self.module.named_parameters())
+        missing = sorted(set(own) - set(weights))
+        strange = sorted(set(weights) - set(own) - set(HEADS.values()))
+        if missing or strange:
+            raise SourceError(
+                f"the model's tensors do not fit its config.json: missing {missing[:3]}, "
+                f"unexpected {strange[:3]}"
+            )
+        with torch.no_grad():
+            for name in own:
+                parent, _, leaf = name.rpartition(".")
+                module = self.module.get_submodule(parent)
+                tensor = weights[name].to(self.device, self.dtype)
+                module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
+        self.module.tie_weights()
+
+    def _choose_module(self, blocks: int | None) -> None:
+        modules = getattr(self, "_modules", {})
+        blocks = blocks or next(iter(modules), None)
+        if blocks is None:
+            return
+        if blocks not in modules:
+            changed = dataflow.with_blocks(self.config.to_dict(), blocks)
+            modules[blocks] = self._empty(type(self.config).from_dict(changed))
+        if modules[blocks] is not self.module:
+            self._let_go()
+            self.module = modules[blocks]
+
+    def _let_go(self) -> None:
+        """Take the weights out of the module, or they would stay in memory; what is tied stays so."""
+        emptied: dict[int, torch.nn.Parameter] = {}
+        for module in self.module.modules():
+            for leaf, tensor in module._parameters.items():
+                if tensor is not None and id(tensor) not in emptied:
+                    bare = torch.nn.Parameter(tensor.to("meta"), requires_grad=False)
+                    emptied[id(tensor)] = emptied[id(bare)] = bare
+                if tensor is not None:
+                    module._parameters[leaf] = emptied[id(tensor)]
+
+    def rows(self, length: int) -> int:
+        """How many sequences of `length` tokens go into one forward pass."""
+        return rows_per_batch(length, self.vocabulary, self.batch_tokens)
+
+    @property
+    def positions(self) -> int | None:
+        """The longest sequence that the architecture takes; None where it does not say."""
+        limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        return int(limit) if limit else None
+
+    @torch.inference_mode()
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        """[batch, length] int64 → [batch, length, vocabulary], in the model's dtype."""
+        return self.module(input_ids=ids.to(self.device), use_cache=False).logits
+
+    @torch.inference_mode()
+    def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
+        """See `Evaluator`. `pad`: lengths are rounded up to a multiple of it where sequences share a
+        forward pass, on the right, where causal attention does not see it.
+        """
+        found: list[Losses | None] = [None] * len(sequences)
+        for length, places in batches(sequences, self.rows, pad, self.positions):
+            ids = np.zeros((len(places), length), np.int64)
+            for row, place in enumerate(places):
+                ids[row, : len(sequences[place])] = sequences[place]
+            losses, best = self.token_losses(torch.from_numpy(ids))
+            for row, place in enumerate(places):
+                last = len(sequences[place]) - 1
+                found[place] = losses[row, :last], best[row, :last]
+        return [each for each in found if each is not None]
+
+    @torch.inference_mode()
+    def token_losses(self, ids: torch.Tensor) -> Losses:
+        """[batch, length] ids → −log p (float32) and whether it was the most likely token, both
+        [batch, length − 1].
+        """
+        ids = ids.to(self.device)
+        if self._is_compiled(ids):
+            losses, best = self._scorer(ids)
+        else:
+            losses, best = inductor.scored(self.logits(ids), ids)
+        return losses.cpu().numpy(), best.cpu().numpy()
+
+    def _is_compiled(self, ids: torch.Tensor) -> bool:
+        return self.compiled == tuple(ids.shape) and self.module is self._whole
+
+    @cached_property
+    def _scorer(self) -> inductor.Scorer:
+        return inductor.scorer(self._whole)
+
+    def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
+        """See `Evaluator`; every prompt is read once."""
+        return continuations(self, pairs)
+
+    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+        """See `Evaluator`."""
+        return replies(self, problems, tokenizer)
+
+    @torch.inference_mode()
+    def continued(
+        self, ids: torch.Tensor, mask: torch.Tensor, limit: int, until: Any
+    ) -> torch.Tensor:
+        """[batch, length] int64, padded on the left where `mask` is 0 → the most likely next tokens,
+        [batch, ≤ limit] int64 on the CPU.
+
+        `until` is a transformers StoppingCriteria. What the folder says about sampling does not count.
+        """
+        from transformers import GenerationConfig
+
+        how = GenerationConfig(
+            do_sample=False, max_new_tokens=limit, use_cache=True, pad_token_id=0, eos_token_id=None
+        )
+        found = self.module.generate(
+            input_ids=ids.to(self.device),
+            attention_mask=mask.to(self.device),
+            generation_config=how,
+            stopping_criteria=[until],
+        )
+        return found[:, ids.shape[1] :].cpu()
+
+
+def _share_buffers(donor: Any, module: Any) -> None:
+    """Point a module's buffers at those of another one of the same architecture."""
+    known = dict(donor.named_buffers())
+    for name, _ in list(module.named_buffers()):
+        parent, _, leaf = name.rpartition(".")
+        setattr(module.get_submodule(parent), leaf, known[name])

@@ -1,0 +1,149 @@
+"""A model that a server holds, behind an OpenAI-compatible endpoint (`/v1/completions`) that gives
+log-probabilities of prompts, as vLLM's does.
+
+Prompts are sent as token ids, so that the server's tokenizer has no say. With `echo` and `logprobs`
+the answer holds, for every token of the prompt but the first, its log-probability and the most
+likely tokens' beside it. One token is generated and dropped, because some servers want at least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2 as httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.backends.backend import Losses, batches, rows_per_batch
+from evaluation.data.packing import Ids, Posed
+from runs.errors import EndpointError
+from runs.system.redaction import Address
+
+#: Seconds that the server may take for one answer; how often one that cannot be reached is tried.
+PATIENCE, TRIES = 600.0, 3
+#: A log-probability may be this much above 0, or under the largest one given and still be the most
+#: likely token's: servers round.
+ROUNDING = 1e-6
+
+
+class Endpoint:
+    """See `Evaluator`."""
+
+    def __init__(
+        self, url: str, model: str, positions: int | None = None, key: str | None = None
+    ) -> None:
+        """`url` is that of the API (`http://host:8000/v1`), `model` the name it serves it under.
+
+        `key` is sent as the bearer token, or the URL's own user and password are; none of them is
+        ever shown. Nothing is asked yet. Raises EndpointError.
+        """
+        self._address = Address(url.rstrip("/"))
+        self._model, self._positions = model, positions
+        self._key = key = (key or "").strip()
+        if self._address.unclear:
+            raise self._error(
+                "its port is no number, or a slash of its password is not written as %2F"
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise self._error("the key in FORGE_ENDPOINT_KEY has characters that no key has")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        transport = httpx.HTTPTransport(retries=TRIES - 1)
+        # Apart from the URL: the client's log and errors show that.
+        self._client = httpx.Client(
+            auth=self._address.login, headers=headers, timeout=PATIENCE, transport=transport
+        )
+
+    @property
+    def positions(self) -> int | None:
+        """As the model's config.json says, less the token that is generated besides."""
+        return None if self._positions is None else self._positions - 1
+
+    def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
+        """See `Evaluator`. Raises EndpointError."""
+        found = self.losses([np.concatenate(pair) for pair in pairs])
+        return [own[len(prompt) - 1 :] for (prompt, _), (own, _) in zip(pairs, found, strict=True)]
+
+    def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
+        """See `Evaluator`. Raises EndpointError."""
+        found: list[Losses | None] = [None] * len(sequences)
+        for _, places in batches(sequences, lambda length: rows_per_batch(length, 1)):
+            prompts = [sequences[place].tolist() for place in places]
+            choices = self._ask(prompts, max_tokens=1, echo=True, logprobs=1)
+            with self._understood():
+                for place, prompt, choice in zip(places, prompts, choices, strict=True):
+                    found[place] = self._read(choice, len(prompt))
+        return [each for each in found if each is not None]
+
+    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+        """See `Evaluator`. Stop texts are cut here, all of them at any number. Raises EndpointError."""
+        result = []
+        for posed in problems:
+            problem = posed.problem
+            stops = {"stop": list(problem.stop[:4])} if problem.stop else {}
+            (choice,) = self._ask([posed.ids.tolist()], max_tokens=problem.max_tokens, **stops)
+            said = choice.get("text")
+            if not isinstance(said, str):
+                raise self._error("an answer has no text")
+            ends = [place for stop in problem.stop if (place := said.find(stop)) >= 0]
+            result.append(said[: min(ends)] if ends else said)
+        return result
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def _read(self, choice: Mapping[str, Any], length: int) -> Losses:
+        given = choice.get("logprobs") or {}
+        if not given.get("token_logprobs") or not given.get("top_logprobs"):
+            raise self._error(
+                "it gives no log-probabilities of prompts: the server must support `echo` "
+                "together with `logprobs`"
+            )
+        logprobs, tops = list(given["token_logprobs"]), list(given["top_logprobs"])
+        if len(logprobs) < length or len(tops) < length:
+            raise self._error(
+                f"a prompt of {length} tokens came back with {len(logprobs)} log-probabilities"
+            )
+        if any(not isinstance(value, int | float) for value in logprobs[1:length]):
+            raise self._error("a token of a prompt has no log-probability")
+        own = np.asarray(logprobs[1:length], np.float64)
+        if not (own <= ROUNDING).all():  # NaN is not
+            raise self._error("a log-probability is above 0, or no number")
+        highest = np.asarray([max(top.values()) for top in tops[1:length]], np.float64)
+        return (-own).astype(np.float32), own >= highest - ROUNDING
+
+    def _ask(self, prompts: list[list[int]], **fields: Any) -> list[Mapping[str, Any]]:
+        """The choices of one request, in the order of the prompts."""
+        wanted = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
+        try:
+            answer = self._client.post(f"{self._address.bare}/completions", json=wanted)
+        except httpx.TimeoutException as error:
+            raise self._error(f"no answer in {PATIENCE:g} s") from error
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            raise self._error(f"it cannot be reached ({error or type(error).__name__})") from error
+        if answer.status_code != 200:
+            raise self._error(f"it answered {answer.status_code}: {answer.text.strip()[:300]}")
+        with self._understood():
+            choices = {int(c["index"]): dict(c) for c in answer.json()["choices"]}
+            if missing := set(range(len(prompts))) - set(choices):
+                raise self._error(f"its answer lacks a choice for {len(missing)} prompts")
+            return [choices[number] for number in range(len(prompts))]
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What an answer is made of was looked at within."""
+        try:
+            yield
+        except (AttributeError, TypeError, LookupError, ArithmeticError, ValueError,
+                RecursionError) as error:  # fmt: skip
+            what = f"{type(error).__name__}: {str(error)[:200]}"
+            raise self._error(f"its answer is not that of a completion ({what})") from error
+
+    def _error(self, what: str) -> EndpointError:
+        said = self._address.masked(what, self._key)  # a server may repeat what it was sent
+        return EndpointError(
+            f"endpoint {self._address.shown}, model {self._model!r}: {said}. Check the address, the "
+            "name under which the model is served, and the key in FORGE_ENDPOINT_KEY."
+        )

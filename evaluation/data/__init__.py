@@ -1,0 +1,1 @@
+"""Data: items, their slices and draws, and their encoding as tokens. No torch."""

@@ -1,0 +1,109 @@
+"""The built-in corpus: domains of text in four slices, as items in the project's JSONL format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.data.builtin import (
+    arithmetic,
+    help_prose,
+    multiple_choice,
+    phrase_grammar,
+    records,
+    stdlib_code,
+)
+from evaluation.data.slices import TRAINING_SHARES, Document, Slice
+
+#: Domain names in their fixed order.
+DOMAINS = ("code", "math", "data")
+#: Every domain that text can be made of.
+KNOWN = (*DOMAINS, "prose", "multilingual")
+
+#: Characters of held-out text per domain and slice, so that domains weigh alike.
+HELD_OUT: Mapping[Slice, int] = {
+    "train": 40_000,
+    "search": 80_000,
+    "selection": 48_000,
+    "test": 100_000,
+}
+
+#: Multiple-choice items per domain and slice. Those of the test slice decide how wide its intervals
+#: are, and are asked of few models, so that there can be many.
+QUESTIONS: Mapping[Slice, int] = {"search": 60, "selection": 60, "test": 400}
+
+#: Characters of text per domain that items of a run without data are taken from.
+CHARACTERS = 4_000_000
+#: Up to so many parameters a run without data is measured on all items; beyond, on a share that falls
+#: as a forward pass grows, and never on less than `LEAST` of them.
+FULL_UP_TO, LEAST = 4_000_000, 1 / 8
+
+
+def corpus(
+    seed: int, characters: int, domains: Sequence[str] = DOMAINS
+) -> dict[str, dict[Slice, list[Document]]]:
+    """About `characters` of text per domain, split by file: domain → slice → documents."""
+    sources = {
+        "code": stdlib_code.documents(characters),
+        "math": arithmetic.documents(characters, seed),
+        "data": records.documents(characters, seed),
+        "prose": help_prose.documents(characters),
+        "multilingual": phrase_grammar.documents(characters, seed),
+    }
+    result: dict[str, dict[Slice, list[Document]]] = {}
+    for domain in domains:
+        split: dict[Slice, list[Document]] = {s: [] for s in TRAINING_SHARES}
+        for document in sources[domain]:
+            split[document.slice()].append(document)
+        result[domain] = split
+    return result
+
+
+def default(parameters: int) -> Iterator[dict[str, Any]]:
+    """Yield the items of a run that is given no data: fewer, the more parameters its models have.
+
+    The number of items depends on `parameters` alone: no clock and no machine decides it, so a run
+    that is resumed elsewhere has the same items.
+    """
+    return items(corpus(0, CHARACTERS), 0, share(parameters))
+
+
+def share(parameters: int) -> float:
+    """Return the share of all items that models with so many parameters are measured on."""
+    return min(1.0, max(LEAST, FULL_UP_TO / parameters))
+
+
+def items(
+    texts: Mapping[str, Mapping[Slice, list[Document]]], seed: int, part: float = 1.0
+) -> Iterator[dict[str, Any]]:
+    """Yield items of all domains and slices: text up to `HELD_OUT` characters, then the questions;
+    of both a `part`.
+    """
+    for domain, split in texts.items():
+        for slice_, documents in split.items():
+            left = round(HELD_OUT[slice_] * part)
+            for document in documents:
+                if left <= 0:
+                    break
+                text = document.text[: max(left, 200)]
+                left -= len(text)
+                name = f"{domain}/{document.name}"
+                yield {"id": name, "domain": domain, "slice": slice_, "text": text}
+            if slice_ in QUESTIONS and documents:
+                ask = (
+                    multiple_choice.equations if domain == "math" else multiple_choice.continuation
+                )
+                for item in ask(documents, round(QUESTIONS[slice_] * part), seed):
+                    yield {**item, "id": f"{domain}/{slice_}/{item['id']}", "slice": slice_}
+
+
+def write(folder: Path, texts: Mapping[str, Mapping[Slice, list[Document]]], seed: int) -> None:
+    """Write the items to `folder`, one JSONL file a domain."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, list[str]] = {domain: [] for domain in texts}
+    for item in items(texts, seed):
+        rows[item["domain"]].append(json.dumps(item, ensure_ascii=False))
+    for domain, lines in rows.items():
+        (folder / f"{domain}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")

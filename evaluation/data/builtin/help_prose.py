@@ -1,0 +1,16 @@
+"""English prose: the Python language reference (PSF licence), as it is shipped with the program.
+
+The base of `cognate/` learns from it; it is measured on where a specialist in prose is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evaluation.data.builtin import shipped_text
+from evaluation.data.slices import Document
+
+
+def documents(limit: int) -> Iterator[Document]:
+    """Yield help topics in the order of their names until `limit` characters are reached."""
+    return shipped_text.documents("prose", limit)

@@ -1,0 +1,87 @@
+"""A small grammar in seven languages, and lessons in it: the same sentence in two of them.
+
+Sentences are put together from phrases (who, does what, where, when; phrases.csv) that were written
+in all seven languages for this purpose, by hand, under the project's own licence (Apache-2.0); the
+order of the parts is each language's own.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+
+from evaluation.data.slices import Document, Slice, slice_of
+
+LANGUAGES = ("English", "German", "French", "Spanish", "Italian", "Dutch", "Portuguese")
+
+#: Languages that put time and place before the object.
+_VERB_SECOND = ("German", "Dutch")
+
+#: A sentence: which phrase each part has.
+Sentence = tuple[int, ...]
+
+#: Sentences of a lesson.
+PAIRS = 12
+#: Half of all sentences are taught: training lessons have no others, held-out ones none of them.
+TAUGHT: Mapping[Slice, float] = {"train": 0.5, "search": 0.0, "selection": 0.0, "test": 0.5}
+
+
+def _read() -> dict[str, list[dict[str, str]]]:
+    """Part → its phrases, each by language."""
+    found: dict[str, list[dict[str, str]]] = {}
+    file = files("evaluation.data.builtin") / "phrases.csv"
+    for row in csv.DictReader(file.read_text("utf-8").splitlines()):
+        found.setdefault(row.pop("part"), []).append(row)
+    return found
+
+
+#: A verb and its object belong together, with a bar between them.
+PHRASES = _read()
+PARTS = tuple(PHRASES)
+
+
+def say(sentence: Sentence, language: str) -> str:
+    """The sentence in a language."""
+    who, does, where, when = (
+        PHRASES[part][i][language] for part, i in zip(PARTS, sentence, strict=True)
+    )
+    verb, thing = does.split("|")
+    if language in _VERB_SECOND:
+        return f"{who} {verb} {when} {where} {thing}."
+    return f"{who} {verb} {thing} {where} {when}."
+
+
+def any_sentence(r: random.Random) -> Sentence:
+    """Each as likely as any other."""
+    return tuple(r.randrange(len(PHRASES[part])) for part in PARTS)
+
+
+def taught(sentence: Sentence) -> bool:
+    """Whether training lessons may have it, by its hash."""
+    name = "/".join(map(str, sentence))
+    return slice_of(f"multilingual/lesson/{name}", TAUGHT) == "train"
+
+
+def documents(limit: int, seed: int) -> Iterator[Document]:
+    """Lessons until `limit` characters are reached."""
+    used, number = 0, 0
+    while used < limit:
+        name = f"lesson-{number:06d}"
+        r = random.Random(f"{seed}/{name}")
+        learned = Document(name, "multilingual", "").slice() == "train"
+        text = "".join(_pair(r, learned) for _ in range(PAIRS))
+        yield Document(name, "multilingual", text)
+        used += len(text)
+        number += 1
+
+
+def _pair(r: random.Random, learned: bool) -> str:
+    """Two lines: a sentence, and what it is in another language."""
+    sentence = any_sentence(r)
+    while taught(sentence) is not learned:
+        sentence = any_sentence(r)
+    return "".join(
+        f"{language}: {say(sentence, language)}\n" for language in r.sample(LANGUAGES, 2)
+    )

@@ -1,0 +1,53 @@
+"""What the domains share: ids, slices, choices.
+
+Whatever asks the same is in one slice: the slice is that of the prompt, or of what the maker says that
+the item is about (`about`), so that a question and a problem of one task, or one task under two names,
+are not apart.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from evaluation.data.slices import Slice, slice_of
+
+#: Items of each kind that a domain makes.
+COUNT = 240
+#: Grades, from what small models may know to what large ones may.
+GRADES = 4
+#: Tries at one item that was not there before.
+TRIES = 1000
+
+#: Nothing here is for calibration.
+SHARES: Mapping[Slice, float] = {"train": 0.0, "search": 0.4, "selection": 0.3, "test": 0.3}
+
+#: Makes one item of a grade: everything but id, domain, slice and grade; None: try again.
+Maker = Callable[[random.Random, int], dict[str, Any] | None]
+
+
+def make(
+    domain: str, kind: str, seed: int, maker: Maker, count: int = COUNT
+) -> Iterator[dict[str, Any]]:
+    """`count` different items, as many of each grade, from a generator of their own.
+
+    Two items with one prompt are the same item: no prompt occurs twice.
+    """
+    r = random.Random(f"{domain}/{kind}/{seed}")
+    seen: set[str] = set()
+    for number in range(count):
+        grade = number % GRADES
+        tries = (maker(r, grade) for _ in range(TRIES))
+        made = next(x for x in tries if x is not None and x["prompt"] not in seen)
+        seen.add(made["prompt"])
+        slice_ = slice_of(f"{domain}/{made.pop('about', made['prompt'])}", SHARES)
+        id_ = f"{domain}/{kind}/{number:04d}"
+        yield {"id": id_, "domain": domain, "slice": slice_, "grade": grade, **made}
+
+
+def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[str, Any]:
+    """A question with the right choice among wrong ones, in a random order."""
+    choices = [right, *wrong]
+    r.shuffle(choices)
+    return {"prompt": prompt, "choices": choices, "answer": choices.index(right)}

@@ -1,0 +1,363 @@
+"""Items: what fitness is measured on. One JSONL format (docs/fitness.md), or plain text files.
+
+A line of JSONL is a text, a multiple-choice question or a problem whose reply is verified:
+
+    {"id": "a", "text": "…", "domain": "code", "slice": "test"}
+    {"id": "b", "prompt": "2 + 2 =", "choices": [" 4", " 5"], "answer": 0, "domain": "math"}
+    {"id": "c", "prompt": "2 + 2 =", "check": {"kind": "number", "answer": 4}, "domain": "math"}
+
+`domain` is the file's stem by default. `slice` is train (calibration), search, selection or test;
+where it is missing the item falls into one by the hash of its id. `id` must be unique; where it is
+missing it is made from the file's name and the line. A `.txt` file becomes one item for every two
+thousand characters or so, cut at paragraphs. Other files and rows: `reading.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from evaluation.data import domains, file_formats
+from evaluation.data.slices import MEASURING_SHARES, SLICES, Slice, slice_of
+from evaluation.lm_eval import spec
+from evaluation.verifiers.program import Program
+from evaluation.verifiers.scorer import Scored
+from evaluation.verifiers.verifier import AnyCheck
+from events import canonical_json
+from evomerge.config import EvoMergeConfig
+from evomerge.fitness.composite import Weighting
+from runs.errors import DataError
+
+#: Characters of one item cut from a text file.
+PARAGRAPHS = 2000
+#: A text with too few paragraphs for all slices is cut into about so many pieces of at least this.
+PIECES, SHORTEST = 40, 200
+#: What a folder without .jsonl and .txt is searched for; a .json beside data is often something else.
+IN_FOLDERS = (".jsonl", ".txt", ".csv", ".parquet")
+#: Names of files in a note about a folder.
+LISTED = 5
+#: The slices of such pieces: a tenth, two fifths and a quarter twice, as nearly as ten can be shared.
+IN_TURN: tuple[Slice, ...] = (
+    "search", "selection", "test", "train", "search",
+    "selection", "test", "search", "selection", "search",
+)  # fmt: skip
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Annotated[str, Field(min_length=1)]
+    domain: Annotated[str, Field(min_length=1)]
+    slice: Slice
+
+
+class Text(_Item):
+    """Running text, scored by perplexity and next-token accuracy."""
+
+    text: Annotated[str, Field(min_length=1)]
+
+
+#: How log-likelihoods of choices are made comparable: over their bytes, over their tokens, not at
+#: all, or less what the choice has without its prompt (mutual information).
+Normalise = Literal["bytes", "tokens", "none", "mutual"]
+
+#: How texts become tokens: each alone and without special tokens; or as lm-evaluation-harness does it.
+Encoding = Literal["plain", "harness"]
+
+Grade = Annotated[int, Field(ge=0, le=9)]
+
+
+class Question(_Item):
+    """A prompt and its possible continuations, scored by log-likelihood."""
+
+    prompt: str
+    choices: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=2)]
+    answer: Annotated[int, Field(ge=0)]
+    normalise: Normalise = "bytes"
+    #: What each choice's log-likelihood is divided by, instead of what `normalise` says.
+    sizes: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    encoding: Encoding = "plain"
+    #: How hard it is; draws take all grades alike.
+    grade: Grade = 0
+
+    @model_validator(mode="after")
+    def _answer_exists(self) -> Question:
+        if self.answer >= len(self.choices):
+            raise ValueError(f"answer {self.answer} is not one of {len(self.choices)} choices")
+        if self.sizes and len(self.sizes) != len(self.choices):
+            raise ValueError(f"there are {len(self.sizes)} sizes of {len(self.choices)} choices")
+        return self
+
+
+class Problem(_Item):
+    """A prompt whose greedy reply is verified by a program."""
+
+    prompt: Annotated[str, Field(min_length=1)]
+    check: AnyCheck
+    #: The reply ends after so many tokens, at the end token, or before one of `stop`.
+    max_tokens: Annotated[int, Field(ge=1, le=4096)] = 64
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    encoding: Encoding = "plain"
+    grade: Grade = 0
+
+
+Item = Text | Question | Problem
+
+
+def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
+    """What a run is submitted with: absolute paths, or the name of built-in items.
+
+    Fitness that weighs domains is measured on the four built-in ones, unless data is given.
+    """
+    named = tuple(map(_absolute, paths))
+    return named or ((domains.NAME,) if weighting.domains else ())
+
+
+def _absolute(given: str | Path) -> str:
+    if str(given) == domains.NAME:
+        return str(given)
+    if spec.is_task(given):
+        return spec.absolute(str(given))
+    try:
+        return str(Path(given).expanduser().resolve())
+    except RuntimeError as error:
+        raise DataError(f"data file {given} is a link to itself, or has no home folder.") from error
+
+
+def load(
+    paths: Sequence[Path],
+    more: Iterable[dict[str, Any]] = (),
+    ours: bool = False,
+    note: file_formats.Note = lambda words: None,
+) -> list[Item]:
+    """All items of files and folders (`reading.KINDS`), and `more` rows, sorted by id.
+
+    `ours`: the files were written by this program. In others nothing may name a task of
+    lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
+    are not written as items. Raises DataError naming file and line.
+    """
+    files, more = _files(paths, note), list(more)
+    said: list[str] = []
+    items = _items(files, more, ours, said.append)
+    texts = [file for file in files if file_formats.kind(file) == ".txt"]
+    if texts and _empty(items.values()):
+        said = []
+        finer = _items(files, more, ours, said.append, finer=True)
+        if not _empty(finer.values()):
+            items = finer
+            names = ", ".join(file.name for file in texts)
+            said.append(
+                f"{names}: too few paragraphs for every slice, so cut at line ends, slices in turn."
+            )
+    check(items.values())
+    for words in said:
+        note(words)
+    return [items[id_] for id_ in sorted(items)]
+
+
+def _items(
+    files: Sequence[Path],
+    more: Iterable[dict[str, Any]],
+    ours: bool,
+    note: file_formats.Note,
+    finer: bool = False,
+) -> dict[str, Item]:
+    """Items by id."""
+    items: dict[str, Item] = {}
+    rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, "task")) for row in more)
+    read = (pair for file in files for pair in _read(file, ours, note, finer))
+    for where, item in chain(read, rows):
+        if item.id in items:
+            raise DataError(f"{where}: id {item.id!r} is used twice. Ids must be unique.")
+        items[item.id] = item
+    return items
+
+
+def _empty(items: Iterable[Item]) -> list[str]:
+    """The slices without text."""
+    filled = {item.slice for item in items if isinstance(item, Text)}
+    return [s for s in SLICES if s not in filled]
+
+
+def check(items: Iterable[Item]) -> None:
+    """Raise DataError where a slice that a run needs has no text."""
+    items = list(items)
+    if empty := _empty(items):
+        characters = sum(len(item.text) for item in items if isinstance(item, Text))
+        shares = ", ".join(f"{slice_} {share:.0%}" for slice_, share in MEASURING_SHARES.items())
+        raise DataError(
+            f"the data has no text in the slice{'s' if len(empty) > 1 else ''} "
+            f"{', '.join(empty)}: it has {len(items)} items, {characters} characters of text. Give "
+            f"more text: a .txt file needs {len(SLICES) * SHORTEST} characters, .jsonl some dozens, "
+            f"which fall into slices by the hash of their ids ({shares}). Or name the slice of each "
+            'item with "slice". Tasks of lm-evaluation-harness need text beside them: another --data.'
+        )
+
+
+def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
+    """Raise DataError where settings name a domain that has no items to be judged by."""
+    check_weights(items, config.fitness_weights.domains)
+    wanted = [name.partition("/")[2] for name in config.objectives if name.startswith("domain/")]
+    check_weights(items, dict.fromkeys(wanted, 1.0), "objectives names")
+
+
+def check_weights(
+    items: Iterable[Item], weights: Mapping[str, float], who: str = "fitness_weights weighs"
+) -> None:
+    """Raise DataError where a domain that fitness weighs has no items to be judged by."""
+    there: dict[str, set[str]] = {}
+    for item in items:
+        there.setdefault(item.domain, set()).add(item.slice)
+    for domain in sorted(weights):
+        missing = [s for s in SLICES if s != "train" and s not in there.get(domain, ())]
+        if missing:
+            raise DataError(
+                f"{who} the domain {domain!r}, but the data has no item of it in the "
+                f"slice{'s' if len(missing) > 1 else ''} {', '.join(missing)}. The data's domains are "
+                f"{', '.join(sorted(there))}; `--data builtin:domains` has code, data, math and "
+                "multilingual."
+            )
+
+
+def runs_code(item: Item) -> bool:
+    """Whether measuring the item runs a program that a model wrote."""
+    return isinstance(item, Problem) and isinstance(item.check, Program)
+
+
+def of_task(item: Item) -> bool:
+    """Whether it comes from a task of lm-evaluation-harness."""
+    return not isinstance(item, Text) and item.encoding == "harness"
+
+
+def digest(items: Sequence[Item]) -> str:
+    """SHA-256 of the items in their order: what a run was measured on."""
+    hasher = hashlib.sha256()
+    for item in items:
+        # What is not said counts as before it could be said.
+        said = item.model_dump(mode="json", exclude_defaults=True)
+        hasher.update(canonical_json(said).encode() + b"\n")
+    return hasher.hexdigest()
+
+
+def from_rows(rows: Iterable[dict[str, Any]]) -> list[Item]:
+    """Items from dictionaries of the same format, sorted by id."""
+    items = [_parse(row, "built-in", number, "text") for number, row in enumerate(rows)]
+    return sorted(items, key=lambda item: item.id)
+
+
+def _files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(p for s in ("*.jsonl", "*.txt") for p in path.glob(s))
+            inside = inside or sorted(
+                p for p in path.iterdir() if file_formats.kind(p) in IN_FOLDERS
+            )
+            if not inside:
+                raise DataError(
+                    f"data folder {path} has no .jsonl and no .txt file, and no {', '.join(IN_FOLDERS)}"
+                )
+            found += inside
+            beside = [p for p in path.iterdir() if file_formats.kind(p) and p not in inside]
+            if beside:
+                note(
+                    f"{path.name}: {_listed(inside)} of this folder is read, and not "
+                    f"{_listed(beside)}: name the files that are meant."
+                )
+        elif not path.exists():
+            raise DataError(f"data file {path} does not exist.")
+        elif not file_formats.kind(path):
+            raise DataError(
+                f"data file {path} is neither .jsonl nor .txt, .json, .csv or .parquet (.gz behind "
+                "the first four)."
+            )
+        else:
+            found.append(path)
+    return found
+
+
+def _listed(files: Sequence[Path]) -> str:
+    names = sorted(file.name for file in files)
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
+
+
+def _read(
+    file: Path, ours: bool, note: file_formats.Note, finer: bool
+) -> Iterator[tuple[str, Item]]:
+    if not ours:
+        file_formats.check_size(file)
+    if file_formats.kind(file) == ".txt":
+        yield from (_pieces if finer else _paragraphs)(file, file_formats.text(file))
+        return
+    for where, number, row in file_formats.rows(file, note):
+        item = _parse(row, where, number, file.name)
+        if not ours and _names_task(item):
+            raise DataError(
+                f"{where}: an item of a file cannot be judged by a task of lm-evaluation-harness. "
+                "Give the task itself as data: lm-eval:NAME or lm-eval:FILE.yaml."
+            )
+        yield where, item
+
+
+def _names_task(item: Item) -> bool:
+    return (
+        isinstance(item, Problem)
+        and isinstance(item.check, Scored)
+        and item.check.scorer == spec.SCORER
+    )
+
+
+def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:
+    row = {"id": f"{file}:{number}", "domain": file_formats.domain(Path(file)), **row}
+    try:
+        if "slice" not in row:
+            row["slice"] = slice_of(str(row["id"]), MEASURING_SHARES)
+        kind = Text if "text" in row else Problem if "check" in row else Question
+        return kind.model_validate(row)
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: id is not Unicode text ({error.reason}).") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        what = first["msg"].removeprefix("Value error, ")
+        raise DataError(f"{where}: {key + ': ' if key else ''}{what}.") from error
+
+
+def _paragraphs(file: Path, content: str) -> Iterator[tuple[str, Item]]:
+    piece: list[str] = []
+    number = 0
+    for paragraph in [*content.split("\n\n"), None]:
+        if paragraph is not None:
+            piece.append(paragraph)
+        if piece and (paragraph is None or sum(map(len, piece)) >= PARAGRAPHS):
+            text = "\n\n".join(piece)
+            if text.strip():
+                row = {"text": text}
+                yield f"{file} (piece {number})", _parse(row, str(file), number, file.name)
+            piece, number = [], number + 1
+
+
+def _pieces(file: Path, content: str) -> Iterator[tuple[str, Item]]:
+    """Cut a text that has too few paragraphs: at line ends or blanks, with its slices in turn."""
+    size = min(PARAGRAPHS, max(SHORTEST, len(content) // PIECES))
+    start = number = 0
+    while start < len(content):
+        end = start + size
+        if end < len(content):
+            for mark in ("\n", " "):
+                found = content.rfind(mark, start + size // 2, end)
+                if found >= 0:
+                    end = found + 1
+                    break
+        piece = content[start:end]
+        if piece.strip():
+            row = {"text": piece, "slice": IN_TURN[number % len(IN_TURN)]}
+            yield f"{file} (piece {number})", _parse(row, str(file), number, file.name)
+            number += 1
+        start = end

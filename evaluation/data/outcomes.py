@@ -1,0 +1,143 @@
+"""What one evaluation saw, item by item. Pure: no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from weights import randomness
+
+
+class DomainOutcomes(BaseModel):
+    """One domain: lists run over windows, questions and problems, in their fixed order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: Σ −log p of a window's predicted tokens, nats.
+    nll: tuple[float, ...]
+    #: Predicted tokens of a window.
+    tokens: tuple[int, ...]
+    #: Predicted tokens that were the most likely one.
+    hits: tuple[int, ...]
+    #: 1 where the right choice was the most likely, else 0.
+    right: tuple[int, ...] = ()
+    #: 1 / number of choices.
+    chance: tuple[float, ...] = ()
+    #: UTF-8 bytes of a window's predicted tokens; empty in logs from before they were recorded.
+    bytes: tuple[int, ...] = ()
+    #: 0 to 1: how right the reply to a problem was.
+    solved: tuple[float, ...] = ()
+    #: Id of a problem whose verifier failed → why. It counts 0.
+    unscored: dict[str, str] = {}
+
+    def pick(self, draw: Draw) -> DomainOutcomes:
+        """The outcomes of what was drawn."""
+        return DomainOutcomes(
+            nll=tuple(self.nll[i] for i in draw.windows),
+            tokens=tuple(self.tokens[i] for i in draw.windows),
+            hits=tuple(self.hits[i] for i in draw.windows),
+            right=tuple(self.right[i] for i in draw.questions),
+            chance=tuple(self.chance[i] for i in draw.questions),
+            bytes=tuple(self.bytes[i] for i in draw.windows) if self.bytes else (),
+            solved=tuple(self.solved[i] for i in draw.problems),
+            unscored=self.unscored,
+        )
+
+
+#: Domain → outcomes.
+Outcomes = dict[str, DomainOutcomes]
+
+
+class Draw(BaseModel):
+    """Which items of a domain are scored; indices into the slice, ascending."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    windows: tuple[int, ...]
+    questions: tuple[int, ...]
+    problems: tuple[int, ...] = ()
+
+
+Draws = dict[str, Draw]
+
+
+class Pool(BaseModel):
+    """How many windows, questions and problems a slice has in a domain."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    windows: int
+    questions: int
+    problems: int = 0
+    #: How many questions, and problems, each grade has, in the order of grades, which is the order of
+    #: the items; empty: all are of one grade.
+    question_grades: tuple[int, ...] = ()
+    problem_grades: tuple[int, ...] = ()
+
+
+class Sizes(BaseModel):
+    """At most so many of each are drawn from a domain."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    windows: int
+    questions: int
+    problems: int = 0
+
+
+def whole(pools: Mapping[str, Pool]) -> Draws:
+    """Everything."""
+    return {
+        domain: Draw(
+            windows=tuple(range(p.windows)),
+            questions=tuple(range(p.questions)),
+            problems=tuple(range(p.problems)),
+        )
+        for domain, p in sorted(pools.items())
+    }
+
+
+def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
+    """Items of every domain, drawn by key without replacement, each grade by its share."""
+    result: Draws = {}
+    for domain, p in sorted(pools.items()):
+        own = (*key, domain)
+        result[domain] = Draw(
+            windows=_drawn((p.windows,), sizes.windows, *own, "windows"),
+            questions=_drawn(
+                p.question_grades or (p.questions,), sizes.questions, *own, "questions"
+            ),
+            problems=_drawn(p.problem_grades or (p.problems,), sizes.problems, *own, "problems"),
+        )
+    return result
+
+
+def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...]:
+    """`count` places of as many as the strata have together, from each its share, ascending."""
+    places: list[int] = []
+    first = 0
+    for number, (size, share) in enumerate(zip(strata, shares(strata, count), strict=True)):
+        own = key if len(strata) == 1 else (*key, number)
+        order = randomness.permutation(size, *own)
+        places += [first + int(i) for i in order[:share]]
+        first += size
+    return tuple(sorted(places))
+
+
+def shares(strata: Sequence[int], count: int) -> list[int]:
+    """`count` split in proportion to the strata, by largest remainder, the earlier on a tie."""
+    total = sum(strata)
+    count = min(count, total)
+    if not total:
+        return [0] * len(strata)
+    result = [count * size // total for size in strata]
+    rest = sorted(range(len(strata)), key=lambda i: (-(count * strata[i] % total), i))
+    for i in rest[: count - sum(result)]:
+        result[i] += 1
+    return result
+
+
+def pick(outcomes: Outcomes, draws: Draws) -> Outcomes:
+    """The part of a whole slice's outcomes that a draw scores."""
+    return {d: outcomes[d].pick(draws[d]) for d in sorted(draws)}

@@ -1,0 +1,246 @@
+"""Items → token ids, once per run.
+
+Texts of a slice and domain are joined in the order of their ids, each followed by the end token,
+and cut into windows of `context` tokens; the last may be shorter and is dropped only where it has a
+single token. A window of n tokens predicts n − 1, so every token but a window's first is scored
+exactly once. A question keeps the end of its prompt where prompt and choice exceed the context; a
+problem whose prompt and reply exceed it is refused, because a cut task is another task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.data.items import Item, Problem, Question, Text
+from evaluation.data.outcomes import Pool
+from evaluation.data.prompt_encoding import alone, pair
+from evaluation.data.slices import SLICES, Slice
+from runs.errors import DataError
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question: a sequence of prompt and choice for every choice.
+
+    Where choices are scored less what they have without the prompt, a sequence of the start token and
+    the choice follows for each.
+    """
+
+    sequences: tuple[Ids, ...]
+    #: Where the choice starts in each sequence.
+    starts: tuple[int, ...]
+    #: What each choice's log-likelihood is divided by: UTF-8 bytes, tokens, or 1.
+    sizes: tuple[int, ...]
+    answer: int
+    id: str = ""
+    grade: int = 0
+
+    def pair(self, choice: int) -> tuple[Ids, Ids]:
+        """What comes before a choice, and the choice."""
+        whole, start = self.sequences[choice], self.starts[choice]
+        return whole[:start], whole[start:]
+
+
+@dataclass(frozen=True)
+class Posed:
+    """One problem and its prompt as token ids."""
+
+    problem: Problem
+    ids: Ids
+
+
+@dataclass
+class Packed:
+    """One domain of one slice."""
+
+    windows: list[Ids] = field(default_factory=list)
+    questions: list[Asked] = field(default_factory=list)
+    problems: list[Posed] = field(default_factory=list)
+    #: UTF-8 bytes of each window's predicted tokens; empty where the tokenizer does not tell.
+    bytes: list[int] = field(default_factory=list)
+    #: The first and the last text that each window has tokens of.
+    texts: list[tuple[str, str]] = field(default_factory=list)
+
+    def pool(self) -> Pool:
+        """How much there is to draw from."""
+        return Pool(
+            windows=len(self.windows),
+            questions=len(self.questions),
+            problems=len(self.problems),
+            question_grades=_grades([q.grade for q in self.questions]),
+            problem_grades=_grades([p.problem.grade for p in self.problems]),
+        )
+
+
+def _grades(grades: Sequence[int]) -> tuple[int, ...]:
+    """How many each grade has; nothing where there is but one."""
+    counts = [grades.count(grade) for grade in sorted(set(grades))]
+    return tuple(counts) if len(counts) > 1 else ()
+
+
+#: slice → domain → packed.
+PackedData = dict[Slice, dict[str, Packed]]
+
+
+def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
+    """Tokenise and pack all items. Raises DataError for what the model cannot be scored on."""
+    result: PackedData = {s: {} for s in SLICES}
+    texts: dict[tuple[Slice, str], list[Text]] = {}
+    for item in items:
+        packed = result[item.slice].setdefault(item.domain, Packed())
+        if isinstance(item, Question):
+            packed.questions.append(_ask(item, tokenizer, context))
+        elif isinstance(item, Problem):
+            packed.problems.append(_pose(item, tokenizer, context))
+        else:
+            texts.setdefault((item.slice, item.domain), []).append(item)
+    for domains in result.values():
+        for packed in domains.values():
+            packed.questions.sort(key=lambda q: q.grade)
+            packed.problems.sort(key=lambda p: p.problem.grade)
+    for (slice_, domain), members in texts.items():
+        _cut(result[slice_][domain], members, tokenizer, context)
+    return result
+
+
+def fitting(items: Sequence[Item], tokenizer: Any, context: int) -> list[Item]:
+    """The items without the questions and problems that are longer than a context: for those that
+    were not made for any one model.
+    """
+
+    def size(item: Question | Problem, *texts: str) -> int:
+        if item.encoding == "harness":
+            return len(alone("".join(texts), tokenizer))
+        return sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
+
+    def fits(item: Item) -> bool:
+        if isinstance(item, Problem):
+            return size(item, item.prompt) + item.max_tokens <= context
+        if isinstance(item, Question):
+            return max(size(item, item.prompt, choice) for choice in item.choices) <= context
+        return True
+
+    return [item for item in items if fits(item)]
+
+
+def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Any, context: int) -> None:
+    """Join texts and cut them into windows."""
+    written = [t.text for t in texts]
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    encoded = tokenizer(
+        written, add_special_tokens=False, verbose=False, return_offsets_mapping=fast
+    )
+    end = tokenizer.eos_token_id
+    tail = [] if end is None else [end]
+    stream: list[int] = []
+    sizes: list[int] = []
+    owners: list[int] = []
+    for number, ids in enumerate(encoded["input_ids"]):
+        _check_known(texts[number].id, ids, tokenizer)
+        stream += [*ids, *tail]
+        owners += [number] * (len(ids) + len(tail))
+        if fast:
+            sizes += [
+                *_bytes(written[number], encoded["offset_mapping"][number]),
+                *(0 for _ in tail),
+            ]
+    for first in range(0, len(stream), context):
+        cut = stream[first : first + context]
+        if len(cut) > 1:
+            last = first + len(cut)
+            packed.windows.append(np.asarray(cut, np.int64))
+            packed.texts.append((texts[owners[first]].id, texts[owners[last - 1]].id))
+            if fast:
+                packed.bytes.append(sum(sizes[first + 1 : last]))
+
+
+def _bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """UTF-8 bytes of each token: of several tokens of one character the first has them all."""
+    if not offsets:
+        return []
+    before = np.cumsum([0, *(len(character.encode("utf-8", "replace")) for character in text)])
+    ends = np.maximum.accumulate(np.asarray([end for _, end in offsets]))
+    return [int(n) for n in np.diff(before[ends], prepend=0)]
+
+
+def _check_known(id_: str, ids: Sequence[int], tokenizer: Any) -> None:
+    """A token that stands for everything unknown is easy to predict: no measurement."""
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    if unknown is not None and unknown != tokenizer.eos_token_id and unknown in ids:
+        share = list(ids).count(unknown) / len(ids)
+        raise DataError(
+            f"item {id_!r}: the tokenizer does not know {share:.0%} of it (token "
+            f"{tokenizer.unk_token!r}). Leave the item out: models would be scored on predicting what "
+            "they cannot read."
+        )
+
+
+def _encode(id_: str, text: str, tokenizer: Any) -> list[int]:
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    _check_known(id_, ids, tokenizer)
+    return ids
+
+
+def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
+    parts = _parts(item, tokenizer)
+    choices = [choice for _, choice in parts]
+    for choice, ids in zip(item.choices, choices, strict=True):
+        if not ids:
+            raise DataError(f"question {item.id!r}: choice {choice!r} is no token. Leave it out.")
+        if len(ids) >= context:
+            raise DataError(
+                f"question {item.id!r}: a choice has {len(ids)} tokens, the model's context is "
+                f"{context}. Shorten it."
+            )
+    kept = [(prompt[-(context - len(ids)) :], ids) for prompt, ids in parts]
+    if item.normalise == "mutual":
+        kept += _parts(item.model_copy(update={"prompt": ""}), tokenizer)
+    return Asked(
+        sequences=tuple(np.asarray([*prompt, *ids], np.int64) for prompt, ids in kept),
+        starts=tuple(len(prompt) for prompt, _ in kept),
+        sizes=item.sizes or tuple(_sizes(item, choices)),
+        answer=item.answer,
+        id=item.id,
+        grade=item.grade,
+    )
+
+
+def _parts(item: Question, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
+    """For every choice what comes before it, and itself."""
+    if item.encoding == "harness":
+        parts = [pair(item.prompt, choice, tokenizer) for choice in item.choices]
+        for before, ids in parts:
+            _check_known(item.id, [*before, *ids], tokenizer)
+        return parts
+    start = [tokenizer.bos_token_id if tokenizer.bos_token_id is not None else 0]
+    prompt = _encode(item.id, item.prompt, tokenizer) or start
+    return [(prompt, _encode(item.id, choice, tokenizer)) for choice in item.choices]
+
+
+def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
+    if item.normalise == "bytes":
+        return [len(choice.encode()) for choice in item.choices]
+    return [len(ids) if item.normalise == "tokens" else 1 for ids in choices]
+
+
+def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
+    if item.encoding == "harness":
+        ids = alone(item.prompt, tokenizer)
+        _check_known(item.id, ids, tokenizer)
+    else:
+        ids = _encode(item.id, item.prompt, tokenizer)
+    if not ids:
+        raise DataError(f"problem {item.id!r}: its prompt is no token.")
+    if len(ids) + item.max_tokens > context:
+        raise DataError(
+            f"problem {item.id!r}: its prompt has {len(ids)} tokens and its reply may have "
+            f"{item.max_tokens}; the context is {context}. Shorten it, or raise `context`."
+        )
+    return Posed(item, np.asarray(ids, np.int64))

@@ -1,0 +1,115 @@
+"""One candidate on one draw: its outcomes, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation.backends.backend import Evaluator
+from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes
+from evaluation.data.packing import Packed, Posed
+from evaluation.multiple_choice import score_questions
+from evaluation.perplexity import score_windows
+from evaluation.verifiers.base import Verdict
+from evaluation.verifiers.verifier import Verifier
+from evomerge.fitness.early_stopping import joined
+
+
+@dataclass
+class Judge:
+    """What problems need: the tokenizer that turns replies into text, and the verifiers."""
+
+    tokenizer: Any
+    verifier: Verifier = field(default_factory=Verifier)
+
+    def judge(self, model: Evaluator, problems: Sequence[Posed]) -> list[tuple[str, Verdict]]:
+        """(reply, verdict) for every problem. Raises SandboxUnavailableError."""
+        said = model.replies(problems, self.tokenizer)
+        result = []
+        for posed, reply in zip(problems, said, strict=True):
+            item = posed.problem.model_dump(include={"id", "domain", "prompt"})
+            result.append((reply, self.verifier.verify(posed.problem.check, reply, item)))
+        return result
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a search evaluation is watched: in which blocks, and who says that it is enough."""
+
+    blocks: Sequence[Draws]
+    #: What was seen so far → why no more is needed, or None.
+    reason: Callable[[Outcomes, Draws], str | None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an evaluation saw."""
+
+    outcomes: Outcomes
+    #: The windows that it was stopped after, and why; None where it saw everything.
+    scored: Draws | None = None
+    stopped: str | None = None
+
+
+def evaluate(
+    model: Evaluator,
+    data: Mapping[str, Packed],
+    draws: Draws,
+    judge: Judge,
+    watch: Watch | None = None,
+) -> Seen:
+    """The outcomes of the drawn windows, questions and problems, domain by domain in order of name.
+
+    A log-likelihood that is not finite stays in the outcomes as such; `composite.components` then
+    gives None. Windows come first; where they are watched, it may end there.
+    """
+    read: Windows = {}
+    for number, block in enumerate(watch.blocks if watch else [draws], start=1):
+        _read(model, data, block, read)
+        if watch and number < len(watch.blocks):
+            scored = joined(watch.blocks[:number])
+            sofar = {d: _windows(data[d], draw.windows, read[d]) for d, draw in scored.items()}
+            if why := watch.reason(sofar, scored):
+                return Seen(sofar, scored, why)
+    result: Outcomes = {}
+    for domain in sorted(draws):
+        packed, drawn = data[domain], draws[domain]
+        questions = [packed.questions[i] for i in drawn.questions]
+        problems = [packed.problems[i] for i in drawn.problems]
+        judged = [verdict for _, verdict in judge.judge(model, problems)]
+        failed = [
+            (p.problem.id, v.why) for p, v in zip(problems, judged, strict=True) if not v.scored
+        ]
+        asked = {
+            "right": tuple(score_questions(model, questions)),
+            "chance": tuple(1 / len(q.sizes) for q in questions),
+            "solved": tuple(verdict.score for verdict in judged),
+            "unscored": dict(failed),
+        }
+        result[domain] = _windows(packed, drawn.windows, read[domain]).model_copy(update=asked)
+    return Seen(result)
+
+
+#: Domain → window → (Σ −log p, predicted tokens, hits).
+Windows = dict[str, dict[int, tuple[float, int, int]]]
+
+
+def _read(model: Evaluator, data: Mapping[str, Packed], draws: Draws, read: Windows) -> None:
+    """Score windows, in the order of the draw."""
+    for domain in sorted(draws):
+        places = draws[domain].windows
+        scores = score_windows(model, [data[domain].windows[i] for i in places])
+        read.setdefault(domain, {}).update(zip(places, zip(*scores, strict=True), strict=True))
+
+
+def _windows(
+    packed: Packed, places: Sequence[int], read: Mapping[int, tuple[float, int, int]]
+) -> DomainOutcomes:
+    """The outcomes of windows alone."""
+    return DomainOutcomes(
+        nll=tuple(read[i][0] for i in places),
+        tokens=tuple(read[i][1] for i in places),
+        hits=tuple(read[i][2] for i in places),
+        bytes=tuple(packed.bytes[i] for i in places) if packed.bytes else (),
+    )

@@ -1,0 +1,81 @@
+"""A task's documents as items, read by a process that has the harness."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evaluation.lm_eval import spec as lm_eval_spec
+from evaluation.lm_eval.spec import Spec
+from runs.errors import DataError, UnavailableError
+from runs.system.child_environment import child_environment
+
+#: Seconds that a task may take to be read, its data set fetched where that is allowed.
+LONGEST = 1800.0
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read of a task."""
+
+    rows: tuple[dict[str, Any], ...]
+    #: Names of tasks and of their datasets.
+    names: tuple[str, ...]
+
+
+def rows(given: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
+    """Rows of items, in the format of JSONL data, of all the tasks among what was given.
+
+    Raises DataError, UnavailableError.
+    """
+    result = []
+    for spec in map(lm_eval_spec.parse, filter(lm_eval_spec.is_task, given)):
+        if not allow_benchmarks:
+            lm_eval_spec.guard(spec, [spec.file.stem if spec.file else spec.task])
+        found = _read(spec)
+        if not allow_benchmarks:
+            lm_eval_spec.guard(spec, found.names)
+        result += found.rows
+    return result
+
+
+def _read(spec: Spec) -> Read:
+    check(spec)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        command = [sys.executable, "-m", "evaluation.lm_eval.reader", str(spec), str(out)]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                env=child_environment("task"), timeout=LONGEST,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise DataError(
+                f"{spec}: lm-evaluation-harness took longer than {LONGEST:g} s to read it. Fetch its "
+                "data set first, or take fewer documents (@COUNT)."
+            ) from error
+        if not out.exists():
+            last = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+            raise DataError(f"{spec}: lm-evaluation-harness could not read it ({last[:300]}).")
+        found = json.loads(out.read_text("utf-8"))
+    if "error" in found:
+        raise DataError(f"{spec}: {found['error']}")
+    return Read(tuple(found["rows"]), tuple(found["names"]))
+
+
+def check(spec: Spec) -> None:
+    """Raise where the task cannot be read here. DataError, UnavailableError."""
+    if find_spec("lm_eval") is None:
+        raise UnavailableError(
+            f"{spec} needs lm-evaluation-harness: pip install 'agent-forge[lm-eval]', then again."
+        )
+    lm_eval_spec.check_file(spec)
+    if spec.file is not None and not spec.file.is_file():
+        raise DataError(f"task file {spec.file} does not exist.")

@@ -1,0 +1,216 @@
+"""In a process of its own: a task's documents → rows of items. Imports the harness.
+
+    python -m evaluation.lm_eval.reader SPEC OUT
+
+Multiple choice becomes questions, tokenised and normalised as the harness does; generation becomes
+problems that the harness judges; texts stay texts. The prompts are those that the harness builds,
+few-shot examples included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, nullcontext
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from evaluation.lm_eval import spec as lm_eval_spec
+from evaluation.lm_eval.spec import Spec
+
+Row = dict[str, Any]
+
+#: A metric of multiple choice → what log-likelihoods are divided by.
+CHOICE_METRICS = {
+    "acc": lambda choice: 1,
+    "acc_norm": len,
+    "acc_bytes": lambda choice: len(choice.encode()),
+    "acc_mutual_info": lambda choice: 1,
+}
+#: The seeds that the harness itself evaluates with.
+SEED, FEWSHOT_SEED = 0, 1234
+
+
+class Refused(Exception):
+    """A task that cannot be items, and why."""
+
+
+@lru_cache(maxsize=8)
+def tasks(task: str) -> list[Any]:
+    """The tasks of a name or a file, seeded as the harness seeds. Raises Refused."""
+    import numpy as np
+    import torch
+    from lm_eval.tasks import TaskManager
+
+    random.seed(SEED)
+    np.random.seed(FEWSHOT_SEED)
+    torch.manual_seed(FEWSHOT_SEED)
+    file = Spec(task).file
+    given = os.environ.get(lm_eval_spec.FOLDERS, "").split(os.pathsep)
+    folders: list[str | Path] = [Path(folder).resolve() for folder in given if folder]
+    manager = TaskManager(include_path=folders or None, include_defaults=file is None)
+    if file is None and task not in manager.task_index:  # it would be taken for a path
+        raise Refused("lm-evaluation-harness has no task of that name")
+    with _nowhere() if file is None else nullcontext():
+        loaded = manager.load([task if file is None else str(file.resolve())])["tasks"]
+    found = [loaded[name] for name in sorted(loaded)]
+    for each in found:
+        if getattr(each, "UNSAFE_CODE", False):
+            raise Refused("it runs code that models write, and not in our sandbox")
+        if getattr(each, "MULTIMODAL", False):
+            raise Refused("it has pictures or sound, which language models do not read")
+        each.set_fewshot_seed(FEWSHOT_SEED)
+    return found
+
+
+@contextmanager
+def _nowhere() -> Iterator[None]:
+    """Work in an empty folder: a data set `OWNER/NAME` is the Hub's, not a folder that lies here."""
+    with tempfile.TemporaryDirectory() as empty, chdir(empty):
+        yield
+
+
+@lru_cache(maxsize=64)
+def pin(task: Any) -> str:
+    """A digest of everything that judges: the task's settings, its functions' code, the harness."""
+    said = json.dumps(task.dump_config(), sort_keys=True, default=str)
+    plain = re.sub(r" at 0x[0-9a-f]+", "", said)  # places in memory
+    return hashlib.sha256(f"{version('lm-eval')}\0{plain}".encode()).hexdigest()
+
+
+def judged(task: Any, metric: str, prompt: str, doc: Any, reply: str) -> float:
+    """The task's metric of one reply, after the first of its filters."""
+    from lm_eval.api.instance import Instance
+
+    request = Instance("generate_until", doc, (prompt, {}), 0)
+    request.resps = [reply]
+    (first, *_) = task._filters
+    first.apply([request])
+    return float(task.process_results(doc, [request.filtered_resps[first.name]])[metric])
+
+
+def read(spec: Spec) -> tuple[list[Row], list[str]]:
+    """(rows, names of tasks and datasets). Raises Refused and what the harness raises."""
+    rows: list[Row] = []
+    names = []
+    for task in tasks(spec.task):
+        name = str(task.config.task)
+        names += [name, str(task.config.dataset_path or ""), str(task.config.dataset_name or "")]
+        kind = _KINDS.get(task.OUTPUT_TYPE)
+        if kind is None:
+            raise Refused(
+                f"it is of the kind {task.OUTPUT_TYPE}; items are made of {', '.join(_KINDS)}"
+            )
+        task.build_all_requests(limit=spec.count)
+        for number, requests in groupby(task.instances, key=lambda request: request.doc_id):
+            about = {"id": f"{name}/{number}", "domain": name}
+            try:
+                rows.append({**about, **kind(spec, task, list(requests))})
+            except (ValueError, TypeError, KeyError) as error:
+                raise Refused(f"document {number} of {name}: {error}") from error
+    return rows, names
+
+
+def _choices(spec: Spec, task: Any, requests: list[Any]) -> Row:
+    metric = metric_of(spec, task, CHOICE_METRICS)
+    doc = requests[0].doc
+    if callable(task.config.process_results) or task.multiple_input or task.multiple_target:
+        raise Refused("it has several prompts or right choices a document, or judges them itself")
+    choices = task.doc_to_choice(doc)
+    gold = task.doc_to_target(doc)
+    gold = choices.index(gold) if isinstance(gold, str) else int(gold)
+    return {
+        "prompt": requests[0].args[0],
+        "choices": [request.args[1] for request in requests[: len(choices)]],
+        "answer": gold,
+        "normalise": "mutual" if metric == "acc_mutual_info" else "none",
+        "sizes": [max(1, CHOICE_METRICS[metric](choice)) for choice in choices],
+        "encoding": "harness",
+    }
+
+
+def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
+    from lm_eval.models.utils import normalize_gen_kwargs
+
+    prompt, given = requests[0].args
+    how: dict[str, Any] = dict(normalize_gen_kwargs(given))
+    if how.get("do_sample") or len(requests) > 1 or (task.config.repeats or 1) > 1:
+        raise Refused("it samples replies; only the most likely reply is a measurement here")
+    if (how.get("num_beams") or 1) > 1:
+        raise Refused("it searches with beams; only the most likely token after the other is read")
+    metric, doc = metric_of(spec, task, None), dict(requests[0].doc)
+    if requests[0].doc_id == 0:
+        _try(task, metric, prompt, doc)
+    options = {"task": spec.task, "name": str(task.config.task), "metric": metric}
+    return {
+        "prompt": prompt,
+        "check": {"kind": "scorer", "scorer": "lm-eval",
+                  "options": {**options, "pin": pin(task), "doc": doc}},
+        "max_tokens": int(how["max_gen_toks"]),
+        "stop": [stop for stop in how["until"] if stop],
+        "encoding": "harness",
+    }  # fmt: skip
+
+
+def _try(task: Any, metric: str, prompt: str, doc: dict[str, Any]) -> None:
+    """Raise Refused where the metric of a reply is no share."""
+    try:
+        found = judged(task, metric, prompt, doc, "a reply")
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Refused(f"its metric {metric} is none of a single reply ({what})") from error
+    if not 0 <= found <= 1:
+        raise Refused(f"its metric {metric} gave {found:g}, and an item's is from 0 to 1")
+
+
+def _text(spec: Spec, task: Any, requests: list[Any]) -> Row:
+    if spec.metric:
+        raise Refused("it is text, measured by perplexity and bits per byte: leave out the metric")
+    return {"text": requests[0].args[0]}
+
+
+_KINDS = {
+    "multiple_choice": _choices, "generate_until": _reply, "loglikelihood_rolling": _text
+}  # fmt: skip
+
+
+def metric_of(spec: Spec, task: Any, known: Any) -> str:
+    """The metric that is asked for, or the first that can be an item's. Raises Refused."""
+    better = task.higher_is_better()
+    own = [
+        name
+        for name in task._metric_fn_list
+        if better.get(name) and (known is None or name in known)
+    ]
+    if not own:
+        raise Refused(f"none of its metrics ({', '.join(better)}) is a share of an item")
+    if spec.metric not in (None, *own):
+        raise Refused(f"it has no metric {spec.metric!r} for items: it has {', '.join(own)}")
+    return spec.metric or own[0]
+
+
+def _plain(value: Any) -> Any:
+    raise Refused(f"a document holds a {type(value).__name__}, which is no text and no number")
+
+
+def written(spec: Spec) -> str:
+    """The answer, as JSON."""
+    try:
+        rows, names = read(spec)
+        return json.dumps({"rows": rows, "names": names}, default=_plain)
+    except Exception as error:  # the harness raises anything; whoever asked is told
+        said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        return json.dumps({"error": f"{' '.join(said.split())[:500].rstrip('.')}."})
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(written(lm_eval_spec.parse(sys.argv[1])), "utf-8")

@@ -1,0 +1,117 @@
+"""`lm-eval:NAME[#METRIC][@COUNT]`: a task of lm-evaluation-harness, by its name or its YAML file.
+
+METRIC is one of the task's own, by default the first that an item can have; COUNT takes the first so
+many documents. Well-known benchmarks are refused as objectives unless they are allowed: whoever selects
+on a benchmark can report nothing on it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runs.errors import DataError, UnavailableError
+
+PREFIX = "lm-eval:"
+#: The entry point of `judge`.
+SCORER = "lm-eval"
+#: Folders whose tasks have names too, and whose files workers may read, separated like those of PATH:
+#: a task file is code.
+FOLDERS = "FORGE_TASK_FOLDERS"
+
+#: Families of benchmarks that models are compared by.
+BENCHMARKS = (
+    "agieval", "aime", "aime24", "aime25", "arc", "bbh", "bigbench", "boolq", "ceval", "cmmlu",
+    "commonsense_qa", "copa", "drop", "global_mmlu", "glue", "gpqa", "gsm8k", "gsm_plus",
+    "hellaswag", "hendrycks_math", "hendrycksmath", "humaneval", "ifeval", "lambada", "leaderboard",
+    "livebench", "logiqa", "math_500", "mathqa", "mbpp", "mgsm", "minerva_math", "mmlu", "mmlu_pro",
+    "mmlusr", "musr", "natural_questions", "nq_open", "openbookqa", "piqa", "race", "sciq", "siqa",
+    "social_iqa", "squad", "squadv2", "super_glue", "trivia_qa", "triviaqa", "truthful_qa",
+    "truthfulqa", "wikitext", "winogrande", "xcopa", "xnli", "xstorycloze", "xwinograd",
+)  # fmt: skip
+_KNOWN = re.compile(rf"(?:^|_)(?:{'|'.join(sorted(BENCHMARKS, key=len, reverse=True))})(?:_|$)")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is asked for."""
+
+    #: A task's name, or the path of its YAML file.
+    task: str
+    metric: str | None = None
+    count: int | None = None
+
+    @property
+    def file(self) -> Path | None:
+        """The YAML file; None where the task has a name."""
+        return Path(self.task) if self.task.lower().endswith((".yaml", ".yml")) else None
+
+    def __str__(self) -> str:
+        metric = f"#{self.metric}" if self.metric else ""
+        return f"{PREFIX}{self.task}{metric}" + (f"@{self.count}" if self.count else "")
+
+
+def is_task(given: str | Path) -> bool:
+    """Whether something that was given as data is a task."""
+    return str(given).startswith(PREFIX)
+
+
+def parse(given: str) -> Spec:
+    """Raises DataError."""
+    match = re.fullmatch(r"lm-eval:([^#@]+)(?:#([^#@]+))?(?:@(\d+))?", given)
+    named = match is not None and re.fullmatch(r"[\w.-]+|.*\.ya?ml", match[1], re.IGNORECASE)
+    if match is None or not named or match[3] == "0":
+        raise DataError(
+            f"{given!r} is no task: give lm-eval:NAME, or lm-eval:FILE.yaml, with #METRIC and "
+            "@COUNT where you want them, as in lm-eval:my_task#acc_norm@500."
+        )
+    return Spec(match[1], match[2], int(match[3]) if match[3] else None)
+
+
+def absolute(given: str) -> str:
+    """The same with a whole path, where it is a file. Raises DataError."""
+    spec = parse(given)
+    if spec.file is None:
+        return str(spec)
+    whole = spec.file.expanduser().resolve()
+    if re.search("[#@]", str(whole)):
+        raise DataError(f"task file {whole}: a path with # or @ in it cannot be named here.")
+    return str(Spec(str(whole), spec.metric, spec.count))
+
+
+def check_file(spec: Spec) -> None:
+    """Raise UnavailableError where the task's file is not for this machine to read: it may run code."""
+    if spec.file is None:
+        return
+    allowed = os.environ.get(FOLDERS)
+    if allowed is None and "FORGE_WORKER" not in os.environ:
+        return
+    folders = [Path(folder).resolve() for folder in (allowed or "").split(os.pathsep) if folder]
+    if not any(spec.file.resolve().is_relative_to(folder) for folder in folders):
+        raise UnavailableError(
+            f"task file {spec.file} is not in a folder that this machine allows, because task files "
+            f"can run code. Whoever runs the machine can name the folder in {FOLDERS}; the run "
+            "is intact."
+        )
+
+
+def benchmark(names: Iterable[str]) -> str | None:
+    """The first of these names, of tasks and datasets, that is a well-known benchmark's."""
+    for name in names:
+        plain = re.sub(r"[^a-z0-9]+", "_", name.rpartition("/")[2].lower())
+        if _KNOWN.search(plain):
+            return name
+    return None
+
+
+def guard(spec: Spec, names: Iterable[str]) -> None:
+    """Raise DataError where one of the names is a well-known benchmark's."""
+    if found := benchmark(names):
+        raise DataError(
+            f"{spec} is of the well-known benchmark {found!r}. A champion that was chosen on it says "
+            "nothing when it is measured on it: take other items, or set allow_benchmarks if you "
+            "will not report it."
+        )

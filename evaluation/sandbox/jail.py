@@ -1,0 +1,233 @@
+"""The jail: forks a locked child for every program, and passes its answer on unread.
+
+The process has nothing of ours: an empty environment, an empty folder, three pipes. It has loaded
+what programs may import (`OFFERED`). For each request it forks a child, which reads the request from
+standard input, gives up files, root, and all system calls but those of `seccomp`, runs the program,
+evaluates the given expressions in it and writes their `repr` into a file in memory. What the values
+should be the child never knows: they are compared on our side, so that a program can pass only by
+computing them.
+
+The jail itself reads neither requests nor answers: the kernel copies an answer from the child's file
+to our pipe. Every child begins with the jail's memory, and finds nothing there of earlier programs.
+
+A request is one line of JSON (see `runs.system.line_process`): program, calls, cpu (seconds), memory
+(bytes). An answer is one, too: how ("" if the child ended by itself) and size, followed by `size`
+bytes, which are what the child wrote.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+from evaluation.sandbox import seccomp
+
+#: Modules that programs may import; nothing can be loaded later.
+OFFERED = (
+    "abc", "array", "base64", "bisect", "calendar", "cmath", "collections", "collections.abc",
+    "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "enum", "fractions",
+    "functools", "hashlib", "heapq", "html", "io", "itertools", "json", "math", "numbers",
+    "operator", "queue", "random", "re", "statistics", "string", "struct", "textwrap", "time",
+    "types", "typing", "unicodedata", "uuid", "zlib",
+)  # fmt: skip
+
+#: Loaded too, because some of the above load it when it is first needed.
+_QUIETLY = ("_strptime", "pprint", "traceback", "encodings.latin_1", "encodings.ascii")
+
+#: Lines at its end that a program may be shortened by until it is one.
+CUT = 200
+
+#: Bytes that a child may answer with.
+ANSWER = 1 << 16
+#: Seconds between two looks at a child that has not ended.
+STEP = 0.05
+#: Whom root becomes: "nobody" everywhere.
+NOBODY = 65534
+#: The one descriptor that a child can write its answer to.
+_OUT = 3
+
+
+def serve() -> None:
+    """Answer requests until the input ends. The folder is gone at once: nothing can be left in it.
+
+    The process's arguments are how many seconds a program may sleep, and how many it may take in all.
+    """
+    sleep, wall = map(int, sys.argv[1:])
+    os.rmdir(os.getcwd())
+    for name in (*OFFERED, *_QUIETLY):
+        __import__(name)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
+    for number in itertools.count(1):
+        if not waiting.poll()[0][1] & select.POLLIN:
+            return  # the other end is closed, and everything was read
+        _one(number, sleep, wall)
+
+
+def _one(number: int, sleep: int, wall: int) -> None:
+    """Run one program in a child, wait for it and pass on what it wrote."""
+    answer = os.memfd_create("answer")
+    jail = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            _locked(number, answer, jail)
+        except BaseException as error:
+            os.write(_OUT, json.dumps({"jail": f"{type(error).__name__}: {error}"}).encode())
+        finally:
+            os._exit(0)
+    how = _ended(child, sleep, wall)
+    size = os.fstat(answer).st_size
+    if size > ANSWER:
+        how, size = "answered too much", 0
+    os.write(1, json.dumps([number, {"how": how, "size": size}]).encode() + b"\n")
+    sent = 0
+    while sent < size:
+        sent += os.sendfile(1, answer, sent, size - sent)
+    os.close(answer)
+
+
+def _ended(child: int, sleep: int, wall: int) -> str:
+    """Wait for a child, and kill it if it takes too long. Return why it did not end by itself."""
+    deadline, asleep = time.monotonic() + wall, 0.0
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return _death(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ""
+        if asleep > sleep or time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return "ran out of time"
+        if signal.sigtimedwait([signal.SIGCHLD], STEP) is None and _sleeps(child):
+            asleep += STEP
+
+
+def _sleeps(child: int) -> bool:
+    """Return True if a child's program waits for time to pass; not if it waits for a processor."""
+    if os.getsid(child) != child:
+        return False  # it is still reading the request
+    try:
+        with open(f"/proc/{child}/stat", "rb") as opened:
+            return opened.read().rpartition(b")")[2].split()[0] == b"S"
+    except OSError:
+        return False  # no such folder here: the wall clock bounds it
+
+
+def _death(number: int) -> str:
+    if number in (signal.SIGXCPU, signal.SIGKILL):
+        return "ran out of time"
+    return f"ended by {signal.Signals(number).name}"
+
+
+def _locked(number: int, answer: int, jail: int) -> None:
+    """In the child: read the request, give everything up, then run the program."""
+    seccomp.die_with_parent()
+    request = _request(number, jail)
+    if answer != _OUT:
+        os.dup2(answer, _OUT)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.closerange(_OUT + 1, 4096)
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    _limit(request["cpu"], request["memory"])
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    seccomp.die_with_parent()  # again: a change of user cleared it
+    seccomp.apply()
+    told = _run(request["program"], request["calls"])
+    os.write(_OUT, json.dumps(told).encode())
+
+
+def _request(number: int, jail: int) -> dict[str, Any]:
+    """Return the request of this number, and end the jail if it is another's.
+
+    A child whose jail is gone has another parent, which is none of ours to end.
+    """
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1 << 16)
+        if not piece:
+            break
+        line += piece
+    try:
+        asked, request = json.loads(line)
+        if asked == number:
+            return request
+    except (ValueError, TypeError):
+        pass
+    if os.getppid() == jail:
+        os.kill(jail, signal.SIGKILL)  # a rest of an earlier request: nothing would fit again
+    os._exit(1)
+
+
+def _limit(cpu: int, memory: int) -> None:
+    for what, bound in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, ANSWER + 1),
+        (resource.RLIMIT_NOFILE, 16),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_AS, memory),
+    ):
+        resource.setrlimit(what, (bound, bound))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+
+
+def _run(program: str, calls: list[str]) -> dict[str, Any]:
+    """{"error": …} or {"values": [[repr, error], …]}, one pair for every call."""
+    random = sys.modules["random"]
+    random.seed(0)
+    space: dict[str, Any] = {"__name__": "program"}
+    try:
+        exec(_compiled(program), space)
+    except BaseException as error:
+        return {"error": _describe(error)}
+    values: list[list[str | None]] = []
+    for call in calls:
+        try:
+            values.append([repr(_plain(eval(compile(call, "call", "eval"), space))), None])
+        except BaseException as error:
+            values.append([None, _describe(error)])
+    return {"values": values}
+
+
+def _compiled(program: str) -> Any:
+    """The program, without lines at its end that are none: a reply is cut, or goes on in prose."""
+    lines = program.rstrip().split("\n")
+    for dropped in range(min(CUT, len(lines))):
+        try:
+            return compile("\n".join(lines[: len(lines) - dropped]) + "\n", "program", "exec")
+        except SyntaxError:
+            continue
+    return compile(program, "program", "exec")
+
+
+def _plain(value: Any) -> Any:
+    """Counters, named tuples and the like as what they are kinds of, whose text is a literal."""
+    if isinstance(value, dict):
+        return {_plain(k): _plain(v) for k, v in value.items()}
+    for kind in (list, tuple, set, frozenset):
+        if isinstance(value, kind):
+            return kind(map(_plain, value))
+    return value
+
+
+def _describe(error: BaseException) -> str:
+    """A short text, whatever the program made of its exceptions."""
+    try:
+        return f"{type(error).__name__}: {error}"[:200]
+    except BaseException:
+        return "an exception that cannot be shown"

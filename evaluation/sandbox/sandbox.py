@@ -1,0 +1,181 @@
+"""Our side of the jail.
+
+    with Sandbox.open() as sandbox:
+        ran = sandbox.run("def add(a, b): return a + b", ["add(2, 3)"])
+        ran.values                            # ("5",)
+
+Opening it tries to break out in every way that must fail; where one succeeds, or where the machine
+cannot lock a process in (not Linux, a processor without a table in `filters`, a kernel without
+seccomp), SandboxUnavailableError says so and nothing is ever run.
+
+A jail of one program does not outlive it: nothing is shared between two programs but the memory
+image that both start from, which is that of a process that never read a program or an answer. The time
+limit is processor time, so that a busy machine does not fail a program; time asleep has the same limit,
+counted apart, and the wall clock ends what is left, ten times as late.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runs.errors import UnavailableError
+from runs.system.line_process import Respondent
+
+#: Limits of one program: seconds of processor time, bytes of address space.
+CPU_SECONDS = 4
+MEMORY = 512 << 20
+#: Wall-clock seconds for each second of processor time.
+PATIENCE = 10
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_START = "import sys; sys.path.append({root!r}); from evaluation.sandbox import jail; jail.serve()"
+
+
+class SandboxUnavailableError(UnavailableError):
+    """Programs cannot be locked in on this machine, so they are not run."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a program."""
+
+    #: `repr` of every call's value; None where the call raised.
+    values: tuple[str | None, ...]
+    #: What the calls that raised said, by place.
+    errors: tuple[str | None, ...]
+    #: Why there are no values: it did not compile, raised, ran out of time …; "" where there are.
+    why: str = ""
+
+
+class Sandbox:
+    """A running jail. Not for several threads at once."""
+
+    def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
+        """Start the process; `open` also tests that it holds."""
+        self._limits, self._wall = {"cpu": cpu, "memory": memory}, cpu * PATIENCE
+        start = [sys.executable, "-s", "-S", "-B", "-P", "-c", _START.format(root=str(_ROOT))]
+        self._jail = Respondent(
+            [*start, str(cpu), str(self._wall)],
+            stderr=subprocess.DEVNULL,
+            cwd=tempfile.mkdtemp(prefix="forge-sandbox-"),  # the jail removes it
+            env={"PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8"},
+            start_new_session=True,
+        )
+        #: Ends the jail and whatever runs in it; called when this object goes, at the latest.
+        self.close = self._jail.close
+
+    @classmethod
+    def open(cls, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> Sandbox:
+        """A jail that was seen to hold. Raises SandboxUnavailableError."""
+        if not sys.platform.startswith("linux"):
+            raise SandboxUnavailableError(
+                f"programs can be locked in on Linux only, this is {sys.platform}. Items that run "
+                "code are not measured here."
+            )
+        try:
+            sandbox = cls(cpu, memory)
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"the sandbox cannot be started ({error}). Items that run code are not measured here."
+            ) from error
+        if found := sandbox.escapes():
+            sandbox.close()
+            raise SandboxUnavailableError(
+                f"the sandbox does not hold on this machine: {found}. Items that run code are not "
+                "measured here."
+            )
+        return sandbox
+
+    def escapes(self) -> str:
+        """What a program can do and must not, or must and cannot; "" where all is well."""
+        ran = self.run(_ATTEMPTS, ["broken_out()", "6 * 7"])
+        if ran.why:
+            return ran.why
+        out, sound = ran.values
+        if sound != "42":
+            return f"a plain program does not run ({ran.errors})"
+        return "" if out == "[]" else f"a program can {out or ran.errors}"
+
+    def run(self, program: str, calls: Sequence[str]) -> Ran:
+        """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
+        request = {"program": program, "calls": list(calls), **self._limits}
+        try:
+            answer, said = self._jail.ask_for_bytes(request, self._wall + 30)
+        except (OSError, ValueError) as error:
+            raise SandboxUnavailableError(
+                f"the sandbox's process has ended ({error}). If this happens again, items that run "
+                "code cannot be measured on this machine."
+            ) from error
+        if answer["how"]:
+            return _nothing(calls, answer["how"])
+        return _understood(said.decode("utf-8", "replace"), calls)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _nothing(calls: Sequence[str], why: str) -> Ran:
+    nothing = (None,) * len(calls)
+    return Ran(nothing, nothing, why)
+
+
+def _understood(said: str, calls: Sequence[str]) -> Ran:
+    """The child's answer, which its program may have written itself."""
+    try:
+        told: Any = json.loads(said)
+        if "values" in told:
+            pairs = [(_text(value), _text(error)) for value, error in told["values"]]
+            if len(pairs) == len(calls):
+                return Ran(tuple(v for v, _ in pairs), tuple(e for _, e in pairs))
+        if why := told.get("error") or told.get("jail"):
+            return _nothing(calls, str(why))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        pass
+    return _nothing(calls, "ended without an answer")
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+#: Everything that must fail. Each is tried, and what succeeds is named.
+_ATTEMPTS = """
+import sys
+
+def broken_out():
+    os = sys.modules["os"]
+    def read(): open("/etc/passwd").read()
+    def write(): open("escaped", "w")
+    def look(): os.listdir("/")
+    def spawn():
+        if os.fork() == 0: os._exit(0)
+    def execute(): os.execv("/bin/true", ["true"])
+    def kill(): os.kill(os.getppid(), 0)
+    def connect():
+        if sys.modules["ctypes"].CDLL(None).socket(2, 1, 0) < 0: raise PermissionError
+    def thread():
+        import _thread
+        _thread.start_new_thread(print, ())
+    def be_root():
+        if os.getuid(): raise PermissionError
+    def inherit():
+        os.fstat(4)
+    done = []
+    for attempt in (read, write, look, spawn, execute, kill, connect, thread, be_root, inherit):
+        try:
+            attempt()
+        except BaseException:
+            continue
+        done.append(attempt.__name__)
+    return done
+"""

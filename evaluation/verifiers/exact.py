@@ -1,0 +1,27 @@
+"""Exact match: the reply, without blanks around it, is one of the right answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from evaluation.verifiers.base import RIGHT, Check, Verdict, wrong
+
+Answer = Annotated[str, Field(min_length=1, pattern=r"\S")]
+
+
+class Exact(Check):
+    """`answer` may be one text or several, of which any is right."""
+
+    kind: Literal["exact"]
+    answer: Answer | Annotated[tuple[Answer, ...], Field(min_length=1)]
+    ignore_case: bool = False
+
+
+def verify(check: Exact, reply: str) -> Verdict:
+    """1 or 0."""
+    answers = (check.answer,) if isinstance(check.answer, str) else check.answer
+    form = str.casefold if check.ignore_case else str
+    said = form(reply.strip())
+    return RIGHT if said in {form(a.strip()) for a in answers} else wrong("another text")

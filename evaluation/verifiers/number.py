@@ -1,0 +1,75 @@
+"""Numbers: the reply's result is compared as a number, exactly unless a tolerance is given.
+
+The result is the first number after the last sign of an answer ("answer:", "answer is", "####",
+"\\boxed{"), or, where there is none, the last number of the reply. Thousands may be separated by
+commas; fractions (3/4) and exponents (1e3) are numbers; a unit may follow (5km).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from evaluation.verifiers.base import RIGHT, Check, Verdict, wrong
+
+_PLAIN = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
+_NUMBER = re.compile(rf"(?<![\w.])({_PLAIN})(?:\s*/\s*(\d+))?(?![\d]|[.,]\d)")
+_SIGN = re.compile(r"(?:answer\s*(?:is|:|=)|####|\\boxed\{)\s*\$?\s*", re.IGNORECASE)
+
+
+class Number(Check):
+    """`answer` is a number, or its text; `tolerance` is an absolute difference."""
+
+    kind: Literal["number"]
+    answer: int | float | str
+    tolerance: Annotated[float, Field(ge=0)] = 0.0
+
+    @field_validator("answer")
+    @classmethod
+    def _is_a_number(cls, value: int | float | str) -> int | float | str:
+        if parse(str(value)) is None:
+            raise ValueError(f"{value!r} is not a number")
+        return value
+
+
+def parse(text: str) -> Fraction | None:
+    """The only number of a text, or None."""
+    found = _NUMBER.fullmatch(text.strip())
+    return None if found is None else _value(found)
+
+
+def result(reply: str) -> Fraction | None:
+    """The number that a reply gives as its result, or None."""
+    every = [*_NUMBER.finditer(reply)]
+    if not every:
+        return None
+    starts = [found.start() for found in every]
+    for sign in reversed([*_SIGN.finditer(reply)]):
+        place = bisect_left(starts, sign.end())
+        if place < len(every):
+            return _value(every[place])
+    return _value(every[-1])
+
+
+def _value(found: re.Match[str]) -> Fraction | None:
+    try:
+        above = Fraction(found.group(1).replace(",", "").replace("−", "-"))
+        return above / int(found.group(2) or 1)
+    except (ValueError, ZeroDivisionError):  # thousands of digits, or nothing to divide by
+        return None
+
+
+def verify(check: Number, reply: str) -> Verdict:
+    """1 or 0."""
+    said = result(reply)
+    if said is None:
+        return wrong("no number")
+    expected = parse(str(check.answer))
+    assert expected is not None
+    if abs(said - expected) <= Fraction(check.tolerance):
+        return RIGHT
+    return wrong(f"the number {float(said):g}" if abs(said) < 10**300 else "too large a number")

@@ -1,0 +1,98 @@
+"""Programs: the reply is run in the sandbox, and what it computes is compared on our side.
+
+A test is `assert CALL == VALUE`, `assert CALL` or `assert not CALL`, VALUE a Python literal. Only
+CALL goes into the sandbox, so that a program can pass only by computing the values: it never sees
+them. Floats may differ by 1e-9 of their size.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from evaluation.sandbox.sandbox import Sandbox
+from evaluation.verifiers.base import RIGHT, Check, Verdict, fenced, wrong
+
+CLOSE = 1e-9
+
+
+class Program(Check):
+    """`tests` must all pass. The reply continues the prompt; with `completes: false` it stands alone,
+    as a chat model's answer does, and as a fenced code block that opens the reply does.
+    """
+
+    kind: Literal["program"]
+    tests: Annotated[tuple[str, ...], Field(min_length=1)]
+    completes: bool = True
+
+    @field_validator("tests")
+    @classmethod
+    def _are_tests(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for test in value:
+            parse(test)
+        return value
+
+
+def parse(test: str) -> tuple[str, Any]:
+    """(expression, the value it should have). Raises ValueError saying what a test looks like."""
+    problem = f"test {test!r} is not `assert CALL == VALUE` with a literal VALUE"
+    try:
+        body = ast.parse(test.strip()).body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ValueError(f"{problem}: {error}") from error
+    if len(body) != 1 or not isinstance(body[0], ast.Assert):
+        raise ValueError(problem)
+    asked = body[0].test
+    if isinstance(asked, ast.Compare) and len(asked.ops) == 1 and isinstance(asked.ops[0], ast.Eq):
+        try:
+            return ast.unparse(asked.left), ast.literal_eval(asked.comparators[0])
+        except (ValueError, TypeError) as error:
+            raise ValueError(problem) from error
+    if isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not):
+        return f"not not ({ast.unparse(asked.operand)})", False
+    return f"not not ({ast.unparse(asked)})", True
+
+
+def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict:
+    """1 where every test passes, else 0. Raises SandboxUnavailableError."""
+    source = prompt + reply if check.completes else reply
+    if not check.completes or reply.lstrip().startswith("```"):
+        inner = fenced(reply)
+        source = source if inner is None else inner
+    tests = [parse(test) for test in check.tests]
+    ran = sandbox.run(source, [call for call, _ in tests])
+    if ran.why:
+        return wrong(ran.why)
+    for (call, meant), said, error in zip(tests, ran.values, ran.errors, strict=True):
+        if said is None:
+            return wrong(f"{call}: {error}"[:200])
+        if not _equal(said, meant):
+            return wrong(f"{call} is {said}, not {meant!r}"[:200])
+    return RIGHT
+
+
+def _equal(said: str, meant: Any) -> bool:
+    """Whether the text of a value stands for the value that is meant."""
+    try:
+        return same(ast.literal_eval(said), meant)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError, ArithmeticError):
+        return False  # no literal, or a number that cannot be compared with the one that is meant
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal as Python says, floats nearly; lists, tuples, sets and dictionaries part by part."""
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a == b or (
+            isinstance(a + b, float) and math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE)
+        )
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Sequence) and not isinstance(a, str | bytes):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return a == b

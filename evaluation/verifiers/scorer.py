@@ -1,0 +1,114 @@
+"""Scorers of users: a function `(reply: str, item: dict) -> float` in [0, 1], found by name among the
+entry points of the group `evomerge.scorers`.
+
+    [project.entry-points."evomerge.scorers"]
+    politeness = "my_package.scoring:politeness"
+
+It is the user's own, installed code and runs with our rights, but in a process of its own, one for
+each scorer, so that one that hangs is ended and one that raises is told: such an item counts 0 and
+its event says why. It is given none of our secrets (`runs/system/child_environment.py`). `item` has the
+item's `id`, `domain`, `prompt` and the check's `options`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, field_validator
+
+from evaluation.lm_eval import spec
+from evaluation.verifiers.base import Check, Verdict
+from runs.errors import UnavailableError
+from runs.system.child_environment import child_environment
+from runs.system.line_process import Respondent
+
+GROUP = "evomerge.scorers"
+#: Seconds that a scorer may think about one reply; the first one has time to load.
+PATIENCE, LOADING = 60.0, 120.0
+
+
+class Scored(Check):
+    """`scorer` is the entry point's name; `options` is handed to it."""
+
+    kind: Literal["scorer"]
+    scorer: Annotated[str, Field(min_length=1)]
+    options: dict[str, JsonValue] = {}
+
+    @field_validator("scorer")
+    @classmethod
+    def _exists(cls, value: str) -> str:
+        known = sorted(point.name for point in entry_points(group=GROUP))
+        if value not in known:
+            there = f"there are {', '.join(known)}" if known else "none is installed"
+            raise ValueError(f"no entry point {value!r} in group {GROUP}: {there}")
+        return value
+
+
+class Scorer:
+    """The process of one scorer."""
+
+    def __init__(self, name: str, patience: float = PATIENCE) -> None:
+        """Nothing is started before the first reply."""
+        self._name = name
+        self._patience = patience
+        self._process: Respondent | None = None
+
+    def verify(self, reply: str, item: dict[str, Any]) -> Verdict:
+        """What the scorer says. It is ended where it does not answer in time.
+
+        Raises UnavailableError where the scorer does, because what it needs is not on this machine,
+        and OSError or MemoryError where this machine cannot start or ask it.
+        """
+        process, patience = self._process, self._patience
+        if process is None or not process.living:
+            start = [sys.executable, "-c", f"from {__name__} import serve; serve({self._name!r})"]
+            kind = "task" if self._name == spec.SCORER else "scorer"
+            process = self._process = Respondent(start, env=child_environment(kind))
+            patience = max(LOADING, patience)
+        try:
+            said = process.ask([reply, item], patience)
+        except TimeoutError:
+            return _failed(f"scorer {self._name} did not answer in {patience:g} s")
+        except (ConnectionError, ValueError):
+            return _failed(f"scorer {self._name} ended without an answer")
+        if isinstance(said, dict):
+            raise UnavailableError(f"scorer {self._name}: {said['unavailable']}")
+        if isinstance(said, str):
+            return _failed(f"scorer {self._name} raised {said}")
+        if not (math.isfinite(said) and 0 <= said <= 1):
+            return _failed(f"scorer {self._name} gave {said}, which is not from 0 to 1")
+        return Verdict(float(said), "" if said == 1 else f"scorer {self._name} gave {said:g}")
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close()
+
+
+def _failed(why: str) -> Verdict:
+    return Verdict(0.0, why, scored=False)
+
+
+def serve(name: str) -> None:
+    """In the scorer's process: a line in, a line out. Whatever prints there goes to our stderr."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    (point,) = entry_points(group=GROUP, name=name)
+    function = point.load()
+    for line in sys.stdin:
+        number, (reply, item) = json.loads(line)
+        try:
+            answer: Any = float(function(reply, item))
+        except UnavailableError as error:
+            answer = {"unavailable": str(error)}
+        except (MemoryError, BlockingIOError) as error:  # short for a moment, whatever the reply is
+            answer = {"unavailable": f"{type(error).__name__}: {error}"[:200]}
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"[:200]
+        out.write(json.dumps([number, answer]) + "\n")
+        out.flush()

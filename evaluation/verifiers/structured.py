@@ -1,0 +1,134 @@
+"""Structured data: the reply is parsed and compared with the answer, field by field.
+
+A field is a leaf with its path. The score is the share of fields that are right, of all fields that
+either side has: what is missing and what is too much count alike. Texts, numbers and booleans are
+different things; 1 and 1.0 are the same number. A CSV file is a list of rows whose values are texts.
+A fenced code block is taken out of its fence.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import yaml
+from pydantic import JsonValue, model_validator
+
+from evaluation.verifiers.base import RIGHT, Check, Verdict, fenced, wrong
+
+#: More fields than this are no answer to anything.
+MOST = 10_000
+#: Deeper than this too.
+DEEPEST = 50
+
+#: What a leaf may be without being made a text.
+_PLAIN = (str, int, float, type(None), dict, list)
+
+Format = Literal["json", "csv", "yaml", "toml"]
+
+
+class Structured(Check):
+    """`answer` is the data itself, as JSON."""
+
+    kind: Literal["data"]
+    format: Format
+    answer: JsonValue
+
+    @model_validator(mode="after")
+    def _csv_is_rows(self) -> Structured:
+        if self.format == "csv" and not (
+            isinstance(self.answer, list) and all(isinstance(row, dict) for row in self.answer)
+        ):
+            raise ValueError("the answer of a CSV item is a list of objects, one for each row")
+        return self
+
+
+#: What parsers raise at what is no such data; of YAML's tags, nearly anything.
+_UNREADABLE = (
+    ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError,
+    yaml.YAMLError, csv.Error,
+)  # fmt: skip
+
+
+class _NoAliases(yaml.SafeLoader):
+    """A few lines of aliases can stand for billions of fields."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not taken")
+        return super().compose_node(parent, index)
+
+
+def _csv(text: str) -> list[dict[str, Any]]:
+    rows = [*csv.DictReader(io.StringIO(text), strict=True)]
+    if any(None in row or None in row.values() for row in rows):
+        raise ValueError("rows of different lengths")
+    return rows
+
+
+_PARSERS = {
+    "json": json.loads,
+    "csv": _csv,
+    "yaml": lambda text: yaml.load(text, _NoAliases),
+    "toml": tomllib.loads,
+}
+
+
+def verify(check: Structured, reply: str) -> Verdict:
+    """The share of fields that are right."""
+    inner = fenced(reply)
+    text = textwrap.dedent((reply if inner is None else inner).strip("\n")).strip()
+    expected = _as_rows(check.answer) if check.format == "csv" else check.answer
+    try:
+        said = dict(_leaves(_PARSERS[check.format](text)))
+    except _UNREADABLE as error:
+        return wrong(f"not {check.format.upper()}: {error}".splitlines()[0][:200])
+    meant = dict(_leaves(expected))
+    right = sum(1 for path, value in meant.items() if path in said and _same(value, said[path]))
+    union = len(meant.keys() | said.keys())
+    return (
+        RIGHT if right == union else Verdict(right / union, f"{right} of {union} fields are right")
+    )
+
+
+def _as_rows(answer: Any) -> list[dict[str, str]]:
+    """Rows as a CSV file has them: every value a text."""
+    return [{key: _cell(value) for key, value in row.items()} for row in answer]
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal, and of one kind: True is not 1, and "1" is not 1."""
+    numbers = (int, float)
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, numbers) and isinstance(b, numbers):
+        return a == b
+    return type(a) is type(b) and a == b
+
+
+def _leaves(value: Any) -> Iterator[tuple[tuple, Any]]:
+    """(path, leaf) of everything; empty lists and objects are leaves. Raises ValueError."""
+    count = 0
+    waiting: list[tuple[tuple, Any]] = [((), value)]
+    while waiting:
+        path, inner = waiting.pop()
+        if len(path) > DEEPEST:
+            raise ValueError("nested too deep")
+        if isinstance(inner, dict) and inner:
+            waiting += [((*path, str(key)), entry) for key, entry in inner.items()]
+        elif isinstance(inner, list) and inner:
+            waiting += [((*path, place), entry) for place, entry in enumerate(inner)]
+        else:
+            count += 1
+            if count > MOST:
+                raise ValueError("too many fields")
+            yield path, inner if isinstance(inner, _PLAIN) else str(inner)  # dates of YAML and TOML

@@ -1,0 +1,159 @@
+"""Paired comparison of two models on the same items, by the bootstrap (Efron & Tibshirani 1993).
+
+Windows, questions and problems are resampled with replacement within each domain, the same resample
+for both models, RESAMPLES times; the interval is the middle 95 % of the differences of fitness. The
+best sources' values that normalise fitness are held fixed.
+
+A difference is a win or a loss only where its whole interval lies beyond what rounding makes: the
+same sums in another order move every item a little, often the same way, and the interval of that can
+leave zero out. How much that is depends on what evaluation computes in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from evomerge.fitness import composite
+from evomerge.fitness.composite import Reference, Weighting
+from runs import keys
+
+RESAMPLES = 2000
+#: What evaluation computes in → up to where a difference in nats a token is rounding: ten times what
+#: another order of the same sums was seen to move (docs/benchmarks.md), less than a table shows. Of
+#: one window, and of a domain's mean, in which the windows' own ups and downs cancel.
+WINDOW_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 4e-2}
+MEAN_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 1e-3}
+#: The same of accuracy: in bfloat16 two tokens are often equally likely, and either may be taken.
+ACCURACY_ROUNDING: Mapping[str, float] = {"float32": 0.0, "bfloat16": 1e-3}
+
+Counts = NDArray[np.float64]
+#: Of windows, questions and problems, [resamples, items] each.
+Resampled = tuple[Counts, ...]
+
+
+class Comparison(BaseModel):
+    """How much better the first is than the second: a difference and its 95 % interval."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    difference: float
+    low: float
+    high: float
+
+    def beats(self, by: float) -> bool:
+        """The lower bound is above zero by more than this: by more than `rounding`."""
+        return self.low > by
+
+    def loses(self, by: float) -> bool:
+        """The upper bound is below zero by more than this."""
+        return self.high < -by
+
+    def moved(self, by: float) -> Comparison:
+        """The same with a difference that is known for certain added."""
+        return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
+
+
+def rounding(
+    best: Reference, weighting: Weighting, raw: bool, computed_in: str = "float32"
+) -> float:
+    """Return what of a difference of fitness may be rounding: what `MEAN_ROUNDING` nats a token and
+    `ACCURACY_ROUNDING` in every domain make of a model about as good as the best sources.
+
+    `computed_in`: what evaluation computed in; a dtype that was not measured counts as bfloat16.
+    """
+    known = computed_in if computed_in in MEAN_ROUNDING else "bfloat16"
+    likely = [(weighting.perplexity, best.perplexity)]
+    likely += [(w, best.domains[d]) for d, w in weighting.domains.items() if d in best.domains]
+    right = [(weighting.accuracy, best.accuracy)]
+    right += [(w, best.accuracies.get(d, 0.0)) for d, w in weighting.domains.items()]
+    nats = math.fsum(w / perplexity if raw else w for w, perplexity in likely)
+    share = math.fsum(w if raw else w / max(a, composite.ACCURACY_FLOOR) for w, a in right)
+    return MEAN_ROUNDING[known] * nats + ACCURACY_ROUNDING[known] * share
+
+
+def compare(
+    a: Outcomes, b: Outcomes, best: Reference, weighting: Weighting, raw: bool, *key: str | int
+) -> Comparison:
+    """Fitness of `a` minus fitness of `b`. Both must hold the same items."""
+    resampled = _resample(a, *key)
+    means = _fitness(a, resampled, best, weighting, raw)
+    differences = means - _fitness(b, resampled, best, weighting, raw)
+    once = {d: tuple(np.ones((1, c.shape[1])) for c in counts) for d, counts in resampled.items()}
+    point = _fitness(a, once, best, weighting, raw) - _fitness(b, once, best, weighting, raw)
+    low, high = np.quantile(differences, [0.025, 0.975])
+    return Comparison(difference=float(point[0]), low=float(low), high=float(high))
+
+
+def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
+    """Domain → how often each window, question and problem is in each resample."""
+    result = {}
+    for domain in sorted(outcomes):
+        seen = outcomes[domain]
+        counts = []
+        for size, what in (
+            (len(seen.nll), "windows"),
+            (len(seen.right), "questions"),
+            (len(seen.solved), "problems"),
+        ):
+            rng = keys.generator(*key, domain, what)
+            draws = rng.multinomial(size, [1 / size] * size, RESAMPLES) if size else []
+            counts.append(np.asarray(draws, np.float64).reshape(RESAMPLES, size))
+        result[domain] = tuple(counts)
+    return result
+
+
+def _fitness(
+    outcomes: Outcomes,
+    counts: dict[str, Resampled],
+    best: Reference,
+    weighting: Weighting,
+    raw: bool,
+) -> NDArray[np.float64]:
+    """Fitness of every resample: `composite.fitness` on whole arrays, speed and memory left out."""
+    texts = [d for d in sorted(outcomes) if outcomes[d].tokens]
+    rates = {d: _ratio(counts[d][0], outcomes[d].nll, outcomes[d].tokens) for d in texts}
+    hits = {d: _ratio(counts[d][0], outcomes[d].hits, outcomes[d].tokens) for d in texts}
+    right = {d: _choices(counts[d][1], o) for d, o in sorted(outcomes.items()) if o.right}
+    solved = {d: _solved(counts[d][2], o) for d, o in sorted(outcomes.items()) if o.solved}
+    perplexity = np.exp(_mean([*rates.values()]))
+    accuracy = _mean([_mean([*kind.values()]) for kind in (hits, right, solved) if kind])
+    if raw:
+        units = (1.0, 1.0)
+    else:
+        units = (best.perplexity, max(best.accuracy, composite.ACCURACY_FLOOR))
+    total = weighting.perplexity * units[0] / perplexity + weighting.accuracy * accuracy / units[1]
+    for domain, weight in sorted(weighting.domains.items()):
+        parts = []
+        if domain in rates:
+            parts.append((1.0 if raw else best.domains[domain]) / np.exp(rates[domain]))
+        own = [kind[domain] for kind in (hits, right, solved) if domain in kind]
+        if own:
+            floor = max(best.accuracies.get(domain, 0.0), composite.ACCURACY_FLOOR)
+            parts.append(_mean(own) / (1.0 if raw else floor))
+        total = total + weight * _mean(parts) if parts else total
+    return total
+
+
+def _mean(values: list[Counts]) -> Counts:
+    return np.mean(values, axis=0)
+
+
+def _ratio(counts: Counts, above: tuple[float, ...], below: tuple[int, ...]) -> Counts:
+    return (counts @ np.asarray(above, np.float64)) / (counts @ np.asarray(below, np.float64))
+
+
+def _choices(counts: Counts, outcomes: DomainOutcomes) -> Counts:
+    size = counts.sum(axis=1)
+    right = counts @ np.asarray(outcomes.right, np.float64) / size
+    chance = counts @ np.asarray(outcomes.chance, np.float64) / size
+    return np.maximum(0.0, (right - chance) / (1 - chance))
+
+
+def _solved(counts: Counts, outcomes: DomainOutcomes) -> Counts:
+    return counts @ np.asarray(outcomes.solved, np.float64) / counts.sum(axis=1)

@@ -1,0 +1,209 @@
+"""A layout → a model folder: out of core, in a stream, resumable, whole or not at all.
+
+Memory is a few stretches, whatever the size of the models. The folder is made hidden beside its place
+and renamed when everything in it is on disk. A crash leaves the hidden one; the same merge of the same
+files goes on from the tensors that are whole there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from events import failpoints
+from evomerge.mergekit.inputs import Model
+from evomerge.mergekit.parser import Reference
+from evomerge.mergekit.plan import Layout, Output
+from evomerge.mergekit.safetensors_writer import Writer, full, places
+from evomerge.merging import method_registry
+from evomerge.merging.kernels.chunks import Merge, Pool, Stretches, finite
+from runs.errors import ConflictError, NotFiniteError, SourceChangedError
+from weights.checkpoint import SHARD_BYTES, exchange, settle, sync
+
+#: Tensors that the kernel is told of before they are needed.
+AHEAD = 3
+PLAN = ".plan"
+#: Counted up where the last bit of a merge changes: work that was begun before is not gone on with.
+ARITHMETIC = 3
+
+Progress = Callable[[int, int, str], None]
+
+
+def merge(
+    layout: Layout,
+    models: Mapping[Reference, Model],
+    out: Path,
+    fill: Callable[[Path, str], None],
+    *,
+    seed: int = 0,
+    pool: Pool,
+    shard_bytes: int = SHARD_BYTES,
+    progress: Progress = lambda done, all_, name: None,
+) -> str:
+    """Write the merged model to `out`; `fill(folder, digest)` adds everything but weights. The digest.
+
+    Raises UnavailableError (disk), SourceChangedError and NotFiniteError; nothing is at `out` then.
+    """
+    hidden = out.parent / f".{out.name}.merging"
+    stamps = {str(reference): model.stamp() for reference, model in models.items()}
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(out):
+            try:
+                return _merged(
+                    layout, models, out, hidden, stamps, fill, seed, pool, shard_bytes, progress
+                )
+            except NotFiniteError:  # going on would end the same
+                shutil.rmtree(hidden, ignore_errors=True)
+                raise
+    except OSError as error:
+        raise full(out, error) from error
+    finally:
+        for model in models.values():
+            model.close()
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Nobody else merges to this place. The lock is a file's, so that the kernel drops it with us."""
+    path = out.parent / f".{out.name}.lock"
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                raise BlockingIOError("removed by who had it")  # another may have made a new one
+        except BlockingIOError as error:
+            raise ConflictError(
+                f"another merge is writing {out}. Wait for it, or choose another."
+            ) from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _merged(
+    layout: Layout,
+    models: Mapping[Reference, Model],
+    out: Path,
+    hidden: Path,
+    stamps: Mapping[str, Any],
+    fill: Callable[[Path, str], None],
+    seed: int,
+    pool: Pool,
+    shard_bytes: int,
+    progress: Progress,
+) -> str:
+    _begin(hidden, _identity(layout, stamps, seed, shard_bytes))
+    found, headers = places([(o.name, o.dtype, o.shape) for o in layout.outputs], shard_bytes)
+    with Writer(hidden, found, headers) as writer:
+        _write(writer, layout, models, seed, pool, progress)
+        _check_unchanged(models, stamps)
+        digest = writer.finish()
+    failpoints.hit("merge-weights-written")
+    fill(hidden, digest)
+    settle(hidden)
+    failpoints.hit("merge-settled")
+    (hidden / PLAN).unlink()
+    exchange(hidden, out)
+    sync(out.parent)
+    return digest
+
+
+def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes: int) -> str:
+    """What a hidden folder must have been begun with to be gone on with."""
+    told = [
+        [o.name, str(o.dtype), o.shape, o.technique, o.params.model_dump(mode="json"), o.names]
+        + [[str(reference), name] for reference, name in o.reads]
+        for o in layout.outputs
+    ]
+    words = layout.vocabulary
+    if words is not None:
+        rules = {token: repr(rule) for token, rule in words.rules.items()}
+        told.append([str(words.donor.folder), words.tokens, rules])
+    version = [ARITHMETIC, str(torch.__version__)]
+    text = json.dumps([told, stamps, seed, shard_bytes, version], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _begin(hidden: Path, identity: str) -> None:
+    """The hidden folder, empty unless it was begun by the same merge."""
+    hidden.parent.mkdir(parents=True, exist_ok=True)
+    plan = hidden / PLAN
+    if not plan.is_file() or plan.read_text("utf-8") != identity:
+        shutil.rmtree(hidden, ignore_errors=True)
+        hidden.mkdir()
+        plan.write_text(identity, "utf-8")
+
+
+def _write(
+    writer: Writer,
+    layout: Layout,
+    models: Mapping[Reference, Model],
+    seed: int,
+    pool: Pool,
+    progress: Progress,
+) -> None:
+    outputs = layout.outputs
+    for number, output in enumerate(outputs):
+        for later in (
+            outputs[number : number + AHEAD] if number == 0 else outputs[number + AHEAD - 1 :][:1]
+        ):
+            for reference, name in later.reads:
+                models[reference].read_ahead([name])
+        if not writer.kept(output.name):
+            writer.write(output.name, stretches(output, seed, pool))
+        progress(number + 1, len(outputs), output.name)
+
+
+def stretches(output: Output, seed: int, pool: Pool) -> Iterator[torch.Tensor]:
+    """The stretches of one output tensor, in its dtype. Raises NotFiniteError."""
+    if not output.dtype.is_floating_point:
+        rows = output.inputs[0] if output.base is None else output.base
+        yield rows[slice(0, rows.shape[0])].to(output.dtype, copy=True)
+        return
+    work = Stretches(output.name, output.base, output.inputs, pool, output.names)
+    made = method_registry.prepare(output.technique, work, output.params, seed)
+    results = pool.map(_checked(work, made, output), work.cuts)
+    yield from results
+
+
+def _checked(work: Stretches, made: Merge, output: Output) -> Callable[[slice], torch.Tensor]:
+    """A stretch of the result; what went in and what came out is looked at."""
+
+    def stretch(cut: slice) -> torch.Tensor:
+        result = torch.empty(cut.stop - cut.start, work.columns, dtype=output.dtype)
+        wrong = work.run([made], cut, [result])
+        if wrong:
+            work.check_finite()
+        if wrong and not finite(result):
+            raise NotFiniteError(
+                f"tensor {output.name} of the result holds NaN or Inf: a value left the range of "
+                f"{str(output.dtype).removeprefix('torch.')}. Choose another dtype or smaller weights."
+            )
+        return result
+
+    return stretch
+
+
+def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, Any]) -> None:
+    """Raise SourceChangedError where somebody wrote to a source while it was read."""
+    for reference, model in models.items():
+        try:
+            now = model.stamp()
+        except OSError:
+            now = None
+        if now != stamps[str(reference)]:
+            raise SourceChangedError(
+                f"model {reference} has changed while it was read. Run the merge again when nobody "
+                "writes to it."
+            )

@@ -1,0 +1,195 @@
+"""A run's candidate as a config for `forge merge`, where a config can say it.
+
+Its ancestors become documents of their own, named by the beginning of their ids. Noise, slerp on task
+vectors, and paths that begin or end in a source, have no words there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from evomerge.recipes.recipe import (
+    Flow,
+    Grouped,
+    Merge,
+    Mutate,
+    Pipeline,
+    Recipe,
+    Source,
+    Step,
+    closure,
+    genome,
+)
+
+
+def as_config(
+    recipe_id: str, known: Mapping[str, Recipe], models: Mapping[str, str], dtype: str
+) -> str | None:
+    """YAML that gives the same bits, or None. `models`: source id → where it is."""
+    needed: list[tuple[str, dict[str, Any]]] = []
+    for id_, recipe in closure(recipe_id, known).items():
+        if isinstance(recipe, Source) or not _needed(id_, recipe_id, known):
+            continue
+        said = _documents(id_, recipe, known)
+        if said is None:
+            return None
+        needed += said
+    for id_, said in needed:
+        if "base_model" in said:
+            said["base_model"] = _name(said["base_model"], models)
+        for entry in _entries(said):
+            entry["model"] = _name(entry["model"], models)
+        said["dtype"] = dtype
+        if len(needed) > 1:
+            said["name"] = id_[:12]
+    return "---\n".join(
+        yaml.safe_dump(said, sort_keys=False, default_flow_style=None) for _, said in needed
+    )
+
+
+def _name(id_: str, models: Mapping[str, str]) -> str:
+    return models.get(id_, id_[:12])
+
+
+def _needed(id_: str, top: str, known: Mapping[str, Recipe]) -> bool:
+    """Whether a recipe's weights are read on the way to another's: a mutant's parent may not be."""
+    found, todo = set(), [top]
+    while todo:
+        recipe = known[todo.pop()]
+        if isinstance(recipe, Mutate):
+            recipe = genome(recipe, known).pipeline
+        inputs = () if isinstance(recipe, Source) else recipe.inputs_used()
+        todo += [i for i in inputs if i not in found]
+        found.update(inputs)
+    return id_ == top or id_ in found
+
+
+def _entries(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a document names models in."""
+    if "models" in said:
+        return said["models"]
+    return [entry for slice_ in said["slices"] for entry in slice_["sources"]]
+
+
+def _documents(
+    id_: str, recipe: Recipe, known: Mapping[str, Recipe]
+) -> list[tuple[str, dict[str, Any]]] | None:
+    """A recipe's document, before it that of the merge that a path goes through."""
+    resolved = genome(recipe, known) if isinstance(recipe, Flow | Mutate) else None
+    if resolved is None or not isinstance(resolved.pipeline, Flow):
+        said = _document(recipe, known)
+        return None if said is None else [(id_, said)]
+    flow = resolved.pipeline
+    merged = _document(flow.merged, known)
+    ends = {flow.steps[0].model, flow.steps[-1].model}
+    if merged is None or resolved.noises or ends != {0}:  # a config takes the edges from the ends
+        return None
+    return [(flow.merged.id, merged), (id_, _flow(flow))]
+
+
+def _flow(recipe: Flow) -> dict[str, Any]:
+    """Neighbouring blocks of one model are one slice."""
+    slices: list[dict[str, Any]] = []
+    before: Step | None = None
+    for step in recipe.steps:
+        follows = before is not None and (step.model, step.block) == (
+            before.model,
+            before.block + 1,
+        )
+        if follows and step.scale == 1.0:
+            slices[-1]["sources"][0]["layer_range"][1] += 1
+        else:
+            model = recipe.inputs[step.model - 1] if step.model else recipe.merged.id
+            entry: dict[str, Any] = {"model": model, "layer_range": [step.block, step.block + 1]}
+            if step.scale != 1.0:
+                entry["parameters"] = {"input_scale": step.scale}
+            slices.append({"sources": [entry]})
+        before = step
+    return {"slices": slices, "merge_method": "dataflow"}
+
+
+def _document(recipe: Recipe, known: Mapping[str, Recipe]) -> dict[str, Any] | None:
+    if isinstance(recipe, Mutate):
+        resolved = genome(recipe, known)
+        return None if resolved.noises else _document(resolved.pipeline, known)
+    if isinstance(recipe, Pipeline):
+        return _pipeline(recipe)
+    if isinstance(recipe, Grouped):
+        return _grouped(recipe)
+    return _merge(recipe) if isinstance(recipe, Merge) and recipe.base else None
+
+
+def _pipeline(recipe: Pipeline) -> dict[str, Any]:
+    genes = recipe.genes
+    parameters: dict[str, Any] = {"lambda": genes.scale}
+    if genes.ts is not None:
+        parameters["ts"] = list(genes.ts)
+    parameters["drop" if recipe.arithmetic == "dare" else "density"] = (
+        genes.drop if recipe.arithmetic == "dare" else genes.density
+    )
+    if recipe.selection == "dfs":
+        parameters["epsilon"] = genes.epsilon
+    elif genes.layers is not None:
+        parameters["layers"] = list(genes.layers)
+    return _said(recipe.name, recipe.inputs, recipe.base, genes.weights, parameters, recipe.seed)
+
+
+def _grouped(recipe: Grouped) -> dict[str, Any] | None:
+    """Where all groups are merged alike: layer groups × parts have no word in that language."""
+    first = recipe.params[0]
+    if any(params != first for params in recipe.params) or recipe.method in ("slerp", "stages"):
+        return None
+    if recipe.method == "dare":
+        if recipe.base in recipe.inputs:  # a config leaves the base out of the models: other masks
+            return None
+        parameters = {"density": 1 - first["drop"], "normalize": first["normalise"]}
+        if first.get("vote"):
+            return _said(
+                "dare_ties", recipe.inputs, recipe.base, first["weights"], parameters, recipe.seed
+            )
+        return _said(
+            "dare_linear", recipe.inputs, recipe.base, first["weights"], parameters, recipe.seed
+        )
+    merge = Merge(method=recipe.method, inputs=recipe.inputs, base=recipe.base, params=first)
+    said = _merge(merge)
+    if said and recipe.method == "ties":
+        said["parameters"]["normalize"] = first["normalise"]
+    return said
+
+
+def _merge(recipe: Merge) -> dict[str, Any] | None:
+    given = dict(recipe.params)
+    count = len(recipe.inputs)
+    weights = given.get("weights") or (1.0,) * count
+    scale = {"lambda": given.get("scale", 1.0)}
+    base = recipe.base or ""
+    if recipe.method == "linear":
+        return _said("task_arithmetic", recipe.inputs, base, weights, {"normalize": True}, 0)
+    if recipe.method == "task_arithmetic":
+        normalize = {"normalize": given.get("normalise", False)}
+        return _said("task_arithmetic", recipe.inputs, base, weights, {**scale, **normalize}, 0)
+    if recipe.method == "ties":
+        kept = {"density": given.get("density", 0.2)}
+        return _said("ties", recipe.inputs, base, weights, {**scale, **kept}, 0)
+    if recipe.method == "dfs":
+        return _said("dfs", recipe.inputs, base, None, {"epsilon": given.get("epsilon", 0.1)}, 0)
+    return None
+
+
+def _said(
+    method: str,
+    inputs: tuple[str, ...],
+    base: str,
+    weights: Any,
+    parameters: dict[str, Any],
+    seed: int,
+) -> dict[str, Any]:
+    entries: list[dict[str, Any]] = [{"model": i} for i in inputs]
+    if weights is not None:
+        for entry, weight in zip(entries, weights, strict=True):
+            entry["parameters"] = {"weight": weight}
+    said = {"models": entries, "merge_method": method, "base_model": base, "parameters": parameters}
+    return {**said, "seed": seed} if seed else said

@@ -1,0 +1,315 @@
+"""mergekit's method names and parameters → our techniques and theirs.
+
+A method says which of the parts are task vectors on which base, and what each parameter is called.
+Names and defaults are mergekit's; ours beside them: `dfs`, `dataflow`, `frankenmerge` (passthrough of
+slices).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from evomerge.mergekit.parameters import Settings
+from evomerge.mergekit.parser import Document, Part, Reference
+from evomerge.merging import dataflow, method_registry, pipelines, stages
+from evomerge.recipes.recipe import Genes
+from runs.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How a tensor is made: indices among the parts."""
+
+    technique: str
+    params: BaseModel
+    inputs: tuple[int, ...]
+    base: int | None
+
+
+#: (settings of the inputs, settings of the whole) → parameters of the technique.
+_Params = Callable[[Sequence[Settings], Settings], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A merge_method of a config."""
+
+    name: str
+    technique: str
+    params: _Params
+    #: "task": the others are task vectors on the base. "first": the base is the first input.
+    #: "optional": as "task", without a base as they are. "member": a base beside the list is one
+    #: more of the models. "none": a base is not read.
+    base: Literal["task", "first", "optional", "member", "none"]
+    least: int = 1
+    most: int | None = None
+    #: Parameters that it reads.
+    known: tuple[str, ...] = ()
+
+    @property
+    def apart(self) -> bool:
+        """Whether a base is another thing than one of the models."""
+        return self.base in ("task", "first", "optional")
+
+    def check_inputs(
+        self, parts: Sequence[Part], base: Reference | None, file: str, line: int
+    ) -> None:
+        """Raise ConfigError where models are too few, too many, or lack a base."""
+        where = f"{file}, line {line}: {self.name}"
+        listed = [p.reference for p in parts]
+        if self.base in ("task", "first") and base is None:
+            raise ConfigError(f"{where} needs a base_model.")
+        if self.apart and base is not None and base not in listed:
+            raise ConfigError(
+                f"{where}: the base_model {base} is not among the sources of the slice."
+            )
+        apart = " beside the base" if self.apart and base is not None else ""
+        count = len([r for r in listed if r != base]) if apart else len(listed)
+        if count < self.least or (self.most is not None and count > self.most):
+            limits = f"{self.least}" if self.most == self.least else f"{self.least} or more"
+            raise ConfigError(f"{where} takes {limits} models{apart}, not {count}.")
+
+    def choose(
+        self,
+        parts: Sequence[Part],
+        base: Reference | None,
+        settings: Sequence[Settings],
+        whole: Settings,
+        scale: float,
+        name: str,
+    ) -> Chosen:
+        """The technique of one tensor with its parameters. Raises ConfigError."""
+        at = next((i for i, p in enumerate(parts) if p.reference == base), None)
+        others = [i for i in range(len(parts)) if i != at]
+        if self.base in ("task", "optional") and at is not None:
+            inputs, origin = others, at
+        elif self.base == "first" and at is not None:
+            inputs, origin = [at, *others], None
+        else:
+            inputs, origin = list(range(len(parts))), None
+        given = self.params([settings[i] for i in inputs], whole)
+        if self.technique == "stages":
+            return self._staged(inputs, origin, given, whole, name)
+        if self.name == "dataflow":
+            folded = any(part in name for part in dataflow.INTO_STREAM)
+            given = {"scale": 1.0 / scale if folded else 1.0}
+        try:
+            params = method_registry.parameters(self.technique, given)
+            method_registry.check(self.technique, params, len(inputs))
+        except ConfigError as error:
+            raise ConfigError(f"{whole.file}: tensor {name}: {error}") from error
+        return Chosen(self.technique, params, tuple(inputs), origin)
+
+    def _staged(
+        self,
+        inputs: Sequence[int],
+        origin: int | None,
+        given: dict[str, Any],
+        whole: Settings,
+        name: str,
+    ) -> Chosen:
+        """A pipeline; of a block that it takes whole, only that input is read."""
+        params = method_registry.parameters(self.technique, {"name": self.name, "genes": given})
+        genes = Genes.model_validate(given)
+        taken = pipelines.taken(stages.recipe(self.name, genes, len(inputs), 0), name)
+        if taken > len(inputs):
+            raise ConfigError(f"{whole.file}: layers name input {taken} of {len(inputs)}.")
+        if not taken:
+            return Chosen(self.technique, params, tuple(inputs), origin)
+        one = {"weights": (1.0,), "scale": genes.scale}
+        technique = "task_arithmetic"
+        return Chosen(
+            technique, method_registry.parameters(technique, one), (inputs[taken - 1],), origin
+        )
+
+
+def _each(
+    settings: Sequence[Settings], key: str, default: float | None = None
+) -> tuple[float, ...]:
+    return tuple(s.number(key, default) for s in settings)
+
+
+def _flag(whole: Settings, key: str, default: bool) -> bool:
+    return bool(whole.get(key, default))
+
+
+def _linear(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    return {"weights": _each(own, "weight"), "normalise": _flag(whole, "normalize", True)}
+
+
+def _task(normalise: bool) -> _Params:
+    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+        return {
+            "weights": _each(own, "weight"),
+            "scale": whole.number("lambda", 1.0),
+            "normalise": _flag(whole, "normalize", normalise),
+        }
+
+    return params
+
+
+def _ties(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    return {**_task(True)(own, whole), "density": _each(own, "density", 1.0)}
+
+
+def _dare(vote: bool) -> _Params:
+    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+        kept = _each(own, "density", 1.0)
+        rescale = "inverse_density" if _flag(whole, "rescale", True) else "none"
+        drop = tuple(1.0 - density for density in kept)
+        return {**_task(False)(own, whole), "drop": drop, "vote": vote, "rescale": rescale}
+
+    return params
+
+
+def _della(vote: bool) -> _Params:
+    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+        return {
+            **_task(vote)(own, whole),  # those elected have a mean, a sum has none
+            "density": _each(own, "density", 1.0),
+            "epsilon": _each(own, "epsilon", 0.15),
+            "rescale": _flag(whole, "rescale", True),
+            "vote": vote,
+        }
+
+    return params
+
+
+def _breadcrumbs(vote: bool) -> _Params:
+    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+        return {
+            **_task(False)(own, whole),
+            "density": _each(own, "density", 1.0),
+            "gamma": _each(own, "gamma", 0.01),
+            "vote": vote,
+        }
+
+    return params
+
+
+def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    given: dict[str, Any] = {"weights": _each(own, "weight", 1.0)}
+    if (most := whole.get("max_iter")) is not None:
+        given["max_iter"] = int(most)
+    if (tol := whole.get("tol")) is not None:
+        given["tol"] = tol
+    return given
+
+
+def _nuslerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    """Return the parameters: `nuslerp_row_wise` has the vectors along the first dimension, columns."""
+    by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
+    flat = _flag(whole, "nuslerp_flatten", True)
+    return {"weights": _each(own, "weight"), "by": "tensor" if flat else by}
+
+
+def _multislerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    normalise = _flag(whole, "normalize_weights", True)
+    return {"weights": _each(own, "weight"), "normalise": normalise, **_said(whole, "eps")}
+
+
+def _said(whole: Settings, *keys: str) -> dict[str, Any]:
+    """Parameters that are called alike here, those that are said."""
+    return {key: whole.number(key) for key in keys if whole.get(key) is not None}
+
+
+def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    """A pipeline's genes: those that are said."""
+    given: dict[str, Any] = {}
+    if any(s.get("weight") is not None for s in own):
+        given["weights"] = _each(own, "weight")
+    for key in ("drop", "density", "epsilon", "lambda"):
+        if (value := whole.get(key)) is not None:
+            given["scale" if key == "lambda" else key] = value
+    for key in ("layers", "ts"):
+        if (said := whole.raw(key)) is not None:
+            given[key] = said
+    return given
+
+
+#: Of a slice or of everything, never of one model alone.
+_OF_ALL = {
+    "lambda", "normalize", "rescale", "t", "select_topk", "filter_wise", "max_iter", "tol",
+    "int8_mask", "nuslerp_row_wise", "nuslerp_flatten", "normalize_weights", "eps", "r", "alpha",
+}  # fmt: skip
+#: Techniques that read nothing but a weight of one model alone, if that.
+_WHOLE = ("stages", "dfs", "ram", "ramplus_tl")
+_GENES = ("weight", "drop", "density", "epsilon", "lambda", "layers", "ts")
+_TASK = ("weight", "lambda", "normalize")
+_SPARSE = (*_TASK, "density", "rescale")
+
+METHODS: Mapping[str, Method] = {
+    m.name: m
+    for m in (
+        Method("linear", "linear", _linear, "member", known=("weight", "normalize")),
+        Method("slerp", "slerp", lambda _, w: {"ts": (w.number("t"),)}, "first", 1, 1, ("t",)),
+        Method("task_arithmetic", "task_arithmetic", _task(False), "task", known=_TASK),
+        Method("ties", "ties", _ties, "task", known=(*_TASK, "density")),
+        Method("dare_linear", "dare", _dare(False), "task", known=_SPARSE),
+        Method("dare_ties", "dare", _dare(True), "task", known=_SPARSE),
+        Method("della_linear", "della", _della(False), "task", known=(*_SPARSE, "epsilon")),
+        Method("della", "della", _della(True), "task", known=(*_SPARSE, "epsilon")),
+        Method("breadcrumbs", "breadcrumbs", _breadcrumbs(False), "task",
+               known=(*_TASK, "density", "gamma")),
+        Method("breadcrumbs_ties", "breadcrumbs", _breadcrumbs(True), "task",
+               known=(*_TASK, "density", "gamma")),
+        Method("sce", "sce", lambda _, w: {"density": w.number("select_topk", 1.0)}, "task",
+               known=("select_topk",)),
+        Method("model_stock", "model_stock", lambda _, w: {"by_row": _flag(w, "filter_wise", False)},
+               "task", 2, known=("filter_wise",)),
+        Method("karcher", "karcher", _karcher, "member", known=("weight", "max_iter", "tol")),
+        Method("nearswap", "nearswap", lambda _, w: {"t": w.number("t")}, "task", 1, 1, ("t",)),
+        Method("nuslerp", "nuslerp", _nuslerp, "optional", 2, 2,
+               ("weight", "nuslerp_row_wise", "nuslerp_flatten")),
+        Method("multislerp", "multislerp", _multislerp, "optional",
+               known=("weight", "normalize_weights", "eps")),
+        Method("arcee_fusion", "arcee_fusion", lambda *_: {}, "task", 1, 1),
+        Method("ram", "ram", lambda _, w: _said(w, "epsilon"), "task", known=("epsilon",)),
+        Method("ramplus_tl", "ramplus_tl", lambda _, w: _said(w, "r", "alpha", "epsilon"), "task",
+               known=("r", "alpha", "epsilon")),
+        Method("passthrough", "passthrough", lambda o, _: {"scale": o[0].number("scale", 1.0)}, "none",
+               1, 1, ("scale",)),
+        Method("frankenmerge", "passthrough", lambda o, _: {"scale": o[0].number("scale", 1.0)}, "none",
+               1, 1, ("scale",)),
+        Method("dataflow", "passthrough", lambda *_: {}, "none", 1, 1, ("input_scale",)),
+        Method("dfs", "dfs", lambda _, w: {"epsilon": w.number("epsilon", 0.1)}, "task", 3,
+               known=("epsilon",)),
+        *(Method(name, "stages", _genes, "task", 2, known=_GENES) for name in stages.NAMES),
+    )
+}  # fmt: skip
+
+
+def method(document: Document) -> Method:
+    """The method of a config. Raises ConfigError."""
+    found = METHODS.get(document.method.lower())
+    if found is None:
+        line = document.lines.get("merge_method", 1)
+        raise ConfigError(
+            f"{document.file}, line {line}: there is no merge_method {document.method!r} here: "
+            f"{', '.join(METHODS)}."
+        )
+    return found
+
+
+def unread(document: Document) -> list[str]:
+    """Warnings of parameters that the method does not read, or not where they stand."""
+    chosen = method(document)
+    known = {*chosen.known, "int8_mask"}
+    own = known & {"weight"} if chosen.technique in _WHOLE else known - _OF_ALL
+    maps = [(document.parameters, known)]
+    for slice_ in document.slices:
+        maps += [(slice_.parameters, known), *((part.parameters, own) for part in slice_.parts)]
+    found = {}
+    for given, read in maps:
+        for key in given:
+            if key not in read:
+                told = "not read in a model's own parameters" if key in known else "not read"
+                found.setdefault((key, given.lines.get(key, given.line)), told)
+    return [
+        f"{document.file}, line {line}: parameter {key} is {told} by {document.method}."
+        for (key, line), told in found.items()
+    ]

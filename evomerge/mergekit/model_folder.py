@@ -1,0 +1,134 @@
+"""What a merged model's folder has beside its weights: config, tokenizer, card, and how it was made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evomerge.mergekit import vocabulary
+from evomerge.mergekit.inputs import Model
+from evomerge.mergekit.parser import Document, Reference
+from evomerge.mergekit.plan import Layout
+from runs.errors import ConfigError
+from runs.system import bounded_files
+from weights import companions, model_config
+from weights.tensors import HEADS
+
+#: How the folder was made; it marks the folder as one that may be replaced.
+MARK = "evomerge_merge.json"
+#: The config, under the name that mergekit gives it.
+CONFIG = "mergekit_config.yml"
+
+_SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+def fill(
+    folder: Path,
+    document: Document,
+    layout: Layout,
+    models: Mapping[Reference, Model],
+    digest: str,
+    seed: int,
+) -> None:
+    """Write everything but weights. Raises ConfigError where the result could not be used."""
+    donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
+    companions.write(donor, folder)
+    config = _config(layout, donor)
+    (folder / companions.CONFIG).write_text(companions.as_text(config), "utf-8")
+    if layout.vocabulary is not None:
+        vocabulary.write(folder, layout.vocabulary)
+    _template(folder, document, models)
+    check_tokens(folder, config, _rows(layout))
+    (folder / CONFIG).write_text(document.text.rstrip() + "\n", "utf-8")
+    told = {
+        "digest": digest,
+        "seed": seed,
+        "method": document.method,
+        "name": document.name,
+        "models": {str(r): str(m.checkpoint.folder) for r, m in models.items()},
+        "warnings": list(layout.warnings),
+    }
+    (folder / MARK).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    (folder / "README.md").write_text(card(document, models, digest), "utf-8")
+
+
+def check(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> None:
+    """Raise ConfigError for what would be found at the end: links, template, tokens, special ids."""
+    vocabulary.chat_template(document.chat_template, list(models.values()))
+    donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
+    companions.found(donor)  # raises for a link out of the folder
+    check_tokens(donor, _config(layout, donor), _rows(layout))
+
+
+def _config(layout: Layout, donor: Path) -> dict[str, Any]:
+    """config.json: the dtype of most weights, and the special tokens of the tokenizer's model."""
+    config = companions.cleaned(layout.config)
+    sizes: dict[str, int] = {}
+    for output in layout.outputs:
+        name = str(output.dtype).removeprefix("torch.")
+        sizes[name] = sizes.get(name, 0) + 1
+    config["dtype"] = max(sorted(sizes), key=lambda name: sizes[name])
+    if donor != layout.donor.checkpoint.folder:
+        theirs = model_config.read(donor)
+        for key in _SPECIAL:
+            if key in theirs:
+                config[key] = theirs[key]
+    return config
+
+
+def _rows(layout: Layout) -> int | None:
+    """Rows of the embedding."""
+    return next((o.shape[0] for o in layout.outputs if o.name in HEADS), None)
+
+
+def _template(folder: Path, document: Document, models: Mapping[Reference, Model]) -> None:
+    text = vocabulary.chat_template(document.chat_template, list(models.values()))
+    if text is None:
+        return
+    (folder / "chat_template.jinja").write_text(text, "utf-8")
+    file = folder / "tokenizer_config.json"
+    if file.is_file():
+        config = bounded_files.read_object(file)
+        if config.pop("chat_template", None) is not None:
+            file.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", "utf-8")
+
+
+def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> None:
+    """Raise ConfigError where a token, or a special id of the config, has no embedding row."""
+    if rows is None:
+        return
+    if (folder / vocabulary.FILE).is_file():
+        need = vocabulary.read(folder).rows
+        if need > rows:
+            raise ConfigError(
+                f"the tokenizer has tokens up to id {need - 1}, but the embedding has {rows} rows: "
+                "say tokenizer_source: union, base or the model whose tokenizer fits."
+            )
+    settings = {"config.json": config}
+    generation = folder / "generation_config.json"
+    if generation.is_file():
+        settings["generation_config.json"] = bounded_files.read_object(generation)
+    for file, said in settings.items():
+        for key in _SPECIAL:
+            ids = said.get(key)
+            for id_ in ids if isinstance(ids, list) else [ids]:
+                if isinstance(id_, int) and id_ >= rows:  # negative means none
+                    raise ConfigError(
+                        f"{key} in {file} is {id_}, but the embedding has {rows} rows: set it right in "
+                        "the model that it comes from."
+                    )
+
+
+def card(document: Document, models: Mapping[Reference, Model], digest: str) -> str:
+    """The model card: front matter for the Hub, then how to make the model again."""
+    lines = ["---", "base_model:", *(f"- {json.dumps(str(reference))}" for reference in models)]
+    lines += ["base_model_relation: merge", "library_name: transformers"]
+    lines += ["tags:", "- merge", "- evomerge", "---", ""]
+    lines += [f"# {document.name or 'Merged model'}", ""]
+    lines += [f"Merged with `forge merge`, method {document.method}, from:", ""]
+    lines += [f"- {reference}" for reference in models]
+    lines += ["", "```yaml", document.text.rstrip(), "```", ""]
+    lines += [f"- weights digest (BLAKE3): `{digest}`", ""]
+    return "\n".join(lines)

@@ -1,0 +1,387 @@
+"""mergekit's YAML, read as its documentation describes it, with the line of every key.
+
+One document is one merge; a file of several documents is several, which may use each other by `name`.
+Exactly one of `models`, `slices` and `modules` says what is merged. A model is
+`path[@revision][+adapter[@revision]]`. What is not known here, or has no effect, is a warning that
+names it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evomerge.mergekit import yaml_reader
+from evomerge.mergekit.yaml_reader import Map
+from runs.errors import ConfigError
+from runs.system import bounded_files
+
+#: Bytes of the largest file, and layers of the largest result.
+MOST_BYTES, MOST_LAYERS = 4 << 20, 2_000
+#: Rows that an embedding may be padded to a multiple of.
+MOST_PADDING = 1 << 16
+#: Bytes of the longest name of a merge, which is a folder's name.
+LONGEST_NAME = 200
+#: Keys of a document.
+KEYS = {
+    "merge_method", "models", "slices", "modules", "base_model", "parameters", "dtype", "out_dtype",
+    "tokenizer_source", "tokenizer", "chat_template", "name", "seed",
+}  # fmt: skip
+#: Parameters that have no effect on a result here, and why.
+WITHOUT_EFFECT = {
+    "int8_mask": "masks take no memory here",
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`path[@revision][+adapter[@revision]]`."""
+
+    model: str
+    adapter: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """From what a user wrote."""
+        model, _, adapter = text.partition("+")
+        return cls(model.strip(), adapter.strip() or None)
+
+    def __str__(self) -> str:
+        return self.model if self.adapter is None else f"{self.model}+{self.adapter}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model that takes part, and its own parameters; of a slice also its layers [first, end)."""
+
+    reference: Reference
+    parameters: Map
+    layers: tuple[int, int] | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some layers of the result, from the same number of layers of each part."""
+
+    parts: tuple[Part, ...]
+    parameters: Map
+    base: Reference | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TokenRule:
+    """Where a token's embedding comes from: a model, another token of a model, or zero."""
+
+    source: Reference | None = None
+    token: str | int | None = None
+    zero: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the file says about the tokenizer."""
+
+    #: "union", "base", or a model; None leaves the first model's as it is.
+    source: str | None = None
+    tokens: dict[str, TokenRule] = field(default_factory=dict)
+    pad_to_multiple_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One merge."""
+
+    file: str
+    method: str
+    #: With `models`: one slice of whole models.
+    slices: tuple[Slice, ...]
+    whole: bool
+    parameters: Map
+    base: Reference | None
+    dtype: str | None
+    vocabulary: Vocabulary
+    chat_template: str | None
+    name: str | None
+    warnings: tuple[str, ...]
+    text: str
+    #: Of random masks; ours, mergekit has an option.
+    seed: int | None = None
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def references(self) -> list[Reference]:
+        """Every model, once, the base first, then in the file's order."""
+        found = [] if self.base is None else [self.base]
+        for part in (part for s in self.slices for part in s.parts):
+            found.append(part.reference)
+        found += [s.base for s in self.slices if s.base is not None]
+        return list(dict.fromkeys(found))
+
+
+def read(file: Path) -> list[Document]:
+    """Return the merges of a file. Raise ConfigError with file, line and key."""
+    return parse(bounded_files.read_text(file, MOST_BYTES, ConfigError), str(file))
+
+
+def parse(text: str, file: str = "config") -> list[Document]:
+    """The merges of a text. Raises ConfigError with file, line and key."""
+    try:
+        found = [d for d in yaml_reader.load(text) if d is not None]
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise ConfigError(f"{file}, line {line}: this is not YAML: {error.problem}.") from error
+    except ConfigError as error:
+        raise ConfigError(f"{file}, {error}") from error
+    except yaml_reader.UNREADABLE as error:
+        raise ConfigError(f"{file}: this is not YAML: {error}.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file} is nested too deep: that is no merge.") from error
+    if not found:
+        raise ConfigError(f"{file} is empty: a merge needs at least merge_method and models.")
+    if len(found) > 1:
+        unnamed = [d for d in found if isinstance(d, Map) and not d.get("name")]
+        for document in unnamed[:1]:
+            raise ConfigError(
+                f"{file}, line {document.line}: of several merges in a file each needs a name."
+            )
+    documents = [_Reader(file, text).document(d) for d in found]
+    names = [d.name for d in documents if d.name is not None]
+    for name in names:
+        if names.count(name) > 1 or not _is_folder(name):
+            raise ConfigError(f"{file}: name {name[:300]!r}: a folder's name, each once in a file.")
+    return documents
+
+
+class _Reader:
+    """Checks a document key by key."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self._file, self._text = file, text
+        self._warnings: list[str] = []
+
+    def error(self, line: int, what: str) -> ConfigError:
+        return ConfigError(f"{self._file}, line {line}: {what}")
+
+    def document(self, given: Any) -> Document:
+        if not isinstance(given, Map):
+            raise self.error(1, "a merge is a mapping of keys, beginning with merge_method.")
+        self._unknown(given, KEYS, "")
+        method = self._text_of(given, "merge_method")
+        if method is None:
+            raise self.error(given.line, "the key merge_method is missing.")
+        return Document(
+            file=self._file,
+            method=method,
+            slices=self._slices(given),
+            whole="models" in self._content(given),
+            parameters=self._parameters(given),
+            base=self._reference(given, "base_model"),
+            dtype=self._text_of(given, "out_dtype") or self._text_of(given, "dtype"),
+            vocabulary=self._vocabulary(given),
+            chat_template=self._text_of(given, "chat_template"),
+            name=self._text_of(given, "name"),
+            warnings=tuple(self._warnings),
+            text=self._text,
+            seed=self._seed(given),
+            lines=given.lines,
+        )
+
+    def _unknown(self, given: Map, known: set[str], where: str) -> None:
+        for key in given:
+            if key not in known:
+                self._warnings.append(
+                    f"{self._file}, line {given.lines[key]}: the key {where}{key} is not known here "
+                    "and is ignored."
+                )
+
+    def _text_of(self, given: Map, key: str) -> str | None:
+        value = given.get(key)
+        if value is not None and not isinstance(value, str | int | float):
+            raise self.error(given.lines[key], f"{key} is a word, not {type(value).__name__}.")
+        return None if value is None else str(value)
+
+    def _seed(self, given: Map) -> int | None:
+        seed = given.get("seed")
+        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
+            raise self.error(given.lines["seed"], "seed is a whole number from 0.")
+        return seed
+
+    def _map(self, given: Map, key: str) -> Map:
+        value = given.get(key)
+        if value is None:
+            return Map.empty(given.line)
+        if not isinstance(value, Map):
+            raise self.error(given.lines[key], f"{key} is a mapping of keys.")
+        return value
+
+    def _parameters(self, given: Map) -> Map:
+        found = self._map(given, "parameters")
+        for key in found:
+            if key in WITHOUT_EFFECT:
+                self._warnings.append(
+                    f"{self._file}, line {found.lines[key]}: the parameter {key} has no effect: "
+                    f"{WITHOUT_EFFECT[key]}."
+                )
+        return found
+
+    def _reference(self, given: Map, key: str) -> Reference | None:
+        value = given.get(key)
+        if isinstance(value, Map):  # the long form: {model: {path, revision}, lora: …}
+            inner = value.get("model", value)
+            path = inner.get("path") if isinstance(inner, Map) else inner
+            revision = inner.get("revision") if isinstance(inner, Map) else None
+            lora = value.get("lora")
+            lora = lora.get("path") if isinstance(lora, Map) else lora
+            for name, said in (("path", path), ("revision", revision), ("lora", lora)):
+                if not isinstance(said, str) and (said is not None or name == "path"):
+                    raise self.error(
+                        given.lines[key], f"{key}: its {name} is no text. Write it in quotes."
+                    )
+            text = f"{path}@{revision}" if revision else path
+            value = f"{text}+{lora}" if lora else text
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(given.lines[key], f"{key} names a model: path[@revision][+adapter].")
+        return Reference.parse(value)
+
+    def _content(self, given: Map) -> Map:
+        """The mapping that has `models` or `slices`: the document, or its only module."""
+        have = [key for key in ("models", "slices", "modules") if given.get(key)]
+        if len(have) != 1:
+            named = f"this has {' and '.join(have)}" if have else "this has none"
+            raise self.error(given.line, f"exactly one of models, slices and modules: {named}.")
+        if have[0] != "modules":
+            return given
+        modules = self._map(given, "modules")
+        if len(modules) != 1:
+            raise self.error(
+                given.lines["modules"],
+                "only models of one module (the decoder) can be merged here.",
+            )
+        (name,) = modules
+        inner = self._map(modules, name)
+        both = [key for key in ("models", "slices") if inner.get(key)]
+        if len(both) != 1:
+            raise self.error(modules.lines[name], f"module {name} has either models or slices.")
+        return inner
+
+    def _items(self, given: Map, key: str) -> list[Map]:
+        items = given[key]
+        if not isinstance(items, list) or not all(isinstance(item, Map) for item in items):
+            raise self.error(given.lines[key], f"{key} is a list, each of its items a mapping.")
+        return items
+
+    def _slices(self, document: Map) -> tuple[Slice, ...]:
+        given = self._content(document)
+        own = self._parameters(given) if given is not document else Map.empty(given.line)
+        if given.get("models"):
+            parts = tuple(self._part(item, False) for item in self._items(given, "models"))
+            return (Slice(parts, own, line=given.lines["models"]),)
+        found = []
+        for item in self._items(given, "slices"):
+            self._unknown(
+                item, {"sources", "parameters", "base_model", "residual_weight"}, "slices."
+            )
+            if "sources" not in item:
+                raise self.error(item.line, "a slice has sources.")
+            parts = tuple(self._part(source, True) for source in self._items(item, "sources"))
+            if item.get("residual_weight") is not None:
+                self._warnings.append(
+                    f"{self._file}, line {item.lines['residual_weight']}: the key "
+                    "slices.residual_weight has no effect."
+                )
+            lengths = {end - first for part in parts for first, end in [part.layers or (0, 0)]}
+            if len(lengths) != 1:
+                raise self.error(
+                    item.line,
+                    f"the sources of a slice have the same number of layers, not {sorted(lengths)}.",
+                )
+            merged = Map({**own, **self._parameters(item)})
+            merged.line, merged.lines = item.line, {}
+            found.append(Slice(parts, merged, self._reference(item, "base_model"), item.line))
+        self._check_layers(found)
+        return tuple(found)
+
+    def _check_layers(self, slices: list[Slice]) -> None:
+        """Raise ConfigError if the result would have more layers than any model has."""
+        total = 0
+        for each in slices:
+            first, end = each.parts[0].layers or (0, 0)
+            total += end - first
+            if total > MOST_LAYERS:
+                raise self.error(
+                    each.line, f"the slices have more than {MOST_LAYERS:,} layers together."
+                )
+
+    def _part(self, item: Map, sliced: bool) -> Part:
+        known = {"model", "parameters", "layer_range"} if sliced else {"model", "parameters"}
+        self._unknown(item, known, "sources." if sliced else "models.")
+        reference = self._reference(item, "model")
+        if reference is None:
+            raise self.error(item.line, "the key model is missing.")
+        layers = None
+        if sliced:
+            layers = item.get("layer_range")
+            if not isinstance(layers, list) or len(layers) != 2 or not _is_range(layers):
+                line = item.lines.get("layer_range", item.line)
+                raise self.error(line, "layer_range is [first, end], first below end, both from 0.")
+            layers = (layers[0], layers[1])
+        return Part(reference, self._parameters(item), layers, item.line)
+
+    def _vocabulary(self, given: Map) -> Vocabulary:
+        source = self._text_of(given, "tokenizer_source")
+        if given.get("tokenizer") is None:
+            return Vocabulary(source)
+        if source is not None:
+            line = given.lines["tokenizer"]
+            raise self.error(line, "tokenizer and tokenizer_source exclude each other.")
+        said = self._map(given, "tokenizer")
+        self._unknown(said, {"source", "tokens", "pad_to_multiple_of"}, "tokenizer.")
+        multiple = said.get("pad_to_multiple_of")
+        if multiple is not None and (
+            type(multiple) is not int or not 1 <= multiple <= MOST_PADDING
+        ):
+            line = said.lines["pad_to_multiple_of"]
+            raise self.error(
+                line, f"pad_to_multiple_of is a whole number from 1 to {MOST_PADDING:,}."
+            )
+        tokens = self._map(said, "tokens")
+        rules = {token: self._rule(tokens, token) for token in tokens}
+        return Vocabulary(self._text_of(said, "source") or "union", rules, multiple)
+
+    def _rule(self, tokens: Map, token: str) -> TokenRule:
+        said, line = self._map(tokens, token), tokens.lines[token]
+        self._unknown(said, {"source", "force"}, f"tokenizer.tokens.{token}.")
+        source, force = said.get("source"), bool(said.get("force", False))
+        if source is None or isinstance(source, str):
+            return TokenRule(Reference.parse(source) if source else None, force=force)
+        if not isinstance(source, Map) or source.get("kind") not in ("zero", "model_token"):
+            raise self.error(
+                line, f"the source of token {token} is a model, zero or a model_token."
+            )
+        if source["kind"] == "zero":
+            return TokenRule(zero=True, force=force)
+        other = source.get("token", source.get("token_id"))
+        model = self._reference(source, "model")
+        both = "token" in source and "token_id" in source
+        if model is None or not isinstance(other, str | int) or both:
+            raise self.error(
+                line, f"the source of token {token} names a model and a token or token_id."
+            )
+        return TokenRule(model, other, force=force)
+
+
+def _is_folder(name: str) -> bool:
+    """Return True if a name can be that of one folder, on a disk and at a terminal."""
+    plain = name not in ("", ".", "..") and "/" not in name and name.isprintable()
+    return plain and len(name.encode("utf-8", "replace")) <= LONGEST_NAME
+
+
+def _is_range(layers: list[Any]) -> bool:
+    return all(isinstance(n, int) for n in layers) and 0 <= layers[0] < layers[1]

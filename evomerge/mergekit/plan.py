@@ -1,0 +1,317 @@
+"""Which output tensor is made of which tensors of which models, and how.
+
+Everything in a config that can be wrong is found here: names, layers, shapes, parameters of every
+tensor. Only headers have been read so far.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import BaseModel
+
+from evomerge.mergekit import method_map, vocabulary
+from evomerge.mergekit.inputs import Model
+from evomerge.mergekit.parameters import GROUPS, Settings
+from evomerge.mergekit.parser import Document, Map, Part, Reference, Slice
+from evomerge.merging.dataflow import PRE_NORM
+from evomerge.merging.kernels.chunks import Rows
+from evomerge.merging.methods import frankenmerge
+from runs.errors import ConfigError, SourceError
+from weights.model_config import BLOCKS
+from weights.sources import compare_settings
+from weights.tensors import HEADS, Shape
+
+_BLOCK = re.compile(r"^(.*?(?:layers|h|blocks)\.)(\d+)(\..+)$")
+DTYPES = {
+    "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor of the result."""
+
+    name: str
+    shape: Shape
+    dtype: torch.dtype
+    technique: str
+    params: BaseModel
+    inputs: tuple[Rows, ...]
+    base: Rows | None
+    #: Names of the inputs' models, for errors.
+    names: tuple[str, ...]
+    #: (model, tensor) of everything that is read.
+    reads: tuple[tuple[Reference, str], ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All tensors of the result, in order of name, and its config.json."""
+
+    outputs: tuple[Output, ...]
+    config: dict[str, Any]
+    donor: Model
+    vocabulary: vocabulary.Plan | None
+    tied: bool
+    warnings: tuple[str, ...]
+
+
+def lay_out(document: Document, models: Mapping[Reference, Model]) -> Layout:
+    """The layout of a merge. Raises ConfigError or SourceError naming what does not fit."""
+    return _Layout(document, models).made()
+
+
+def _by_layer(names: Sequence[str]) -> dict[int, dict[tuple[str, str], str]]:
+    """Return layer → (what stands before its number, what after) → the tensor's name."""
+    found: dict[int, dict[tuple[str, str], str]] = {}
+    for name in names:
+        if match := _BLOCK.match(name):
+            found.setdefault(int(match[2]), {})[match[1], match[3]] = name
+    return found
+
+
+class _Layout:
+    def __init__(self, document: Document, models: Mapping[Reference, Model]) -> None:
+        self._document, self._models = document, models
+        self._method = method_map.method(document)
+        donor = document.base if document.base is not None else next(iter(models))
+        self._donor = models[donor]
+        self._tied = all(m.tied for m in models.values())
+        self._names = {r: m.names(self._tied) for r, m in models.items()}
+        self._by_layer = {r: _by_layer(names) for r, names in self._names.items()}
+        self._counts = {r: frankenmerge.blocks(names) for r, names in self._names.items()}
+        self._vocabulary = vocabulary.plan(document.vocabulary, document.base, models)
+        self._slices = [self._complete(s) for s in document.slices]
+        self._warnings: list[str] = []
+
+    def made(self) -> Layout:
+        self._check_kinds()
+        self._check_stages()
+        if self._document.dtype not in (None, *DTYPES):
+            line = self._document.lines.get("out_dtype", self._document.lines.get("dtype", 1))
+            known = ", ".join(DTYPES)
+            raise self._error(line, f"the dtype {self._document.dtype} is none of {known}.")
+        outputs = [*self._edges(), *self._blocks()]
+        outputs.sort(key=lambda output: output.name)
+        return Layout(
+            tuple(outputs), self._config(), self._donor, self._vocabulary, self._tied,
+            tuple(self._warnings),
+        )  # fmt: skip
+
+    def _error(self, line: int, what: str) -> ConfigError:
+        return ConfigError(f"{self._document.file}, line {line}: {what}")
+
+    def _check_stages(self) -> None:
+        """Raise ConfigError where a pipeline's layers do not fit the model."""
+        layers = self._settings(self._slices[0], None, "", 0.0).raw("layers")
+        if self._method.technique == "stages" and layers is not None:
+            count, inputs = self._count(next(iter(self._models))), len(self._slices[0].parts) - 1
+            whole = isinstance(layers, list) and all(type(n) is int for n in layers)
+            if not whole:
+                raise self._error(1, "layers is a list of numbers, one a block.")
+            frankenmerge.check(layers, count, inputs, whole=False)
+
+    def _check_kinds(self) -> None:
+        first, *others = self._models.values()
+        for other in others:
+            for name in sorted(self._edge_names(first) ^ self._edge_names(other)):
+                raise SourceError(f"tensor {name} is not in both {first.name} and {other.name}.")
+            kinds = [m.config.get("model_type") for m in (first, other)]
+            if kinds[0] != kinds[1]:
+                raise SourceError(
+                    f"{first.name} is a {kinds[0]} model and {other.name} a {kinds[1]} model: only "
+                    "models of one architecture can be merged."
+                )
+            own = compare_settings(first.checkpoint, other.checkpoint)
+            mapped = self._vocabulary is not None
+            self._warnings += [w for w in own if not (mapped and w.startswith("vocab_size"))]
+        if not self._tied and any(m.tied for m in self._models.values()):
+            self._warnings.append("some models tie their head to the embedding: all are untied.")
+
+    def _edge_names(self, model: Model) -> set[str]:
+        return {name for name in model.names(self._tied) if not _BLOCK.match(name)}
+
+    def _complete(self, given: Slice) -> Slice:
+        """With whole models: their layers, and the base among the parts where the method wants it."""
+        base = given.base or self._document.base
+        parts = list(given.parts)
+        listed = [p.reference for p in parts]
+        wanted = self._method.apart or (self._method.base == "member" and self._document.whole)
+        if base is not None and base not in listed and wanted:
+            layers = parts[0].layers
+            parts.append(Part(base, Map.empty(given.line), layers, given.line))
+        if self._document.whole:
+            counts = {p.reference: self._count(p.reference) for p in parts}
+            if len(set(counts.values())) > 1:
+                told = ", ".join(f"{r} {n}" for r, n in counts.items())
+                raise self._error(given.line, f"models have different numbers of layers ({told}).")
+            layers = (0, next(iter(counts.values())))
+            parts = [Part(p.reference, p.parameters, layers, p.line) for p in parts]
+        for part in parts:
+            have = self._count(part.reference)
+            if part.layers is None or part.layers[1] > have:
+                raise self._error(
+                    part.line,
+                    f"layer_range {list(part.layers or ())}: {part.reference} has {have} layers.",
+                )
+        self._method.check_inputs(parts, base, self._document.file, given.line)
+        return Slice(tuple(parts), given.parameters, base, given.line)
+
+    def _count(self, reference: Reference) -> int:
+        return self._counts[reference]
+
+    def _edges(self) -> list[Output]:
+        """What is in no block: the embedding by the first slice, the rest by the last."""
+        found = []
+        for name in self._names[next(r for r, m in self._models.items() if m is self._donor)]:
+            if _BLOCK.match(name):
+                continue
+            first = any(part in name for part in GROUPS["embedding"])
+            slice_ = self._slices[0 if first else -1]
+            found.append(self._output(name, [name] * len(slice_.parts), slice_, 0.0))
+        return found
+
+    def _blocks(self) -> list[Output]:
+        found: list[Output] = []
+        at, scale = 0, 1.0
+        for slice_ in self._slices:
+            first, end = slice_.parts[0].layers or (0, 0)
+            for offset in range(end - first):
+                t = offset / (end - first - 1) if end - first > 1 else 1.0
+                if self._method.name == "dataflow" and offset == 0:
+                    scale *= self._input_scale(slice_)
+                found += self._block(slice_, offset, at, t, scale)
+                at += 1
+        return found
+
+    def _input_scale(self, slice_: Slice) -> float:
+        """What the input of a slice's first layer is multiplied by (Akiba et al. 2024, section 3.2).
+
+        A pre-norm block does not see the length of its input, so all that blocks add to the stream from
+        there on is divided by it instead.
+        """
+        value = self._settings(slice_, slice_.parts[0], "", 0.0).number("input_scale", 1.0)
+        if value <= 0:
+            raise self._error(slice_.line, f"input_scale is above zero, not {value:g}.")
+        kind = self._donor.config.get("model_type")
+        if value != 1.0 and kind not in PRE_NORM:
+            known = ", ".join(sorted(PRE_NORM))
+            raise self._error(
+                slice_.line, f"input_scale can be folded into {known} models, not into {kind}."
+            )
+        return value
+
+    def _block(self, slice_: Slice, offset: int, at: int, t: float, scale: float) -> list[Output]:
+        """The tensors of one layer of the result."""
+        suffixes = []
+        for part in slice_.parts:
+            number = (part.layers or (0, 0))[0] + offset
+            suffixes.append(self._by_layer[part.reference].get(number, {}))
+        for part, own in zip(slice_.parts, suffixes, strict=True):
+            for prefix, suffix in sorted(set(suffixes[0]) ^ set(own)):
+                raise SourceError(
+                    f"tensor {prefix}*{suffix} is not in layer {offset} of every one of "
+                    f"{slice_.parts[0].reference} and {part.reference}: they are not of one kind."
+                )
+        return [
+            self._output(f"{key[0]}{at}{key[1]}", [own[key] for own in suffixes], slice_, t, scale)
+            for key in suffixes[0]
+        ]
+
+    def _settings(self, slice_: Slice, part: Part | None, tensor: str, t: float) -> Settings:
+        own = () if part is None else (part.parameters,)
+        maps = (*own, slice_.parameters, self._document.parameters)
+        return Settings(self._document.file, maps, tensor, t, self._told(slice_, part))
+
+    def _told(self, slice_: Slice, part: Part | None) -> str:
+        """What a part is called in errors."""
+        if part is None:
+            return ""
+        if self._method.base == "member" and part.reference == slice_.base and not part.parameters:
+            return (
+                f"{part.reference}: {self._method.name} merges the base_model in, too. Give it a "
+                "weight among the models, or leave base_model out"
+            )
+        return str(part.reference)
+
+    def _output(
+        self, name: str, reads: Sequence[str], slice_: Slice, t: float, scale: float = 1.0
+    ) -> Output:
+        rows = [
+            self._rows(p.reference, read, slice_.base)
+            for p, read in zip(slice_.parts, reads, strict=True)
+        ]
+        self._check_shapes(name, slice_, rows)
+        settings = [self._settings(slice_, part, name, t) for part in slice_.parts]
+        whole = self._settings(slice_, None, name, t)
+        chosen = self._method.choose(slice_.parts, slice_.base, settings, whole, scale, name)
+        own = self._models[slice_.parts[0].reference].tensor(reads[0])
+        dtype = (
+            DTYPES[self._document.dtype] if self._document.dtype else self._stored(slice_, reads)
+        )
+        if not own.is_floating_point():
+            dtype = own.dtype
+        shape = (rows[0].shape[0], *own.shape[1:]) if own.dim() else ()
+        return Output(
+            name, tuple(map(int, shape)), dtype, chosen.technique, chosen.params,
+            tuple(rows[i] for i in chosen.inputs),
+            None if chosen.base is None else rows[chosen.base],
+            tuple(str(slice_.parts[i].reference) for i in chosen.inputs),
+            tuple((p.reference, read) for p, read in zip(slice_.parts, reads, strict=True)),
+        )  # fmt: skip
+
+    def _stored(self, slice_: Slice, reads: Sequence[str]) -> torch.dtype:
+        """Without a dtype in the config: the base's, or the first part's."""
+        for part, read in zip(slice_.parts, reads, strict=True):
+            if part.reference == slice_.base:
+                return self._models[part.reference].tensor(read).dtype
+        return self._models[slice_.parts[0].reference].tensor(reads[0]).dtype
+
+    def _rows(self, reference: Reference, name: str, base: Reference | None) -> Rows:
+        model = self._models[reference]
+        if name not in self._names[reference]:
+            raise SourceError(
+                f"tensor {name} is not in {reference}: they are not of one architecture."
+            )
+        if self._vocabulary is not None and name in {*HEADS, *HEADS.values()}:
+            return self._vocabulary.rows(name, reference, self._models, base)
+        return model.rows(name)
+
+    def _check_shapes(self, name: str, slice_: Slice, rows: Sequence[Rows]) -> None:
+        for part, own in zip(slice_.parts[1:], rows[1:], strict=True):
+            if tuple(own.shape) == tuple(rows[0].shape):
+                continue
+            hint = ""
+            if name in {*HEADS, *HEADS.values()}:
+                hint = " Their vocabularies differ: say tokenizer_source: union, base or a model."
+            raise SourceError(
+                f"tensor {name} is {list(rows[0].shape)} in {slice_.parts[0].reference} and "
+                f"{list(own.shape)} in {part.reference}.{hint}"
+            )
+
+    def _config(self) -> dict[str, Any]:
+        config = dict(self._donor.config)
+        layers = [end - first for s in self._slices for first, end in [s.parts[0].layers or (0, 0)]]
+        for key in BLOCKS:
+            if key in config:
+                config[key] = sum(layers)
+        if isinstance(config.get("layer_types"), list):
+            config["layer_types"] = [
+                (
+                    self._models[s.parts[0].reference].config.get("layer_types")
+                    or config["layer_types"]
+                )[i]
+                for s in self._slices
+                for i in range(*(s.parts[0].layers or (0, 0)))
+            ]
+        config["tie_word_embeddings"] = self._tied
+        config.pop("torch_dtype", None)
+        if self._vocabulary is not None:
+            config["vocab_size"] = len(self._vocabulary.tokens)
+        return config

@@ -1,0 +1,300 @@
+"""Safetensors written in a stream, in any number of shards: digest, sync and journal as it goes.
+
+The header of a shard is known before the first tensor is, so room is taken for all of it at once: a
+disk that is too small is found before any work. Tensors come in order of name, stretch by stretch;
+what is hashed is what is written. A second thread syncs, and then notes in a journal which tensors
+are on disk, with their digests: after a crash those are read, checked and kept, the others made again.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import blake3
+import torch
+
+from events import failpoints
+from runs.errors import UnavailableError
+from weights.checkpoint import INDEX, SINGLE, TORCH
+from weights.tensors import Shape, elements
+
+JOURNAL = ".journal"
+#: Bytes between two syncs; of one call that writes, and how many calls may wait.
+SYNC_BYTES = int(os.environ.get("FORGE_MERGE_SYNC_BYTES", 64 << 20))
+BATCH_BYTES, BATCHES = 4 << 20, 4
+
+_NAMES = {dtype: name for name, dtype in TORCH.items()}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor goes."""
+
+    name: str
+    dtype: torch.dtype
+    shape: Shape
+    file: str
+    offset: int
+    size: int
+
+
+def places(
+    tensors: Sequence[tuple[str, torch.dtype, Shape]], shard_bytes: int
+) -> tuple[list[Place], dict[str, bytes]]:
+    """Where tensors, in order of name, go, and the header of each file."""
+    shards: list[list[tuple[str, torch.dtype, Shape, int]]] = [[]]
+    used = 0
+    for name, dtype, shape in tensors:
+        size = elements(shape) * dtype.itemsize
+        if shards[-1] and used + size > shard_bytes:
+            shards.append([])
+            used = 0
+        shards[-1].append((name, dtype, shape, size))
+        used += size
+    found: list[Place] = []
+    headers: dict[str, bytes] = {}
+    for number, shard in enumerate(shards, start=1):
+        file = (
+            SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        )
+        header = _header(shard)
+        headers[file] = header
+        offset = len(header)
+        for name, dtype, shape, size in shard:
+            found.append(Place(name, dtype, shape, file, offset, size))
+            offset += size
+    return found, headers
+
+
+def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
+    """Eight bytes of length, then JSON, padded with spaces so that data begins at a multiple of 8."""
+    told: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, dtype, shape, size in shard:
+        entry = {
+            "dtype": _NAMES[dtype],
+            "shape": list(shape),
+            "data_offsets": [offset, offset + size],
+        }
+        told[name] = entry
+        offset += size
+    text = json.dumps(told, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+class Writer:
+    """Writes the tensors of `places` into a folder. Errors leave the journal for the next one.
+
+    Whoever calls hashes; one thread writes, one syncs and notes, while more is computed.
+    """
+
+    def __init__(self, folder: Path, found: Sequence[Place], headers: Mapping[str, bytes]) -> None:
+        self._folder, self._places = folder, {place.name: place for place in found}
+        self._headers = headers
+        self._digest = blake3.blake3()
+        self._files: dict[str, int] = {}
+        #: Tensor → digest of everything up to and with it, as noted before.
+        self._done: dict[str, str] = {}
+        self._writes: queue.Queue[_Batch | None] = queue.Queue(BATCHES)
+        self._syncs: queue.SimpleQueue[list[tuple[str, str]] | None] = queue.SimpleQueue()
+        self._failed: BaseException | None = None
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(work,), name=work.__name__, daemon=True)
+            for work in (self._write, self._sync)
+        ]
+
+    def __enter__(self) -> Writer:
+        journal = self._folder / JOURNAL
+        if journal.is_file():
+            lines = [line.split(" ", 1) for line in journal.read_text("utf-8").split("\n")[:-1]]
+            self._done = {name: digest for digest, name in lines}
+        try:
+            for file, header in self._headers.items():
+                size = max(p.offset + p.size for p in self._places.values() if p.file == file)
+                self._files[file] = self._open(self._folder / file, header, size)
+        except OSError:
+            self._give_up()
+            raise
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def _give_up(self) -> None:
+        """No room for all: give back what was taken, unless an earlier try left something there."""
+        for file, descriptor in self._files.items():
+            os.close(descriptor)
+            if not self._done:
+                (self._folder / file).unlink()
+        self._files = {}
+
+    def _open(self, path: Path, header: bytes, size: int) -> int:
+        """A descriptor of the file, with room for all of it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+                os.ftruncate(descriptor, size)
+            os.pwrite(descriptor, header, 0)
+        except OSError:
+            os.close(descriptor)
+            if not self._done:
+                path.unlink()  # what room there was has been taken
+            raise
+        return descriptor
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._end()
+        for descriptor in self._files.values():
+            os.close(descriptor)
+
+    def _end(self) -> None:
+        """Let the threads come to their end."""
+        if any(thread.is_alive() for thread in self._threads):
+            self._writes.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def kept(self, name: str) -> bool:
+        """Whether a tensor is there from before, to the last bit; it counts as written then."""
+        said = self._done.get(name)
+        if said is None:
+            return False
+        place, before = self._places[name], self._digest.copy()
+        self._begin(place)
+        for offset in range(0, place.size, BATCH_BYTES):
+            size = min(BATCH_BYTES, place.size - offset)
+            self._digest.update(os.pread(self._files[place.file], size, place.offset + offset))
+        if self._digest.hexdigest() == said:
+            return True
+        self._digest, self._done = before, {}
+        return False
+
+    def _begin(self, place: Place) -> None:
+        self._digest.update(f"{place.name}\0{place.dtype}\0{tuple(place.shape)}\0".encode())
+
+    def write(self, name: str, stretches: Iterable[torch.Tensor]) -> None:
+        """A tensor from its stretches, in its dtype and in order."""
+        place = self._places[name]
+        self._begin(place)
+        batch = _Batch(self._files[place.file], place.offset)
+        for stretch in stretches:
+            raw = stretch.contiguous().view(-1).view(torch.uint8).numpy().data
+            self._digest.update(raw)
+            batch.add(raw)
+            if batch.size >= BATCH_BYTES:
+                self._put(batch)
+                batch = _Batch(batch.file, batch.offset + batch.size)
+        if batch.offset + batch.size != place.offset + place.size:
+            raise AssertionError(f"{name}: not {place.size} bytes")
+        batch.ends = (name, self._digest.hexdigest())
+        self._put(batch)
+
+    def _put(self, batch: _Batch) -> None:
+        while True:
+            if self._failed is not None:
+                raise self._failed
+            try:
+                return self._writes.put(batch, timeout=1.0)
+            except queue.Full:
+                continue
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Keep what a thread fails with for whoever calls."""
+        try:
+            work()
+        except BaseException as error:
+            self._failed = self._failed or error
+            while work == self._write and self._writes.get() is not None:
+                pass  # nobody shall wait for room
+        finally:
+            if work == self._write:
+                self._syncs.put(None)
+
+    def _write(self) -> None:
+        """Write batches; hand what is complete to be synced."""
+        written: list[tuple[str, str]] = []
+        unsynced = 0
+        while (batch := self._writes.get()) is not None:
+            batch.write()
+            unsynced += batch.size
+            if batch.ends is not None:
+                failpoints.hit("merge-tensor-written")
+                written.append(batch.ends)
+                if unsynced >= SYNC_BYTES:
+                    self._syncs.put(written)
+                    written, unsynced = [], 0
+        self._syncs.put(written)
+
+    def _sync(self) -> None:
+        """Sync and note."""
+        journal = os.open(self._folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            while (written := self._syncs.get()) is not None:
+                for descriptor in self._files.values():
+                    os.fdatasync(descriptor)
+                os.write(
+                    journal, "".join(f"{digest} {name}\n" for name, digest in written).encode()
+                )
+                failpoints.hit("merge-journal-noted")
+        finally:
+            os.close(journal)
+
+    def finish(self) -> str:
+        """Everything on disk, the index written, the journal gone. The digest of all tensors."""
+        self._end()
+        if self._failed is not None:
+            raise self._failed
+        if len(self._headers) > 1:
+            total = sum(place.size for place in self._places.values())
+            where = {name: place.file for name, place in self._places.items()}
+            index = {"metadata": {"total_size": total}, "weight_map": where}
+            (self._folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
+        (self._folder / JOURNAL).unlink()
+        return self._digest.hexdigest()
+
+
+class _Batch:
+    """Stretches that are written with one call."""
+
+    def __init__(self, file: int, offset: int) -> None:
+        self.file, self.offset, self.size = file, offset, 0
+        self._parts: list[memoryview] = []
+        #: (tensor, digest up to and with it) where the batch is the tensor's last.
+        self.ends: tuple[str, str] | None = None
+
+    def add(self, raw: memoryview) -> None:
+        """One more stretch."""
+        self._parts.append(raw)
+        self.size += len(raw)
+
+    def write(self) -> None:
+        """To its place in the file."""
+        done = os.pwritev(self.file, self._parts, self.offset) if self._parts else 0
+        if done < self.size:  # a signal, a quota: write the rest plainly
+            _write_all(self.file, memoryview(b"".join(self._parts))[done:], self.offset + done)
+
+
+def _write_all(descriptor: int, raw: memoryview, offset: int) -> int:
+    done = 0
+    while done < len(raw):
+        done += os.pwrite(descriptor, raw[done:], offset + done)
+    return done
+
+
+def full(folder: Path, error: OSError) -> UnavailableError:
+    """What a user is told of a disk that cannot be written."""
+    return UnavailableError(
+        f"{folder} cannot be written: {error}. Free space or choose another folder; the same command "
+        "goes on from what was written."
+    )

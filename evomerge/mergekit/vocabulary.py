@@ -1,0 +1,271 @@
+"""One vocabulary of several tokenizers: which row of each model's embedding a token is.
+
+`base` takes the base model's tokenizer, a model's name that model's, `union` the base's (or the first
+model's) with the tokens that only others have appended, in the models' order. What plain text is split
+into is then still decided by the first tokenizer's merges; appended added tokens (special tokens, tags)
+are found in text as in their own model.
+
+A token that a model lacks takes the base's row where the base has it, else the mean of the rows of the
+models that have it. `tokens` in the config says otherwise for single tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evomerge.mergekit.inputs import Model, TokenRows
+from evomerge.mergekit.parser import Reference, TokenRule, Vocabulary
+from evomerge.merging.kernels.chunks import Rows
+from runs.errors import ConfigError, SourceError
+from runs.system import bounded_files
+from weights import model_config
+
+FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A folder's tokenizer, as far as a merge must know it."""
+
+    folder: Path
+    ids: Mapping[str, int]
+    added: Mapping[str, dict[str, Any]]
+
+    @property
+    def rows(self) -> int:
+        """Rows that an embedding needs for it."""
+        return 1 + max(self.ids.values(), default=-1)
+
+
+def read(folder: Path) -> Tokenizer:
+    """Return the tokens of a model's folder. Raise SourceError."""
+    try:
+        document = bounded_files.read_object(folder / FILE)
+        model_config.check_ids(folder / FILE, document)
+        vocab = document["model"]["vocab"]
+        ids = {t[0]: i for i, t in enumerate(vocab)} if isinstance(vocab, list) else dict(vocab)
+        added = {token["content"]: token for token in document.get("added_tokens") or []}
+    except (SourceError, LookupError, TypeError) as error:
+        raise SourceError(
+            f"{folder / FILE} cannot be read ({error}): the policy for tokenizers needs it. "
+            "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes one."
+        ) from error
+    return Tokenizer(folder, {**ids, **{t: said["id"] for t, said in added.items()}}, added)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The vocabulary of the result."""
+
+    #: Whose files are taken.
+    donor: Tokenizer
+    #: Token of each id; None for rows of padding.
+    tokens: tuple[str | None, ...]
+    #: Tokens that the donor's files lack, with what they are in their own tokenizer.
+    appended: Mapping[str, dict[str, Any] | None]
+    tokenizers: Mapping[Reference, Tokenizer]
+    rules: Mapping[str, TokenRule] = field(default_factory=dict)
+
+    def index(self, model: Reference) -> torch.Tensor:
+        """[rows] int64: the row of the model's own embedding; −1 where it lacks the token."""
+        ids = self.tokenizers[model].ids
+        return torch.tensor([-1 if t is None else ids.get(t, -1) for t in self.tokens])
+
+    def rows(
+        self, name: str, model: Reference, models: Mapping[Reference, Model], base: Reference | None
+    ) -> Rows:
+        """A model's embedding or head with the rows of this vocabulary."""
+        indices = {r: self.index(r) for r in models}
+        for reference in models:
+            limit = models[reference].rows(name).shape[0]
+            indices[reference] = torch.where(indices[reference] < limit, indices[reference], -1)
+        own = models[model].rows(name)
+        if not self.rules:
+            origin = None if base is None else (models[base].rows(name), indices[base])
+            others = tuple((models[r].rows(name), indices[r]) for r in models)
+            return TokenRows(own, indices[model], origin, others)
+        return self._ruled(name, model, models, base, indices)
+
+    def _ruled(
+        self,
+        name: str,
+        model: Reference,
+        models: Mapping[Reference, Model],
+        base: Reference | None,
+        indices: Mapping[Reference, torch.Tensor],
+    ) -> Rows:
+        """With rows put by rule: in memory, because any row may come from anywhere."""
+        plain = Plan(self.donor, self.tokens, self.appended, self.tokenizers)
+        mapped = plain.rows(name, model, models, base)
+        whole = mapped[slice(0, len(self.tokens))].clone()
+        for token, rule in self.rules.items():
+            place = self.tokens.index(token)
+            if int(indices[model][place]) >= 0 and not rule.force:
+                continue
+            if rule.zero:
+                whole[place] = 0.0
+            elif rule.source is not None:
+                ids, source = self.tokenizers[rule.source].ids, models[rule.source].rows(name)
+                other = (
+                    rule.token if isinstance(rule.token, int) else ids.get(rule.token or token, -1)
+                )
+                if not 0 <= other < source.shape[0]:
+                    raise ConfigError(
+                        f"tokenizer.tokens: {rule.source} has no token {rule.token or token!r}."
+                    )
+                whole[place] = source[slice(other, other + 1)][0].to(torch.float32)
+        return whole
+
+
+def plan(
+    said: Vocabulary, base: Reference | None, models: Mapping[Reference, Model]
+) -> Plan | None:
+    """The vocabulary that the config asks for; None where models are taken as they are."""
+    if said.source is None:
+        return None
+    order = list(models)
+    tokenizers = {r: read(models[r].checkpoint.folder) for r in order}
+    first = base if base is not None else order[0]
+    if said.source == "base":
+        if base is None:
+            raise ConfigError("tokenizer source base: the config has no base_model.")
+        chosen = base
+    elif said.source == "union":
+        chosen = first
+    else:
+        chosen = Reference.parse(said.source)
+        if chosen not in tokenizers:
+            known = ", ".join(map(str, order))
+            raise ConfigError(f"tokenizer source {chosen} is none of the models ({known}).")
+    donor = tokenizers[chosen]
+    tokens: list[str | None] = [None] * donor.rows
+    for token, id_ in donor.ids.items():
+        tokens[id_] = token
+    appended = _appended(donor, tokenizers.values() if said.source == "union" else (), said.tokens)
+    tokens += list(appended)
+    if said.pad_to_multiple_of:
+        tokens += [None] * (-len(tokens) % said.pad_to_multiple_of)
+    for token, rule in said.tokens.items():
+        if rule.source is not None and rule.source not in tokenizers:
+            raise ConfigError(f"tokenizer.tokens: the source of {token} is none of the models.")
+    return Plan(donor, tuple(tokens), appended, tokenizers, said.tokens)
+
+
+def _appended(
+    donor: Tokenizer, others: Any, rules: Mapping[str, TokenRule]
+) -> dict[str, dict[str, Any] | None]:
+    """Tokens that the donor lacks: those of the others by model and id, then those of rules."""
+    found: dict[str, dict[str, Any] | None] = {}
+    for other in others:
+        for token in sorted(other.ids, key=lambda t: other.ids[t]):
+            if token not in donor.ids:
+                found.setdefault(token, other.added.get(token))
+    for token in rules:
+        if token not in donor.ids and token not in found:
+            found[token] = {"special": False}
+    return found
+
+
+def write(folder: Path, made: Plan) -> None:
+    """Put appended tokens into the folder's tokenizer files, which are the donor's."""
+    if not made.appended:
+        return
+    document = bounded_files.read_object(folder / FILE)
+    vocab, added = document["model"]["vocab"], document.setdefault("added_tokens", [])
+    ids = {token: id_ for id_, token in enumerate(made.tokens) if token is not None}
+    for token, said in made.appended.items():
+        if said is not None:
+            defaults = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+            added.append({**defaults, "special": False, **said, "id": ids[token], "content": token})
+        elif isinstance(vocab, dict):
+            vocab[token] = ids[token]
+        else:
+            raise ConfigError(
+                f"{folder / FILE}: tokens cannot be appended to a vocabulary of pieces (Unigram); "
+                "use tokenizer_source: base or a model."
+            )
+    if isinstance(vocab, dict) and None in made.appended.values():
+        # The library gives added tokens that are in no vocabulary ids of its own.
+        for said in added:
+            vocab.setdefault(said["content"], ids[said["content"]])
+    (folder / FILE).write_text(json.dumps(document, ensure_ascii=False, indent=2), "utf-8")
+    _decoder(folder, made, ids)
+    _check_ids(folder, ids)
+
+
+def _check_ids(folder: Path, ids: Mapping[str, int]) -> None:
+    """Raise ConfigError where the library reads other ids than rows were made for."""
+    from tokenizers import Tokenizer as Library
+
+    read_back = Library.from_file(str(folder / FILE)).get_vocab(with_added_tokens=True)
+    wrong = sorted(token for token, id_ in ids.items() if read_back.get(token) != id_)
+    if wrong:
+        raise ConfigError(
+            f"the union of the tokenizers cannot be written: token {wrong[0]!r} would be "
+            f"{read_back.get(wrong[0])}, not {ids[wrong[0]]}. Use tokenizer_source: base or a model."
+        )
+
+
+def _decoder(folder: Path, made: Plan, ids: Mapping[str, int]) -> None:
+    """tokenizer_config.json lists added tokens, too."""
+    file = folder / "tokenizer_config.json"
+    if not file.is_file():
+        return
+    config = bounded_files.read_object(file)
+    listed = config.get("added_tokens_decoder")
+    if isinstance(listed, dict):
+        for token, said in made.appended.items():
+            if said is not None:
+                kept = {k: v for k, v in said.items() if k not in ("id", "content")}
+                listed[str(ids[token])] = {"content": token, **kept}
+        file.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", "utf-8")
+
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def chat_template(said: str | None, models: Sequence[Model]) -> str | None:
+    """The template that the config asks for; None: the donor's as it is. Raises ConfigError."""
+    if said is None:
+        return None
+    if said == "auto":
+        return _most_common([found for m in models if (found := template_of(m.checkpoint.folder))])
+    if said == "chatml":
+        return CHATML
+    if said.endswith(".jinja") and said.isprintable() and len(said) < 4096 and Path(said).is_file():
+        return bounded_files.read_text(Path(said), model_config.MOST_BYTES, ConfigError)
+    if "{" in said and len(said) >= 20:
+        return said
+    raise ConfigError(
+        f"chat_template {said!r} is none: give auto, chatml, a .jinja file, or a Jinja template."
+    )
+
+
+def _most_common(found: Sequence[str]) -> str | None:
+    """The one that most models have; of equals the first."""
+    return max(found, key=lambda text: (found.count(text), -found.index(text)), default=None)
+
+
+def template_of(folder: Path) -> str | None:
+    """A model's chat template: a file of its own, or in tokenizer_config.json."""
+    if (folder / "chat_template.jinja").is_file():
+        return bounded_files.read_text(
+            folder / "chat_template.jinja", model_config.MOST_BYTES
+        ).strip()
+    if not (folder / "tokenizer_config.json").is_file():
+        return None
+    found = bounded_files.read_object(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(found, list):
+        named = [t for t in found if isinstance(t, dict) and t.get("name") == "default"]
+        found = named[0].get("template") if named else None
+    return found.strip() if isinstance(found, str) and found.strip() else None

@@ -1,0 +1,105 @@
+"""What a merge is made of, layer by layer: its task vectors as sums of the sources'.
+
+For each block, and for what stands outside of blocks, the coefficients c that make ‖Δ − Σ c_i τ_i‖
+least, Δ and τ_i being the differences of the merge and of the sources from the base, and the share of
+‖Δ‖² that the sum explains: 1 where the merge is such a sum, less where it dropped, voted or had noise.
+Ordinary least squares by the normal equations in float64; of sources that are alike the shortest c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from evomerge.merging.methods import frankenmerge
+from evomerge.recipes.recipe import Flow
+from weights.tensors import HEADS
+
+Weights = Mapping[str, torch.Tensor]
+
+#: Elements of a tensor that are held in float64 at once.
+STRETCH = 1 << 20
+
+
+@dataclass
+class Row:
+    """One layer."""
+
+    layer: str
+    #: For each source, in their order.
+    coefficients: list[float]
+    #: Share of the squared norm that the sum explains; None where the merge is the base there.
+    explained: float | None
+    #: ‖Δ‖ over the mean ‖τ‖; None where no source differs from the base.
+    moved: float | None
+
+
+def layer_of(name: str) -> str:
+    """Where a tensor stands: "block 3", "embedding", "head" or "rest" (final norms and the like)."""
+    number = frankenmerge.block(name)
+    if number is not None:
+        return f"block {number}"
+    if name in HEADS:
+        return "embedding"
+    return "head" if name in HEADS.values() else "rest"
+
+
+def makeup(
+    merged: Weights, base: Weights, sources: Sequence[Weights], path: Flow | None = None
+) -> list[Row]:
+    """Every layer of `merged`, in its order: embedding, blocks, rest, head.
+
+    Tensors may have any floating-point dtype and are read one at a time. A block that a path put there
+    is compared with the block that it was taken from.
+    """
+    count = len(sources)
+    sums: dict[str, tuple[np.ndarray, np.ndarray, float]] = {}
+    for name, own, origin, theirs in _tensors(merged, base, sources, path):
+        layer = layer_of(name)
+        gram, right, square = sums.get(layer, (np.zeros((count, count)), np.zeros(count), 0.0))
+        for start in range(0, own.numel(), STRETCH):
+            part = slice(start, start + STRETCH)
+            zero = origin[part].double()
+            delta = own[part].double() - zero
+            taus = torch.stack([their[part].double() - zero for their in theirs])
+            gram += (taus @ taus.T).numpy()
+            right += (taus @ delta).numpy()
+            square += float(delta @ delta)
+        sums[layer] = gram, right, square
+    return [_row(layer, *sums[layer]) for layer in sorted(sums, key=_order)]
+
+
+def _tensors(
+    merged: Weights, base: Weights, sources: Sequence[Weights], path: Flow | None
+) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, list[torch.Tensor]]]:
+    for name, tensor in merged.items():
+        there = name
+        number = frankenmerge.block(name)
+        if path is not None and number is not None:
+            there = frankenmerge.renamed(name, path.steps[number].block)
+        if there not in base or not tensor.is_floating_point():
+            continue
+        theirs = [source[there].flatten() for source in sources]
+        yield name, tensor.flatten(), base[there].flatten(), theirs
+
+
+def _row(layer: str, gram: np.ndarray, right: np.ndarray, square: float) -> Row:
+    coefficients = np.linalg.pinv(gram, hermitian=True) @ right
+    lengths = np.sqrt(np.clip(np.diag(gram), 0.0, None))
+    usual = float(lengths.mean())
+    left = square - 2 * coefficients @ right + coefficients @ gram @ coefficients
+    return Row(
+        layer,
+        [float(c) for c in coefficients],
+        float(np.clip(1 - left / square, 0.0, 1.0)) if square > 0 else None,
+        float(np.sqrt(square)) / usual if usual > 0 else None,
+    )
+
+
+def _order(layer: str) -> tuple[Any, ...]:
+    kind, _, number = layer.partition(" ")
+    return (["embedding", "block", "rest", "head"].index(kind), int(number or 0))

@@ -1,0 +1,114 @@
+"""Data flow space: a path through the blocks of several models, as an ordinary model.
+
+Akiba et al. 2025, "Evolutionary optimization of model merging recipes" (Nature Machine Intelligence 7),
+section "Merging in the data flow space": tokens pass through blocks of any of the models in the order
+of a path, and what enters a block is multiplied by a number.
+
+A pre-norm block (RMSNorm first) does not see the length of its input, but for the norm's epsilon: to
+scale the stream before a block by W is to divide all that is added to it from there on by W. That is
+folded into the projections that write into the stream, and the child is an ordinary checkpoint with as
+many blocks as its path has steps. With post-norm blocks, or other norms, it cannot be folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from evomerge.merging.methods import frankenmerge
+from evomerge.recipes.recipe import Flow
+from runs.errors import ConfigError
+from weights import companions
+from weights.checkpoint import Checkpoint
+from weights.model_config import BLOCKS
+
+#: Architectures whose blocks norm what comes in, and add by o_proj and down_proj alone.
+PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
+#: The projections that write into the stream.
+INTO_STREAM = (".o_proj.", ".down_proj.")
+
+Weights = Mapping[str, torch.Tensor]
+
+
+def build(recipe: Flow, merged: Weights, inputs: Sequence[Weights]) -> dict[str, torch.Tensor]:
+    """The weights along the path, in the merge's dtypes. Raises ConfigError as `check` does."""
+    check(recipe, frankenmerge.blocks(list(merged)))
+    return _along(recipe, [merged, *inputs])
+
+
+def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
+    """The base's blocks along the path, scaled alike: what a child's task vectors are counted from."""
+    return _along(recipe, [base] * (1 + len(recipe.inputs)))
+
+
+def _along(recipe: Flow, models: Sequence[Weights]) -> dict[str, torch.Tensor]:
+    """The models' blocks along the path, and what is in no block of the first; copies, all of it."""
+    first, scale = models[0], 1.0
+    made = {n: t.clone() for n, t in first.items() if frankenmerge.block(n) is None}
+    by_block = _by_block(first)
+    for at, step in enumerate(recipe.steps):
+        scale *= step.scale
+        for name in by_block[step.block]:
+            tensor = models[step.model][name]
+            if scale != 1.0 and any(part in name for part in INTO_STREAM):
+                tensor = tensor.to(torch.float32) * (1.0 / scale)
+            made[frankenmerge.renamed(name, at)] = tensor.to(first[name].dtype, copy=True)
+    return made
+
+
+def check(recipe: Flow, count: int) -> None:
+    """Raise ConfigError where a step names a model or a block that is not there."""
+    for number, step in enumerate(recipe.steps, start=1):
+        if step.model > len(recipe.inputs) or step.block >= count:
+            raise ConfigError(
+                f"step {number} of the path takes block {step.block} of model {step.model}: there are "
+                f"blocks 0 to {count - 1} and models 0 (the merge) to {len(recipe.inputs)}"
+            )
+
+
+def check_architecture(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError where paths cannot be taken through models of this config.json."""
+    kind, types = config.get("model_type"), config.get("layer_types") or []
+    if kind not in PRE_NORM:
+        known = ", ".join(sorted(PRE_NORM))
+        raise ConfigError(
+            f"setting path_repeats: paths can be taken through {known} models, not through {kind}."
+        )
+    if len(set(types)) > 1:
+        raise ConfigError(
+            "setting path_repeats: the blocks of these models are of several kinds "
+            f"({', '.join(sorted(set(types)))}), and paths mix blocks."
+        )
+
+
+def with_blocks(config: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """A config.json for so many blocks, all of the kind of the first."""
+    changed = dict(config)
+    for key in BLOCKS:
+        if key in changed:
+            changed[key] = count
+    if changed.get("layer_types"):
+        changed["layer_types"] = [changed["layer_types"][0]] * count
+    return changed
+
+
+def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
+    """The config.json of a merge with these weights: the donor's, with what is different."""
+    config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
+    blocks = frankenmerge.blocks(list(weights))
+    if blocks != frankenmerge.blocks(list(donor.shapes)):
+        config = with_blocks(config, blocks)
+    config["tie_word_embeddings"] = tied
+    config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+    return config
+
+
+def _by_block(weights: Weights) -> list[list[str]]:
+    found: list[list[str]] = [[] for _ in range(frankenmerge.blocks(list(weights)))]
+    for name in weights:
+        number = frankenmerge.block(name)
+        if number is not None:
+            found[number].append(name)
+    return found

@@ -1,0 +1,261 @@
+"""Inner loops of merges: compiled for tensors in the processor's memory, in torch for others.
+
+What is compiled is in `numba/`, which is imported when it is needed: half a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+#: Below this a sum of weights counts as zero; as in `numba/sign_election.py`.
+_LEAST = 1e-8
+
+
+def floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
+    """float32 [values]; what leaves its range is infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float32)
+
+
+def _compiled(name: str) -> Any:
+    """A module of compiled loops."""
+    return import_module(f"evomerge.merging.kernels.numba.{name}")
+
+
+def _on_cpu(x: torch.Tensor) -> bool:
+    return x.device.type == "cpu"
+
+
+# ---- sign election and disjoint merge ------------------------------------------------------
+
+
+def vote(
+    x: torch.Tensor,
+    weights: Sequence[float],
+    low: Sequence[float] | None = None,
+    high: Sequence[float] | None = None,
+    normalise: bool = True,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """ELECT and MERGE (TIES) of float32 x [inputs, …]; into `out` [...], which may be x[0].
+
+    Of input j only elements with low[j] <= |x| <= high[j] count. s = sign(Σ wx), zero is +. The sum of
+    those wx whose sign is s, divided (`normalise`) by the sum of their |w|.
+    """
+    count = len(x)
+    lows = floats([0.0] * count if low is None else low)
+    highs, factors = floats([np.inf] * count if high is None else high), floats(weights)
+    if not _on_cpu(x):
+        made = vote_torch(x, factors, lows, highs, normalise)
+        return made if out is None else out.copy_(made)
+    if out is None:
+        out = torch.empty(x.shape[1:], dtype=torch.float32)
+    _compiled("sign_election").vote(_flat(x), lows, highs, factors, normalise, out.view(-1).numpy())
+    return out
+
+
+def _flat(x: torch.Tensor) -> Floats:
+    return x.reshape(len(x), -1).numpy()
+
+
+def vote_torch(
+    x: torch.Tensor, weights: Floats, low: Floats, high: Floats, normalise: bool
+) -> torch.Tensor:
+    """`vote` in torch: the same bits."""
+    chosen = []
+    for j, row in enumerate(x):
+        size = row.abs()
+        kept = (size >= float(low[j])) & (size <= float(high[j]))
+        chosen.append(torch.where(kept, row, 0.0).mul_(float(weights[j])))
+    votes = torch.zeros_like(x[0])
+    for part in chosen:
+        votes.add_(part)
+    signs = torch.where(votes >= 0, 1.0, -1.0)
+    total, share = torch.zeros_like(votes), torch.zeros_like(votes)
+    for part, weight in zip(chosen, weights, strict=True):
+        agreeing = (part * signs).clamp_(min=0.0)
+        total.add_(agreeing)
+        share.add_(torch.where(agreeing > 0, abs(float(weight)), 0.0))
+    if normalise:
+        total = torch.where(share > float(np.float32(_LEAST)), total / share, total)
+    return total.mul_(signs)
+
+
+# ---- selection -----------------------------------------------------------------------------
+
+
+def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int64], Floats]:
+    """Where the |values| (float32) lie, and those strictly between `low` and `high`, in their order.
+
+    [4] how many are above `high`, at least `high`, above `low`, at least `low`; NaN is above all.
+    """
+    if not _on_cpu(values):
+        size = values.reshape(-1).abs()
+        told = [~(size <= high), ~(size < high), ~(size <= low), ~(size < low)]
+        inside = size[(size > low) & (size < high)]
+        return np.array([int(mask.sum()) for mask in told]), inside.cpu().numpy()
+    flat = values.reshape(-1).numpy()
+    counts, between = np.zeros(4, np.int64), np.empty(flat.size + 1, np.float32)
+    found = _compiled("kth_magnitude").split(
+        flat, np.float32(low), np.float32(high), counts, between
+    )
+    return counts, between[:found].copy()
+
+
+# ---- dot products --------------------------------------------------------------------------
+
+
+def gram(x: torch.Tensor) -> NDArray[np.float64]:
+    """[n, n] dot products of float32 x [n, …], computed in float64."""
+    if not _on_cpu(x):
+        wide = x.reshape(len(x), -1).to(torch.float64)
+        return (wide @ wide.T).cpu().numpy()
+    out = np.empty((len(x), len(x)))
+    _compiled("dots").gram(_flat(x), out)
+    return out
+
+
+# ---- drop and rescale ----------------------------------------------------------------------
+
+
+def drop(
+    x: torch.Tensor, lanes: NDArray[np.uint16], dropped: int, factor: float, out: torch.Tensor
+) -> torch.Tensor:
+    """Out = x · factor where the lane is at least `dropped`, else 0; both contiguous float32."""
+    if _on_cpu(x):
+        _compiled("dropout").drop(
+            x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy()
+        )
+        return out
+    kept = torch.from_numpy(lanes >= dropped).to(x.device).view(x.shape)
+    return torch.mul(x, float(np.float32(factor)), out=out).mul_(kept)
+
+
+# ---- deep feature selection ----------------------------------------------------------------
+
+
+def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """Dfs of float32 x [inputs, rows, columns]; a new tensor."""
+    if not _on_cpu(x):
+        return select_rows_torch(x, epsilon)
+    work = x.reshape(len(x), -1).clone()
+    _compiled("feature_selection").select_rows(work.numpy(), x.shape[2], epsilon)
+    return work[0].view(x.shape[1:])
+
+
+def select_rows_torch(x: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """`select_rows` in torch: sums in another order, so shares may differ in float64's last bit."""
+    count, _, columns = x.shape
+    mean = torch.zeros_like(x[0])
+    for row in x:
+        mean.add_(row)
+    mean.mul_(float(np.float32(1.0 / count)))
+    deviation = torch.stack([(row.double() - mean.double()).square().sum(dim=1) for row in x])
+    distance = (deviation * count + deviation.sum(dim=0)) / ((count - 1) * columns)
+    typical = distance.mean(dim=0)
+    importance = 1.0 / (distance / torch.where(typical == 0, 1.0, typical) + epsilon)
+    share = (importance / importance.sum(dim=0)).float()
+    out = x[0].clone()
+    for row, part in zip(x[1:], share[1:], strict=True):
+        out.add_((row - x[0]).mul_(part.unsqueeze(1)))
+    return out
+
+
+# ---- tensors as they are stored ------------------------------------------------------------
+
+_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+
+
+class Stored:
+    """A stretch of the base (or None) and the inputs of one tensor, where they are in memory.
+
+    What is stored otherwise (float64, integers, not in one piece) is copied to float32.
+    """
+
+    def __init__(self, parts: Sequence[torch.Tensor | None]) -> None:
+        self._parts = [None if part is None else _plain(part) for part in parts]
+        #: Whether something had to be copied.
+        self.copies = any(a is not b for a, b in zip(parts, self._parts, strict=True))
+        kinds = {(p.shape, p.device.type) for p in self._parts if p is not None}
+        # Addresses have no ends, and those of other devices mean nothing here.
+        if len(kinds) > 1 or any(device != "cpu" for _, device in kinds):
+            raise ValueError(f"tensors that are merged have one shape, in memory: {kinds}")
+        self.addresses = np.array(
+            [p.data_ptr() if p is not None else 0 for p in self._parts], np.uint64
+        )
+        self.codes = np.array([_CODES[p.dtype] if p is not None else 0 for p in self._parts])
+        self.size = next(p.numel() for p in reversed(self._parts) if p is not None)
+
+
+def _plain(part: torch.Tensor) -> torch.Tensor:
+    part = part.contiguous()
+    return part if part.dtype in _CODES else part.to(torch.float32)
+
+
+def stores(dtype: torch.dtype) -> bool:
+    """Whether a compiled loop can write it."""
+    return dtype in _CODES
+
+
+def merged(
+    stored: Stored, start: int, arguments: Sequence[Any], outs: Sequence[torch.Tensor]
+) -> list[int]:
+    """Programs (`programs.stacked`) on a stretch from element `start` on, into `outs` [rows, columns].
+
+    Of each 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+    """
+    if any(out.numel() != stored.size for out in outs):
+        raise ValueError(f"{stored.size} elements do not go into {[*map(len, outs)]} rows")
+    told = np.zeros(len(outs), np.int64)
+    passes = _compiled("passes")
+    passes.merged(
+        stored.addresses, stored.codes, start, *outs[0].shape,
+        passes.Programs(*arguments),
+        np.array([out.data_ptr() for out in outs], np.uint64),
+        np.array([_CODES[out.dtype] for out in outs]), told,
+    )  # fmt: skip
+    return told.tolist()
+
+
+def grams(stored: Stored) -> NDArray[np.float64]:
+    """[inputs, inputs] dot products of task vectors, computed in float64."""
+    count = len(stored.addresses) - 1
+    out = np.empty((count, count))
+    _compiled("passes").grams(stored.addresses, stored.codes, stored.size, out)
+    return out
+
+
+def splits(
+    stored: Stored,
+    factors: Floats,
+    layers: Sequence[int],
+    bounds: Sequence[tuple[float, float]],
+) -> list[tuple[NDArray[np.int64], Floats]]:
+    """`split` of several layers, each by its own bounds: the consensus (0), or inputs (from 1)."""
+    lows, highs = (np.array(ends, np.float32) for ends in zip(*bounds, strict=True))
+    counts, found = np.zeros((len(layers), 4), np.int64), np.zeros(len(layers), np.int64)
+    between = np.empty((len(layers), stored.size + 1), np.float32)
+    _compiled("passes").splits(
+        stored.addresses, stored.codes, stored.size, factors, np.array(layers), lows, highs,
+        counts, between, found,
+    )  # fmt: skip
+    return [(c, row[:n].copy()) for c, row, n in zip(counts, between, found, strict=True)]
+
+
+def sampled(
+    stored: Stored, factors: Floats, layers: Sequence[int], stride: int
+) -> NDArray[np.float32]:
+    """Magnitudes [layers, ...] of every stride-th element of the consensus (0) or inputs (from 1)."""
+    out = np.empty((len(layers), -(-stored.size // stride)), np.float32)
+    _compiled("passes").sampled(
+        stored.addresses, stored.codes, stored.size, factors, np.array(layers), stride, out
+    )
+    return out

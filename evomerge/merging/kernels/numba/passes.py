@@ -1,0 +1,178 @@
+"""Passes over a stretch of several tensors, where they are stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evomerge.merging.kernels.numba.compiler import compiled
+from evomerge.merging.kernels.numba.dots import gram_block, lanes_of_sums
+from evomerge.merging.kernels.numba.dropout import drop_block
+from evomerge.merging.kernels.numba.dtypes import pick, store
+from evomerge.merging.kernels.numba.feature_selection import FOURS, select_row
+from evomerge.merging.kernels.numba.kth_magnitude import split_block
+from evomerge.merging.kernels.numba.sign_election import few_voters, vote_block
+from evomerge.merging.kernels.numba.three_inputs import are_alike, sum_of_three
+from evomerge.merging.kernels.numba.vectors import (
+    BLOCK,
+    combine,
+    fill,
+    load_all,
+    step_of,
+    subtract,
+    workspace,
+)
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+@compiled
+def grams(addresses, codes, size, out):
+    """[n, n] dot products of the task vectors."""
+    x, zero = workspace(len(addresses), BLOCK)
+    strange = np.empty(len(addresses), np.uint8)
+    out[:] = 0.0
+    lanes = lanes_of_sums()
+    for start in range(0, size, BLOCK):
+        n = min(BLOCK, size - start)
+        load_all(addresses, codes, start, n, zero, x, 1, len(x), strange)
+        gram_block(x, 1, 0, n, lanes, out)
+
+
+@compiled
+def splits(addresses, codes, size, factors, layers, lows, highs, counts, between, found):
+    """`split` of several layers: 0 is the consensus Σ factor · x, the others are the inputs."""
+    x, zero = workspace(len(addresses), BLOCK)
+    strange = np.empty(len(addresses), np.uint8)
+    flags = np.empty(BLOCK, np.uint8)
+    for start in range(0, size, BLOCK):
+        n = min(BLOCK, size - start)
+        load_all(addresses, codes, start, n, zero, x, 1, len(x), strange)
+        if factors.size:
+            combine(x, n, factors)
+        for k in range(len(layers)):
+            part = x[layers[k], :n]
+            found[k] = split_block(part, lows[k], highs[k], counts[k], between[k], found[k], flags)
+
+
+@compiled
+def sampled(addresses, codes, size, factors, layers, stride, out):
+    """Magnitudes of every stride-th element of those layers; see `splits`."""
+    x, zero = workspace(len(addresses), BLOCK)
+    for start in range(0, out.shape[1], BLOCK):
+        n = min(BLOCK, out.shape[1] - start)
+        pick(addresses[0], codes[0], start * stride, stride, zero[1, : n if addresses[0] else 0])
+        for j in range(1, len(x)):
+            pick(addresses[j], codes[j], start * stride, stride, x[j, :n])
+            if addresses[0]:
+                subtract(x[j, :n], zero[1, :n])
+        if factors.size:
+            combine(x, n, factors)
+        for k in range(len(layers)):
+            for i in range(n):
+                out[k, start + i] = abs(x[layers[k], i])
+
+
+class Programs(NamedTuple):
+    """Several `programs.Program`s: the first axis is the program."""
+
+    #: Whether there is a consensus, and its factors [programs, inputs].
+    consensus: NDArray[np.int64]
+    factors: NDArray[np.float32]
+    #: Lanes that are dropped, what others are multiplied by, the mask's key: [programs, 1 + inputs].
+    lost: NDArray[np.int64]
+    rescale: NDArray[np.float32]
+    keys: NDArray[np.uint64]
+    #: How many vote; bounds and weights of each [programs, 1 + inputs].
+    voters: NDArray[np.int64]
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    normalise: NDArray[np.bool_]
+    #: Of dfs; below zero there is none.
+    epsilon: NDArray[np.float64]
+    scale: NDArray[np.float32]
+    #: The layer that the result is in before it is scaled.
+    made: NDArray[np.int64]
+    #: Whether it is a consensus and nothing else; whether its beginning is that of the one before it.
+    adds: NDArray[np.bool_]
+    goes_on: NDArray[np.bool_]
+
+
+@compiled
+def _voted(x, top, n, low, high, weights, few, normalise, work):
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
+        out = x[0, start:end]
+        vote_block(x, top, start, end, low, high, weights, few, normalise, work, out)
+
+
+@compiled
+def _selected(x, top, n, columns, epsilon, mean, first, sums, distance):
+    for start in range(0, n, columns):
+        select_row(x, top, start, start + columns, epsilon, mean, first, sums, distance)
+
+
+@compiled
+def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
+    # Taken out once: numba counts references at every access, which costs as much as a block.
+    (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
+     made, _, goes_on) = programs  # fmt: skip
+    layers, size = len(addresses), rows * columns
+    block = step_of(codes)
+    step = block if epsilon.max() < 0 else max(1, block // columns) * columns
+    x, zero = workspace(layers, step)
+    base = zero[1]
+    if not addresses[0]:  # what changes nothing: 0 makes another zero of -0
+        base = np.empty(step, np.float32)
+        fill(base, -_ZERO)
+    strange = np.zeros(layers, np.uint8)
+    votes, distance = np.empty((3 + layers, BLOCK), np.float32), np.empty(layers, np.float64)
+    row, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
+    sums = np.empty((4, FOURS), np.float64)
+    words, lanes = np.empty(step // 4 + 8, np.uint64), np.empty(step, np.uint16)
+    few = [few_voters(low[p], high[p], weights[p, : voters[p]]) for p in range(len(outs))]
+    for begin in range(0, size, step):
+        n, place = min(step, size - begin), start + begin
+        spoilt = True  # whether x does not hold all inputs
+        for p in range(len(outs)):
+            alone = made[p] > 0 and epsilon[p] < 0  # only that input is read
+            low_j, high_j = (made[p], made[p] + 1) if alone else (1, layers)
+            if spoilt and not goes_on[p]:
+                load_all(addresses, codes, begin, n, zero, x, low_j, high_j, strange)
+            if not alone and not goes_on[p]:
+                spoilt = made[p] > 0
+            for j in range(low_j, high_j):
+                if strange[j]:
+                    told[p] = 1
+                if (lost[p, j] or rescale[p, j] != _ONE) and not goes_on[p]:
+                    drop_block(x[j, :n], lost[p, j], rescale[p, j], keys[p, j], place, words, lanes)
+                    spoilt = True
+            if consensus[p] and not goes_on[p]:
+                combine(x, n, factors[p])
+                if lost[p, 0] or rescale[p, 0] != _ONE:
+                    drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
+            if voters[p] and not goes_on[p]:
+                _voted(x, 1 - consensus[p], n, low[p], high[p], weights[p, : voters[p]], few[p],
+                       normalise[p], votes)  # fmt: skip
+            if epsilon[p] >= 0:
+                _selected(x, made[p], n, columns, epsilon[p], row, first, sums, distance)
+            result = x[made[p], :n]
+            if not store(result, scale[p], base[:n], outs[p], out_codes[p], begin) and not told[p]:
+                told[p] = 2
+
+
+@compiled
+def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
+    """A stretch by several programs, from where it is stored to where it is stored.
+
+    `told`: 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+    """
+    alike = are_alike(addresses, codes) and len(outs) == 1 and out_codes[0] == codes[1]
+    if alike and programs.adds[0]:
+        factors, scale = programs.factors[0], programs.scale[0]
+        told[0] = sum_of_three(addresses, codes, rows * columns, factors, scale, outs[0])
+    else:
+        _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told)

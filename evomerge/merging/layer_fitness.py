@@ -1,0 +1,113 @@
+"""Layer fitness for frankenmerge: the measured swap, and its first-order estimate.
+
+Start from what the pipeline's first two stages made. For every block and every input, put that
+input's block in the place of its own and measure the loss on calibration text (the train slice,
+never an item that decides). The gain is the loss before minus the loss after. At most a third of the
+blocks are replaced, those with the largest gains above zero; ties go to the earlier block, then to
+the earlier input. See docs/decisions/0003-layer-fitness.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from evaluation.backends.backend import batches
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Packed
+from evaluation.perplexity import score_windows
+from evomerge.merging.methods import frankenmerge
+
+MEASURE = "measured-swap@1"
+
+#: Windows of calibration text per domain.
+WINDOWS = 8
+
+
+def calibration_loss(
+    model: ResidentModel, weights: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
+) -> float:
+    """Mean over domains of −log p a token on the first `WINDOWS` windows of each."""
+    model.load(weights)
+    rates = []
+    for domain in sorted(data):
+        windows = data[domain].windows[:WINDOWS]
+        if windows:
+            nll, tokens, _ = score_windows(model, windows)
+            rates.append(math.fsum(nll) / sum(tokens))
+    return math.fsum(rates) / len(rates)
+
+
+def swap_gains(
+    model: ResidentModel,
+    merged: Mapping[str, torch.Tensor],
+    inputs: Sequence[Mapping[str, torch.Tensor]],
+    data: Mapping[str, Packed],
+) -> list[list[float]]:
+    """gains[block][input]: the loss that swapping in this input's block saves, nats a token.
+
+    A swap whose loss is not finite gains −10³⁰⁰ (JSON has no infinity).
+    """
+    before = calibration_loss(model, merged, data)
+    gains = []
+    for block in range(frankenmerge.blocks(list(merged))):
+        row = []
+        for other in inputs:
+            swapped = {
+                n: other[n] if frankenmerge.block(n) == block else t for n, t in merged.items()
+            }
+            gain = before - calibration_loss(model, swapped, data)
+            row.append(gain if math.isfinite(gain) else -1e300)
+        gains.append(row)
+    return gains
+
+
+def taylor_gains(
+    model: ResidentModel,
+    merged: Mapping[str, torch.Tensor],
+    inputs: Sequence[Mapping[str, torch.Tensor]],
+    data: Mapping[str, Packed],
+) -> list[list[float]]:
+    """As `swap_gains`, to first order: −⟨∇loss, other − own⟩ over a block's tensors.
+
+    One backward pass (Molchanov et al. 2019, arXiv 1906.10771, the Taylor criterion).
+    """
+    gradients = _gradients(model, merged, data)
+    gains = [[0.0] * len(inputs) for _ in range(frankenmerge.blocks(list(merged)))]
+    for name, gradient in gradients.items():
+        block = frankenmerge.block(name)
+        if block is None:
+            continue
+        own = merged[name].to(torch.float64)
+        for i, other in enumerate(inputs):
+            move = other[name].to(torch.float64) - own
+            gains[block][i] -= float((gradient.cpu().to(torch.float64) * move).sum())
+    return [[g if math.isfinite(g) else -1e300 for g in row] for row in gains]
+
+
+def _gradients(
+    model: ResidentModel, merged: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
+) -> dict[str, torch.Tensor]:
+    """Of the calibration loss, by parameter."""
+    model.load({name: tensor.clone() for name, tensor in merged.items()})
+    parameters = dict(model.module.named_parameters())
+    for parameter in parameters.values():
+        parameter.requires_grad_(True)
+    domains = [d for d in sorted(data) if data[d].windows]
+    for domain in domains:
+        windows = data[domain].windows[:WINDOWS]
+        tokens = sum(len(w) - 1 for w in windows)
+        for _, chosen in batches(windows, model.rows):
+            ids = torch.from_numpy(np.stack([windows[i] for i in chosen])).to(model.device)
+            logits = model.module(input_ids=ids, use_cache=False).logits[:, :-1].float()
+            loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
+            (loss / (tokens * len(domains))).backward()
+    found = {n: p.grad.detach() for n, p in parameters.items() if p.grad is not None}
+    for parameter in parameters.values():
+        parameter.requires_grad_(False)
+        parameter.grad = None
+    return found

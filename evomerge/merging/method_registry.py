@@ -1,0 +1,53 @@
+"""Every merge technique by its name: its parameters, and how a tensor is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ValidationError
+
+from evomerge.merging.kernels.chunks import Merge, Pool, Stretches
+from runs.errors import ConfigError
+
+#: Techniques that work on each tensor alone, by their module in evomerge.merging.methods.
+TECHNIQUES = (
+    "linear", "slerp", "task_arithmetic", "ties", "dare", "dfs", "della", "breadcrumbs", "sce",
+    "model_stock", "karcher", "nearswap", "passthrough", "stages", "nuslerp", "multislerp",
+    "arcee_fusion", "ram", "ramplus_tl",
+)  # fmt: skip
+#: Those that draw masks.
+SEEDED = ("dare", "della", "stages")
+
+
+def module(name: str) -> Any:
+    """The module of a technique. Raises ConfigError."""
+    if name not in TECHNIQUES:
+        raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
+    return import_module(f"evomerge.merging.methods.{name}")
+
+
+def parameters(name: str, given: Mapping[str, Any]) -> BaseModel:
+    """A technique's parameters, checked. Raises ConfigError naming the one that is wrong."""
+    try:
+        return module(name).Params.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{name}: parameter {where}: {first['msg']}") from error
+
+
+def check(name: str, params: BaseModel, count: int) -> None:
+    """Raise ConfigError where the parameters do not suit so many inputs: a try on nothing."""
+    nothing = torch.zeros(1, 1)
+    work = Stretches("", nothing, [nothing] * count, Pool(1))
+    prepare(name, work, params, 0)
+
+
+def prepare(name: str, work: Stretches, params: BaseModel, seed: int) -> Merge:
+    """How one tensor is merged; what must be measured of it first is."""
+    if name in SEEDED:
+        return module(name).prepare(work, params, seed)
+    return module(name).prepare(work, params)

@@ -1,0 +1,84 @@
+"""Model breadcrumbs: drop the largest and the smallest (Davari and Belilovsky 2023, arXiv 2312.06795).
+
+Of each task vector the top γ·n by |τ| (outliers) and as many of the bottom are dropped that density·n
+remain; in the paper's words β = 1 − density − γ. Where density + γ is above 1 there is no such β, and
+density·n remain all the same: nothing is dropped at the bottom, fewer than γ·n at the top, none at
+density 1.
+
+With `vote` what remains is merged by TIES' sign election, else it is added up. Counts are rounded to
+the nearest, and every |τ| equal to one of the two bounds is kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from evomerge.merging.methods import linear, ties
+from evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from runs.errors import ConfigError
+
+
+class Params(BaseModel):
+    """Parameters of `breadcrumbs`. Densities and gammas may be given for each model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    density: float | tuple[float, ...] = Field(default=0.9)
+    gamma: float | tuple[float, ...] = Field(default=0.01)
+    weights: tuple[float, ...] | None = None
+    scale: float = 1.0
+    normalise: bool = False
+    vote: bool = False
+
+
+def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tuple[float, float]]:
+    """Return the smallest and the largest |τ| that is kept of each input; (∞, 0) where nothing is."""
+    ranks: list[tuple[int, int] | None] = []
+    for share, outliers in zip(density, gamma, strict=True):
+        kept = ties.kept(share, work.size)
+        top = min(ties.kept(outliers, work.size), work.size - kept)
+        ranks.append((top + kept, top + 1) if kept else None)
+    wanted = [(i, k) for i, pair in enumerate(ranks) if pair for k in pair]
+    found = iter(
+        kth_magnitudes(work, [k for _, k in wanted], Voters([1 + i for i, _ in wanted]))
+        if wanted
+        else []
+    )
+    result = []
+    for pair in ranks:
+        if pair is None:
+            result.append((math.inf, 0.0))
+            continue
+        low, high = next(found), next(found)
+        # Nothing above is dropped, nothing below is: then there is no bound.
+        result.append((0.0 if pair[0] == work.size else low, math.inf if pair[1] == 1 else high))
+    return result
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """Bounds, then a sum or a vote of what lies between them; times λ."""
+    gammas = ties.densities(params.gamma, work.count)
+    kept = bounds(work, ties.densities(params.density, work.count), gammas)
+    low, high = [pair[0] for pair in kept], [pair[1] for pair in kept]
+    share = linear.normalised if params.normalise and not params.vote else linear.one_each
+    weights = share(params.weights, work.count)
+    if any(not math.isfinite(w) for w in weights):
+        raise ConfigError(f"breadcrumbs: weights {weights} are not numbers")
+
+    if params.vote:
+        vote = Vote(weights, low, high, params.normalise)
+        return Program(work.count, work.columns, vote=vote, scale=params.scale)
+
+    def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros_like(x[0])
+        for row, a, b, weight in zip(x[1:], low, high, weights, strict=True):
+            size = row.abs()
+            total.add_(row * ((size >= a) & (size <= b)), alpha=weight)
+        return total if params.scale == 1.0 else total.mul_(params.scale)
+
+    return merged

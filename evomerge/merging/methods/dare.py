@@ -1,0 +1,96 @@
+"""DARE: drop and rescale (Yu et al. 2024, arXiv 2311.03099).
+
+Each element of a task vector is dropped with probability p, the rest is divided by 1 − p, so that
+the expectation is the task vector. p is a multiple of 1/65536 (16-bit lanes), and the rescaling
+uses exactly that p. With `vote` the sparse task vectors are merged by TIES' sign election
+("dare_ties"), else they are added up ("dare_linear").
+
+Other rescalings are there for comparison: "l1" keeps each tensor's Σ|τ|, which is no estimate of τ;
+"none" leaves what is kept as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from evomerge.merging.kernels.fused_merge import Drop, Program, Vote
+from evomerge.merging.methods import linear, ties
+from weights import randomness
+
+Rescale = Literal["inverse_density", "l1", "none"]
+
+
+class Params(BaseModel):
+    """Parameters of `dare`; p = 0.9 is the paper's, for small task vectors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    drop: float | tuple[float, ...] = Field(default=0.9)
+    weights: tuple[float, ...] | None = None
+    scale: float = 1.0
+    normalise: bool = True
+    vote: bool = False
+    rescale: Rescale = "inverse_density"
+
+
+def dropped(drop: float) -> int:
+    """How many of the LANES values of a lane mean that the element is dropped; all of them at 1."""
+    if drop >= 1.0:
+        return randomness.LANES
+    return min(round(drop * randomness.LANES), randomness.LANES - 1)
+
+
+def factor(lanes: int) -> float:
+    """1 / (1 − p) for so many lanes dropped."""
+    return randomness.LANES / (randomness.LANES - lanes) if lanes < randomness.LANES else 1.0
+
+
+def mask(drop: float, *key: str | int, scale: float | None = None) -> Drop:
+    """What is dropped of a task vector; `key` names the mask."""
+    lost = dropped(drop)
+    return Drop(lost, factor(lost) if scale is None else scale, (*key, "dare"))
+
+
+def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
+    """Σ|τ| before and after, each input's ratio: the factor that keeps the sum."""
+
+    def sums(cut: slice, x: torch.Tensor) -> list[tuple[float, float]]:
+        told = []
+        for drop, rows in zip(bare, x[1:], strict=True):
+            sparse = drop.of(rows, cut.start * work.columns)
+            told.append(tuple(float(v.abs().sum(dtype=torch.float64)) for v in (rows, sparse)))
+        return told
+
+    totals = [map(sum, zip(*parts, strict=True)) for parts in zip(*work.each(sums), strict=True)]
+    return [before / after if after else 0.0 for before, after in totals]
+
+
+def prepare(work: Stretches, params: Params, seed: int) -> Merge:
+    """Every input sparse by its own mask, then added up or voted on; times λ."""
+    drops = ties.densities(params.drop, work.count)
+    keyed = [(drop, seed, work.name, i) for i, drop in enumerate(drops)]
+    masks = [mask(*key) for key in keyed]
+    if params.rescale != "inverse_density":
+        masks = [mask(*key, scale=1.0) for key in keyed]
+    if params.rescale == "l1":
+        scales = _l1(work, masks)
+        masks = [mask(*key, scale=scale) for key, scale in zip(keyed, scales, strict=True)]
+    share = linear.normalised if params.normalise and not params.vote else linear.one_each
+    weights = tuple(share(params.weights, work.count))
+    return Program(
+        work.count, work.columns,
+        drops={i: drop for i, drop in enumerate(masks, start=1) if drop.lost or drop.factor != 1.0},
+        factors=None if params.vote else weights,
+        vote=Vote(weights, normalise=params.normalise) if params.vote else None,
+        scale=params.scale,
+    )  # fmt: skip
+
+
+def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:
+    """The float32 task vector, sparse and rescaled; a new tensor. `key` names the mask."""
+    return whole([delta], lambda work: Program(1, work.columns, drops={1: mask(drop, *key)}))

@@ -1,0 +1,114 @@
+"""DELLA: drop by rank and rescale (Deep et al. 2024, arXiv 2406.11617, MagPrune).
+
+Within each row the elements are ranked by |τ|; the kept probability rises linearly with the rank, from
+density − ε of the smallest to density + ε of the largest. What is kept is divided by its own
+probability, so that the expectation is the task vector. Then TIES' sign election and the mean of those
+elected (`vote`; `normalise` is that mean's divisor), or a sum.
+
+Probabilities are multiples of 1/65536, and the rescaling uses exactly those. Elements of equal
+magnitude rank in their order. At density 1 nothing is dropped, at 0 everything, whatever ε. A row of
+one element (a vector's) has the density itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels import inner_loops
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from evomerge.merging.methods import linear, ties
+from runs.errors import ConfigError
+from weights import randomness
+
+#: (cut, rows, out) → the rows made sparse, in `out`.
+Sparsify = Callable[[slice, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Params(BaseModel):
+    """Parameters of `della`. Densities and epsilons may be given for each model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    density: float | tuple[float, ...] = Field(default=0.5)
+    epsilon: float | tuple[float, ...] = Field(default=0.1)
+    weights: tuple[float, ...] | None = None
+    scale: float = 1.0
+    normalise: bool = True
+    vote: bool = True
+    #: False leaves what is kept as it is.
+    rescale: bool = True
+
+
+def probabilities(columns: int, density: float, epsilon: float) -> NDArray[np.int64]:
+    """[columns] lanes of 65536 in which an element of that rank (0 the smallest) is kept."""
+    if columns == 1:
+        shares = np.array([density])
+    else:
+        shares = density - epsilon + 2.0 * epsilon * np.arange(columns) / (columns - 1)
+    return np.maximum(np.rint(shares * randomness.LANES), 1).astype(np.int64)
+
+
+def check(density: float, epsilon: float) -> None:
+    """Raise ConfigError where a probability would not lie in (0, 1]."""
+    if not (density - epsilon > 0 and density + epsilon <= 1 and epsilon >= 0):
+        raise ConfigError(
+            f"della keeps with probabilities from density − epsilon to density + epsilon: "
+            f"{density:g} ± {epsilon:g} leaves 0 to 1."
+        )
+
+
+def sparsifier(
+    work: Stretches, density: float, epsilon: float, rescale: bool, *key: str | int
+) -> Sparsify:
+    """A function that drops by rank and rescales stretches of a tensor. `key` names the mask."""
+    if density >= 1.0:  # nothing is dropped
+        return lambda _, rows, out: out.copy_(rows)
+    if density <= 0.0:
+        return lambda _, rows, out: out.zero_()
+    check(density, epsilon)
+    kept = probabilities(work.columns, density, epsilon)
+    factors = randomness.LANES / kept.astype(np.float64)
+
+    def sparse(cut: slice, rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        lanes = randomness.lanes(rows.numel(), *key, "della", start=cut.start * work.columns)
+        values = rows.cpu().numpy()
+        order = np.argsort(np.abs(values), axis=1, kind="stable")
+        chosen, by = np.empty(values.shape, np.int64), np.empty(values.shape, np.float32)
+        np.put_along_axis(chosen, order, np.broadcast_to(kept, values.shape), axis=1)
+        np.put_along_axis(by, order, np.broadcast_to(factors, values.shape), axis=1)
+        mask = lanes.reshape(values.shape) < chosen
+        made = values * (mask * by if rescale else mask)
+        return out.copy_(torch.from_numpy(made.astype(np.float32, copy=False)))
+
+    return sparse
+
+
+def prepare(work: Stretches, params: Params, seed: int) -> Merge:
+    """Every input sparse by its own mask, then voted on or added up; times λ."""
+    shares = ties.densities(params.density, work.count)
+    spreads = ties.densities(params.epsilon, work.count)
+    sparse = [
+        sparsifier(work, share, spread, params.rescale, seed, work.name, i)
+        for i, (share, spread) in enumerate(zip(shares, spreads, strict=True))
+    ]
+    share = linear.normalised if params.normalise and not params.vote else linear.one_each
+    weights = share(params.weights, work.count)
+
+    def merged(cut: slice, x: torch.Tensor) -> torch.Tensor:
+        made = torch.empty_like(x[1:])
+        for make, rows, out in zip(sparse, x[1:], made, strict=True):
+            make(cut, rows, out)
+        if params.vote:
+            total = inner_loops.vote(made, weights, normalise=params.normalise)
+        else:
+            total = torch.zeros_like(x[0])
+            for rows, weight in zip(made, weights, strict=True):
+                total.add_(rows * weight)
+        return total if params.scale == 1.0 else total.mul_(params.scale)
+
+    return merged

@@ -1,0 +1,54 @@
+"""Deep feature selection: rows weighted by how well they agree with the others.
+
+For each output feature (row) of a tensor, over n ≥ 3 inputs xᵢ:
+
+    d²ᵢ = mean over j ≠ i, and over the row's elements, of (xᵢ − xⱼ)²
+    importance = 1 / (d²ᵢ + ε · mean d²)
+    result = Σ importance·xᵢ / Σ importance
+
+Identical rows are copied. With two inputs both distances are equal and the result is the mean, so
+two are refused. A vector (norm, bias) is a column of rows of one element. The source documents'
+formula gives every input the same importance, which is the plain mean whatever the inputs.
+
+The distances come from deviations from the mean m, as Σⱼ(xᵢ − xⱼ)² = n(xᵢ − m)² + Σⱼ(xⱼ − m)²,
+which needs n passes instead of n² and cancels nothing. The result is x₀ + Σ share·(xᵢ − x₀), exact
+where the rows are identical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from evomerge.merging.kernels.fused_merge import Program
+from runs.errors import ConfigError
+
+
+class Params(BaseModel):
+    """Parameters of `dfs`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float = Field(default=0.1, gt=0)
+
+
+def check(count: int) -> None:
+    """Raise ConfigError where the result would be the plain mean."""
+    if count < 3:
+        raise ConfigError(
+            f"dfs of {count} inputs is their plain mean: give three or more, or use linear"
+        )
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """Rows weighted by importance."""
+    check(work.count)
+    return Program(work.count, work.columns, epsilon=params.epsilon)
+
+
+def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
+    """The merged tensor of float32 tensors of one shape; a new tensor."""
+    return whole(inputs, lambda work: prepare(work, Params(epsilon=epsilon)))

@@ -1,0 +1,82 @@
+"""Karcher mean: the weighted mean on the sphere (Karcher 1977; Riemannian centre of mass).
+
+The inputs' directions are averaged on the unit sphere by iterated tangent averages: from the current
+mean p, each direction u is θ away along the tangent v = (u − cos θ · p) / sin θ; p moves along Σ wθv.
+The length of the result is the weighted mean of the inputs' lengths.
+
+Every iterate is a combination of the inputs, so the iteration runs on their dot products alone
+(float64) and the tensors are read twice: once for these, once to merge. Zero tensors are left out.
+Where the directions cancel (their weighted sum is zero) there is no mean, and the straight mean is
+taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from evomerge.merging.methods import linear
+
+#: Lengths and angles below this count as zero.
+TINY = 1e-12
+
+
+class Params(BaseModel):
+    """Parameters of `karcher`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: tuple[float, ...] | None = None
+    max_iter: int = Field(default=100, ge=1)
+    #: Length of a step, radians, below which the mean has been found.
+    tol: float = Field(default=1e-9, gt=0)
+
+
+def factors(products: NDArray[np.float64], weights: Sequence[float], params: Params) -> list[float]:
+    """The factor of every input, from the [n, n] dot products of the inputs."""
+    lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
+    share = np.where(lengths > TINY, np.asarray(weights), 0.0)
+    if not share.sum():
+        return [0.0] * len(lengths)
+    share = share / share.sum()
+    scale = np.where(lengths > TINY, lengths, 1.0)
+    cosines = products / np.outer(scale, scale)
+    p = share.copy()
+    length = math.sqrt(max(float(p @ cosines @ p), 0.0))
+    if length < TINY:
+        return list(map(float, share))
+    p /= length
+    for _ in range(params.max_iter):
+        step = _tangent(cosines, p, share)
+        size = math.sqrt(max(float(step @ cosines @ step), 0.0))
+        if size < params.tol:
+            break
+        p = math.cos(size) * p + math.sin(size) / size * step
+        p /= math.sqrt(float(p @ cosines @ p))
+    return list(map(float, p / scale * float(share @ lengths)))
+
+
+def _tangent(
+    cosines: NDArray[np.float64], p: NDArray[np.float64], share: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Σ share · θ / sin θ · (u − cos θ · p), as coefficients of the directions u."""
+    step = np.zeros_like(p)
+    for i, cosine in enumerate(np.clip(cosines @ p, -1.0, 1.0)):
+        angle = math.acos(cosine)
+        if share[i] == 0.0 or angle < TINY or math.pi - angle < TINY:
+            continue
+        stretch = share[i] * angle / math.sin(angle)
+        step[i] += stretch
+        step -= stretch * cosine * p
+    return step
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The mean by the dot products of the whole tensors."""
+    weights = linear.normalised(params.weights, work.count)
+    return linear.combining(factors(work.gram(), weights, params), work.columns)

@@ -1,0 +1,67 @@
+"""Linear: Σ wᵢ xᵢ / Σ wᵢ (model soups, Wortsman et al. 2022, arXiv 2203.05482).
+
+On task vectors and on whole weights this is the same up to rounding. Weights are 1/n where none
+are given; weights that add up to zero have no mean and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from evomerge.merging.kernels.fused_merge import Program
+from runs.errors import ConfigError
+
+#: Below this the sum of weights counts as zero.
+SMALLEST_SUM = 1e-8
+
+
+class Params(BaseModel):
+    """Parameters of `linear`. Without `normalise` the weights are taken as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: tuple[float, ...] | None = None
+    normalise: bool = True
+
+
+def one_each(weights: Sequence[float] | None, count: int) -> list[float]:
+    """`count` weights, 1 where none are given. Raises ConfigError for a wrong number."""
+    if weights is None:
+        return [1.0] * count
+    if len(weights) != count:
+        raise ConfigError(f"{len(weights)} weights for {count} models: give one weight a model")
+    return list(weights)
+
+
+def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
+    """`count` weights that add up to 1. Raises ConfigError for a wrong number or a zero sum."""
+    if weights is None:
+        return [1.0 / count] * count
+    weights = one_each(weights, count)
+    total = sum(weights)
+    if abs(total) < SMALLEST_SUM:
+        raise ConfigError(
+            f"the weights {weights} add up to {total:g}: a weighted mean needs another sum"
+        )
+    return [w / total for w in weights]
+
+
+def combining(factors: Sequence[float], columns: int) -> Program:
+    """A merge that is Σ factor · x."""
+    return Program(len(factors), columns, factors=tuple(factors))
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The weighted mean, or sum."""
+    share = normalised if params.normalise else one_each
+    return combining(share(params.weights, work.count), work.columns)
+
+
+def merge(inputs: Sequence[torch.Tensor], weights: Sequence[float] | None = None) -> torch.Tensor:
+    """The weighted mean of float32 tensors of one shape; a new tensor."""
+    given = Params(weights=None if weights is None else tuple(weights))
+    return whole(inputs, lambda work: prepare(work, given))

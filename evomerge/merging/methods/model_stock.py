@@ -1,0 +1,68 @@
+"""Model stock: how far to go from the base towards the mean (Jang et al. 2024, arXiv 2403.19522, eq.
+5).
+
+    t = N cos θ / (1 + (N − 1) cos θ),   result = base + t · mean of the task vectors
+
+cos θ is the mean cosine between pairs of task vectors of the tensor (or, with `by_row`, of each row
+of a matrix). The formula has a pole at cos θ = −1/(N − 1), and leaves [0, 1] for negative cosines,
+where the task vectors say nothing in common: t is clamped to [0, 1], and is 0 there. A zero task
+vector has the cosine 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from evomerge.merging.kernels.fused_merge import consensus
+from evomerge.merging.methods import linear
+from runs.errors import ConfigError
+
+
+class Params(BaseModel):
+    """Parameters of `model_stock`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by_row: bool = False
+
+
+def mean_cosine(products: NDArray[np.float64]) -> float:
+    """The mean over pairs of ⟨a, b⟩ / (‖a‖‖b‖), from [n, n] dot products; 0 where a norm is."""
+    norms = np.sqrt(np.diag(products))
+    scale = np.where(norms > 0, norms, 1.0)
+    cosines = products / np.outer(scale, scale)
+    upper = np.triu_indices(len(products), 1)
+    return float(np.clip(cosines[upper], -1.0, 1.0).mean())
+
+
+def ratio(cosine: float, count: int) -> float:
+    """T of the formula, within [0, 1]."""
+    if cosine <= 0.0:
+        return 0.0
+    return min(1.0, count * cosine / (1.0 + (count - 1) * cosine))
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """T from the dot products of the whole tensor, or of each row."""
+    if work.count < 2:
+        raise ConfigError("model_stock takes two or more fine-tunes of the base")
+    count = work.count
+    if not params.by_row or work.columns == 1:
+        t = ratio(mean_cosine(work.gram()), count)
+        return linear.combining([t / count] * count, work.columns)
+
+    def by_row(_: slice, x: torch.Tensor) -> torch.Tensor:
+        wide = x[1:].double()
+        unit = wide / wide.norm(dim=2, keepdim=True).clamp(min=1e-300)
+        # Σ over pairs of ⟨u, v⟩ = (‖Σ u‖² − Σ ‖u‖²) / 2.
+        alone = unit.square().sum(dim=2).sum(dim=0)
+        pairs = (unit.sum(dim=0).square().sum(dim=1) - alone) / (count * (count - 1))
+        cosine = pairs.clamp(0.0, 1.0)
+        t = (count * cosine / (1.0 + (count - 1) * cosine)).clamp(0.0, 1.0)
+        return consensus(x, [1.0 / count] * count).mul_(t.float().unsqueeze(1))
+
+    return by_row

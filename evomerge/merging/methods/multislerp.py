@@ -1,0 +1,57 @@
+"""Multi-SLERP: the mean direction of any number of models (Goddard 2025, "multislerp" in mergekit).
+
+    u = v / ‖v‖,  m = Σ wu / ‖Σ wu‖
+    multislerp(v₁, …) = Σ w‖v‖ · m
+
+With a base the vᵢ are task vectors, without one the weights themselves. The published procedure then
+moves m along Σ wᵢ(uᵢ − ⟨uᵢ, m⟩m), the weighted sum of the parts at a right angle to m. That sum is Σ wu
+less its own projection on m, whose direction Σ wu has: it is zero, so the step is left out. (The mean
+of arcs is `karcher`.)
+
+The result is a combination of the inputs, by the dot products of the whole tensors. Zero tensors have
+no direction. Where the directions cancel there is no mean, and the straight Σ wv is taken; mergekit
+does so for two models and ends in an error for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from evomerge.merging.methods import linear
+
+
+class Params(BaseModel):
+    """Parameters of `multislerp`. Without `normalise` the weights are taken as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: tuple[float, ...] | None = None
+    normalise: bool = True
+    #: ‖Σ wu‖ below which the directions count as cancelling.
+    eps: float = Field(default=1e-6, gt=0)
+
+
+def factors(
+    products: NDArray[np.float64], weights: Sequence[float], eps: float = 1e-6
+) -> list[float]:
+    """Return the factor of every input, from the [n, n] dot products of the inputs."""
+    if len(weights) == 1:
+        return [1.0]
+    lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
+    share = np.divide(weights, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    length = np.sqrt(max(float(share @ products @ share), 0.0))
+    if length < eps:
+        return list(weights)
+    return list(map(float, share * (float(weights @ lengths) / length)))
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """Return the combination by the dot products of the whole tensors."""
+    share = linear.normalised if params.normalise else linear.one_each
+    weights = share(params.weights, work.count)
+    return linear.combining(factors(work.gram(), weights, params.eps), work.columns)

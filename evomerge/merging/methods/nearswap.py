@@ -1,0 +1,31 @@
+"""NearSwap: take the other model's value where it is near (Alan Keith, "NearSwap", 2024).
+
+    w = clamp(t / |b − a|, 0, 1),   result = a + w (b − a)
+
+a is the base, b the other model: elements closer than t become b's, farther ones move by t at the most.
+Where a = b the result is a.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from runs.errors import ConfigError
+
+
+class Params(BaseModel):
+    """Parameters of `nearswap`. t is in units of the weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    t: float = Field(ge=0)
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The difference, at most t of it."""
+    if work.count != 1:
+        raise ConfigError(f"nearswap takes a base and one other model, not {work.count}")
+    # clamp(t / |δ|, 0, 1) · δ is δ cut off at ±t.
+    return lambda _, x: torch.clamp(x[1], -params.t, params.t, out=x[0])

@@ -1,0 +1,24 @@
+"""Passthrough: one input as it is, or scaled. Layer stacking is made of it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from evomerge.merging.kernels.fused_merge import Program
+from runs.errors import ConfigError
+
+
+class Params(BaseModel):
+    """Parameters of `passthrough`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scale: float = 1.0
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The input times its scale."""
+    if work.count != 1:
+        raise ConfigError(f"passthrough takes one model, not {work.count}")
+    return Program(1, work.columns, scale=params.scale)

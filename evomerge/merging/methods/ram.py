@@ -1,0 +1,41 @@
+"""RAM, reinforced agent merging (Yuan et al. 2026, arXiv 2601.13572).
+
+A model has changed an element where |τ| > ε. What one model alone has changed is kept whole; of what
+several have changed the mean over those is taken, not over all models, which would dilute it:
+
+    result = Σ τ over those who changed the element / their number;  0 where nobody has
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+
+
+class Params(BaseModel):
+    """Parameters of `ram`. ε is in units of the weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float = Field(default=1e-5, ge=0)
+
+
+def changed(x: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """Return which elements [models, …] of the task vectors their models have changed."""
+    return x[1:].abs() > epsilon
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """Return the merge, element by element: nothing is measured."""
+    del work
+
+    def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
+        mine = changed(x, params.epsilon)
+        total = torch.zeros_like(x[0])
+        for row, mask in zip(x[1:], mine, strict=True):
+            total.add_(row * mask)
+        return total.div_(mine.sum(dim=0).clamp_(min=1))
+
+    return merged

@@ -1,0 +1,60 @@
+"""RAM+, tensor by tensor: RAM with what is one model's own scaled up (Yuan et al. 2026, arXiv
+2601.13572; "ramplus_tl" in mergekit).
+
+As in `ram`, but what model i alone has changed is multiplied by λᵢ, the more the larger the share is
+that others dilute:
+
+    ρᵢ = elements of i that others have changed, too / elements that i alone has changed
+    λᵢ = 1 + r · min(ρᵢ, α)
+
+The paper counts over the whole model, this over each tensor. A model that has nothing of its own in a
+tensor has nothing to be multiplied there.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches
+from evomerge.merging.methods.ram import changed
+
+
+class Params(BaseModel):
+    """Parameters of `ramplus_tl`. ε is in units of the weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    r: float = 0.1
+    alpha: float = Field(default=0.2, ge=0)
+    epsilon: float = Field(default=1e-5, ge=0)
+
+
+def factors(shared: list[int], own: list[int], params: Params) -> list[float]:
+    """Return λ of every model from how many elements it shares, and has alone."""
+    ratios = [a / b if b else 0.0 for a, b in zip(shared, own, strict=True)]
+    return [1.0 + params.r * min(ratio, params.alpha) for ratio in ratios]
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """Count who changed what in the tensor, then return the merge."""
+
+    def count(_: slice, x: torch.Tensor) -> torch.Tensor:
+        mine = changed(x, params.epsilon)
+        alone = mine.sum(dim=0) == 1
+        return torch.stack([(mine & there).sum(dim=(1, 2)) for there in (~alone, alone)]).cpu()
+
+    totals = sum(work.each(count), torch.zeros(2, work.count, dtype=torch.int64))
+    shared, own = totals.tolist()
+    scales = factors(shared, own, params)
+
+    def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
+        mine = changed(x, params.epsilon)
+        owners = mine.sum(dim=0)
+        alone, share = owners == 1, 1.0 / owners.clamp_(min=1)
+        total = torch.zeros_like(x[0])
+        for row, mask, scale in zip(x[1:], mine, scales, strict=True):
+            total.add_(row * mask * torch.where(alone, scale, share))
+        return total
+
+    return merged

@@ -1,0 +1,37 @@
+"""Task arithmetic: λ Σ wᵢ τᵢ (Ilharco et al. 2023, "Editing models with task arithmetic").
+
+The plain sum is the definition; with `normalise` the weights are divided by their sum, and at λ = 1
+that is the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from evomerge.merging.methods import linear
+
+
+class Params(BaseModel):
+    """Parameters of `task_arithmetic`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: tuple[float, ...] | None = None
+    scale: float = 1.0
+    normalise: bool = False
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """The scaled sum of task vectors."""
+    share = linear.normalised if params.normalise else linear.one_each
+    factors = [w * params.scale for w in share(params.weights, work.count)]
+    return linear.combining(factors, work.columns)
+
+
+def merge(deltas: Sequence[torch.Tensor], params: Params) -> torch.Tensor:
+    """The merged task vector of float32 task vectors of one shape."""
+    return whole(deltas, lambda work: prepare(work, params))

@@ -1,0 +1,91 @@
+"""TIES: trim, elect sign, disjoint merge (Yadav et al. 2023, arXiv 2306.01708, algorithm 1).
+
+For task vectors τᵢ with weights wᵢ:
+
+    TRIM   keep the k = round(density · n) largest |τ|, and every other |τ| equal to the k-th
+    ELECT  s = sign(Σ wᵢ τᵢ), zero counts as +
+    MERGE  Σ wᵢτᵢ / Σ |wᵢ| over those whose wᵢτᵢ has the sign s; zero where there are none
+
+The divisor has |wᵢ|, so that a negative weight is the weight |wᵢ| of the opposite task vector and the
+mean stays between its voters (a divisor of signed weights may come near zero: factors of 189 have been
+seen). Thresholds are per tensor; with `thresholds` per model, as in the paper's own code, they are
+given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from evomerge.merging.methods import linear
+from evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from runs.errors import ConfigError
+
+
+class Params(BaseModel):
+    """Parameters of `ties`. A density may be given for each model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    density: float | tuple[float, ...] = Field(default=0.2)
+    weights: tuple[float, ...] | None = None
+    scale: float = 1.0
+    normalise: bool = True
+    #: The smallest |τ| kept of each model, where it is known (one threshold for a whole model).
+    thresholds: tuple[float, ...] | None = None
+
+
+def densities(given: float | Sequence[float], count: int) -> list[float]:
+    """A density for each of `count` models. Raises ConfigError outside of 0 to 1."""
+    found = [float(given)] * count if isinstance(given, int | float) else [*map(float, given)]
+    if len(found) != count:
+        raise ConfigError(f"{len(found)} densities for {count} models: give one, or one a model")
+    if any(not 0 <= density <= 1 for density in found):
+        raise ConfigError(f"a density is a share from 0 to 1, not {found}")
+    return found
+
+
+def kept(density: float, count: int) -> int:
+    """How many of `count` elements TRIM keeps."""
+    return min(round(density * count), count)
+
+
+def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
+    """The k-th largest |τ| of each input; 0 for all of them, infinity for none."""
+    keys = [("threshold", i, k) for i, k in enumerate(ks)]
+    for key in keys:
+        if key[2] in (0, work.size):
+            work.once(key, lambda k=key[2]: 0.0 if k else math.inf)
+    unknown = [key for key in keys if not work.has(key)]
+    if unknown:
+        found = kth_magnitudes(
+            work, [k for *_, k in unknown], Voters([1 + i for _, i, _ in unknown])
+        )
+        for key, value in zip(unknown, found, strict=True):
+            work.once(key, lambda value=value: value)
+    return [work.once(key, lambda: math.nan) for key in keys]
+
+
+def prepare(work: Stretches, params: Params) -> Merge:
+    """Trim, elect, merge; times λ."""
+    weights = linear.one_each(params.weights, work.count)
+    smallest = params.thresholds
+    if smallest is None:
+        shares = densities(params.density, work.count)
+        smallest = thresholds(work, [kept(d, work.size) for d in shares])
+
+    vote = Vote(weights, smallest, normalise=params.normalise)
+    return Program(work.count, work.columns, vote=vote, scale=params.scale)
+
+
+def merge(
+    deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
+) -> torch.Tensor:
+    """The merged task vector of float32 task vectors of one shape; a new tensor."""
+    given = Params(density=density, weights=None if weights is None else tuple(weights))
+    return whole(deltas, lambda work: prepare(work, given))

@@ -1,0 +1,64 @@
+"""The 2³ pipelines (SPEC §4), fused: interpolation → task arithmetic → selection, one tensor at a time.
+
+Nothing is rounded between stages. Every stage after the first merges what the stage before it made
+together with the sources; dare alone makes only the consensus sparse.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evomerge.merging.kernels.chunks import Stretches
+from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from evomerge.merging.methods import dare, dfs, frankenmerge, linear, slerp, ties
+from evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from evomerge.recipes.recipe import Genes, Pipeline
+
+
+def taken(recipe: Pipeline, name: str) -> int:
+    """The input (from 1) that a tensor is taken from whole; 0 where the stages make it."""
+    layer = frankenmerge.block(name)
+    if recipe.selection == "dfs" or layer is None or not recipe.genes.layers:
+        return 0
+    return recipe.genes.layers[layer]
+
+
+def prepare(work: Stretches, recipe: Pipeline) -> Program:
+    """The stages of one tensor, all but the block that is `taken`."""
+    genes, chosen = recipe.genes, taken(recipe, work.name)
+    if chosen:
+        return Program(work.count, work.columns, taken=chosen, scale=genes.scale)
+    if recipe.interpolation == "linear":
+        consensus = tuple(linear.normalised(genes.weights, work.count))
+    else:
+        consensus = tuple(slerp.fold(work.gram(), genes.ts))
+    if recipe.selection == "dfs":
+        dfs.check(1 + work.count)
+    return Program(
+        work.count, work.columns, factors=consensus,
+        drops={0: dare.mask(genes.drop, recipe.seed, work.name, 0)}
+        if recipe.arithmetic == "dare"
+        else {},
+        vote=_voting(work, genes, consensus) if recipe.arithmetic == "ties" else None,
+        epsilon=genes.epsilon if recipe.selection == "dfs" else None,
+        scale=genes.scale,
+    )  # fmt: skip
+
+
+def _voting(work: Stretches, genes: Genes, factors: tuple[float, ...]) -> Vote:
+    """Ties over the consensus, which comes first, and all inputs."""
+    k, voters = ties.kept(genes.density, work.size), 1 + work.count
+    if k in (0, work.size):
+        return Vote([1.0] * voters, [0.0 if k else math.inf] * voters)
+    return Vote([1.0] * voters, _thresholds(work, k, factors))
+
+
+def _thresholds(work: Stretches, k: int, factors: tuple[float, ...]) -> list[float]:
+    """Those of the consensus and of the inputs, in the same passes; kept for other recipes."""
+    keys = [("consensus", factors, k), *(("threshold", i, k) for i in range(work.count))]
+    unknown = [layer for layer, key in enumerate(keys) if not work.has(key)]
+    if unknown:
+        found = kth_magnitudes(work, [k] * len(unknown), Voters(unknown, factors))
+        for layer, value in zip(unknown, found, strict=True):
+            work.once(keys[layer], lambda value=value: value)
+    return [work.once(key, lambda: math.nan) for key in keys]

@@ -1,0 +1,1 @@
+"""Recipes: what a candidate is, as a Merkle graph of merges. Pure."""

@@ -1,0 +1,319 @@
+"""Recipes: immutable descriptions of how weights come from sources. Content-addressed.
+
+A recipe names its inputs by id, so recipes form a Merkle graph: an id stands for the whole history
+of a candidate. Nothing in a recipe depends on where files are or who builds it.
+
+    Source    a model given to the run, by the digest of its weights
+    Merge     one technique over inputs
+    Pipeline  three fused stages and a scale (SPEC §4)
+    Grouped   one technique, its parameters by group of tensors
+    Flow      a path through the layers of a grouped merge and of its inputs
+    Mutate    a parent with some genes changed and some noise added
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from events import canonical_json
+
+Interpolation = Literal["linear", "slerp"]
+Arithmetic = Literal["dare", "ties"]
+Selection = Literal["frankenmerge", "dfs"]
+Method = Literal["linear", "slerp", "task_arithmetic", "ties", "dare", "frankenmerge", "dfs"]
+GroupedMethod = Literal["slerp", "task_arithmetic", "ties", "dare", "stages"]
+
+#: Ids 0–7 read the name as a binary number, first stage first.
+PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
+    (i, a, s)
+    for i in ("linear", "slerp")
+    for a in ("dare", "ties")
+    for s in ("frankenmerge", "dfs")
+)
+#: Species of the continuous genome (`evomerge.search.genome`) → technique, and what its parameters
+#: always have.
+TECHNIQUES: dict[str, tuple[GroupedMethod, dict[str, Any]]] = {
+    "task_arithmetic": ("task_arithmetic", {}),
+    "ties": ("ties", {"normalise": False}),
+    "dare_linear": ("dare", {"normalise": False}),
+    "dare_ties": ("dare", {"normalise": False, "vote": True}),
+    "slerp": ("slerp", {}),
+}
+TECHNIQUES |= {"-".join(names): ("stages", {}) for names in PIPELINES if names[2] == "dfs"}
+SPECIES = tuple(TECHNIQUES)
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Recipe(_Frozen):
+    @property
+    def id(self) -> str:
+        """SHA-256 of the canonical form, 64 hexadecimal digits."""
+        return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
+
+
+class Source(_Recipe):
+    """A model given to the run. `digest` covers names, dtypes, shapes and bytes of its tensors."""
+
+    kind: Literal["source"] = "source"
+    digest: str
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read: none."""
+        return ()
+
+
+class Merge(_Recipe):
+    """One technique over `inputs`, on task vectors where `base` is given and the method uses one."""
+
+    kind: Literal["merge"] = "merge"
+    method: Method
+    inputs: tuple[str, ...]
+    base: str | None
+    #: The parameters of `evomerge.merging.methods.<method>.Params`.
+    params: dict[str, Any] = {}
+    seed: int = 0
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read."""
+        return self.inputs if self.base is None else (*self.inputs, self.base)
+
+
+class Genes(_Frozen):
+    """The numbers of a pipeline that evolution may turn. Only those of its stages are read."""
+
+    #: linear: weights of the inputs; None is 1/n each.
+    weights: tuple[float, ...] | None = None
+    #: slerp: how far each further input pulls; None is 1/2, 1/3, …
+    ts: tuple[float, ...] | None = None
+    #: dare: share of elements dropped.
+    drop: float = Field(default=0.5, ge=0, lt=1)
+    #: ties: share of elements kept by TRIM.
+    density: float = Field(default=0.2, ge=0, le=1)
+    #: dfs: the guard in importance = 1 / (d² + ε mean d²).
+    epsilon: float = Field(default=0.1, gt=0)
+    #: λ on the task vector that leaves the last stage.
+    scale: float = 1.0
+    #: frankenmerge: per block 0 = what the stages before made, k = input k. None: not chosen yet.
+    layers: tuple[int, ...] | None = None
+
+
+class Pipeline(_Recipe):
+    """Interpolation → task arithmetic → selection, fused in float32 (SPEC §4)."""
+
+    kind: Literal["pipeline"] = "pipeline"
+    inputs: tuple[str, ...]
+    base: str
+    interpolation: Interpolation
+    arithmetic: Arithmetic
+    selection: Selection
+    genes: Genes = Genes()
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """For example "slerp-ties-dfs"."""
+        return f"{self.interpolation}-{self.arithmetic}-{self.selection}"
+
+    @property
+    def number(self) -> int:
+        """0 to 7: the name read as a binary number."""
+        return PIPELINES.index((self.interpolation, self.arithmetic, self.selection))
+
+    @property
+    def needs_layers(self) -> bool:
+        """Whether layers must be chosen by measuring before this can be built."""
+        return self.selection == "frankenmerge" and self.genes.layers is None
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read."""
+        return (*self.inputs, self.base)
+
+
+class Grouped(_Recipe):
+    """One technique over `inputs`, with parameters of their own for each group of tensors."""
+
+    kind: Literal["grouped"] = "grouped"
+    method: GroupedMethod
+    inputs: tuple[str, ...]
+    base: str
+    #: Layer groups; see `evomerge.recipes.tensor_groups`.
+    depths: int = Field(ge=1)
+    #: Group → the parameters of `evomerge.merging.methods.<method>.Params`.
+    params: tuple[dict[str, Any], ...]
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """For example "ties", "dare_ties" or "linear-ties-dfs"."""
+        first = self.params[0]
+        if self.method == "stages":
+            return str(first["name"])
+        return (
+            f"dare_{'ties' if first.get('vote') else 'linear'}"
+            if self.method == "dare"
+            else self.method
+        )
+
+    @property
+    def needs_layers(self) -> bool:
+        """Nothing is open: layers that are chosen stand in the parameters."""
+        return False
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read."""
+        return (*self.inputs, self.base)
+
+
+class Step(_Frozen):
+    """One block of a path: whose it is, which, and what goes into it is multiplied by `scale`."""
+
+    #: 0: the merge's; k: the k-th input's.
+    model: int = Field(ge=0)
+    block: int = Field(ge=0)
+    scale: float = Field(default=1.0, gt=0)
+
+
+class Flow(_Recipe):
+    """Data flow space over parameter space: a path through the blocks of a merge and of its inputs.
+
+    Blocks may come several times, in any order, or not at all; what stands outside of blocks is the
+    merge's. See `evomerge.merging.dataflow`.
+    """
+
+    kind: Literal["flow"] = "flow"
+    merged: Grouped
+    steps: tuple[Step, ...] = Field(min_length=1)
+
+    @property
+    def name(self) -> str:
+        """For example "ties+path"."""
+        return f"{self.merged.name}+path"
+
+    @property
+    def needs_layers(self) -> bool:
+        """Nothing is open."""
+        return False
+
+    @property
+    def base(self) -> str:
+        """The merge's base."""
+        return self.merged.base
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The merge's inputs."""
+        return self.merged.inputs
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read."""
+        return self.merged.inputs_used()
+
+
+class Noise(_Frozen):
+    """Gaussian noise on a share of the elements of every tensor."""
+
+    #: Share of elements touched.
+    rate: float = Field(gt=0, le=1)
+    #: Norm of a tensor's noise, relative to its task vector ("task_vector"), or the standard
+    #: deviation of each touched element ("absolute", the source documents' form).
+    sigma: float = Field(gt=0)
+    relative_to: Literal["task_vector", "absolute"]
+    seed: int
+
+
+class Mutate(_Recipe):
+    """The parent with `genes` put in the place of its pipeline's, and `noise` on top.
+
+    With `genes` the parent's pipeline is built anew with them and the parent's own noises are
+    added again in their order; without, the noise goes onto the parent's weights.
+    """
+
+    kind: Literal["mutate"] = "mutate"
+    parent: str
+    base: str
+    pipeline: Pipeline | Grouped | Flow | None = None
+    noise: Noise | None = None
+
+    def inputs_used(self) -> tuple[str, ...]:
+        """Ids of the recipes whose weights are read: see `Built`, which resolves them."""
+        return (self.parent, self.base)
+
+
+Recipe = Annotated[Source | Merge | Pipeline | Grouped | Flow | Mutate, Field(discriminator="kind")]
+RECIPE: TypeAdapter[Source | Merge | Pipeline | Grouped | Flow | Mutate] = TypeAdapter(Recipe)
+
+
+@dataclass(frozen=True)
+class Genome:
+    """A candidate resolved to what is really computed: one merge, and the noises on it."""
+
+    pipeline: Pipeline | Grouped | Flow
+    noises: tuple[Noise, ...]
+
+
+def genome(recipe: Recipe, known: Mapping[str, Recipe]) -> Genome:
+    """The pipeline and the noises that a candidate's recipe comes down to.
+
+    Raises TypeError for a Source or Merge, which have none.
+    """
+    if isinstance(recipe, Pipeline | Grouped | Flow):
+        return Genome(recipe, ())
+    if not isinstance(recipe, Mutate):
+        raise TypeError(f"a {recipe.kind} recipe has no genome")
+    parent = genome(known[recipe.parent], known)
+    noises = parent.noises if recipe.noise is None else (*parent.noises, recipe.noise)
+    return Genome(recipe.pipeline or parent.pipeline, noises)
+
+
+def path(recipe: Recipe, known: Mapping[str, Recipe]) -> Flow | None:
+    """The path that a model takes; None where its blocks are in the order of every other's."""
+    while isinstance(recipe, Mutate):
+        recipe = recipe.pipeline or known[recipe.parent]
+    return recipe if isinstance(recipe, Flow) else None
+
+
+def blocks(recipe: Recipe, known: Mapping[str, Recipe], usual: int) -> int:
+    """How many blocks a model has, where those that take no path have as many as `usual`."""
+    taken = path(recipe, known)
+    return usual if taken is None else len(taken.steps)
+
+
+def label(recipe: Recipe, known: Mapping[str, Recipe]) -> str:
+    """A name for people: "linear-ties-dfs", "task_arithmetic", "source"."""
+    if isinstance(recipe, Merge):
+        return recipe.method
+    if isinstance(recipe, Source):
+        return "source"
+    return genome(recipe, known).pipeline.name
+
+
+def parents(recipe: Recipe) -> tuple[str, ...]:
+    """The ids of everything that a recipe names; some may stand twice."""
+    below = recipe.inputs_used()
+    if isinstance(recipe, Mutate) and recipe.pipeline is not None:
+        below = (*below, *recipe.pipeline.inputs_used())
+    return below
+
+
+def closure(recipe_id: str, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """The recipe and every recipe that it is made from, parents before children."""
+    found: dict[str, Recipe] = {}
+
+    def visit(id_: str) -> None:
+        if id_ in found:
+            return
+        recipe = known[id_]
+        for input_ in parents(recipe):
+            visit(input_)
+        found[id_] = recipe
+
+    visit(recipe_id)
+    return found

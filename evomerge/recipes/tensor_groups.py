@@ -1,0 +1,56 @@
+"""Groups of tensors that share genes: layer groups × {attention, mlp, rest}, embedding, head. Pure.
+
+A model of B blocks is cut into D layer groups of neighbours, block b in group b·D // B. Group 3·d + p
+is part p of layer group d, the last but one is the embedding, the last is the head with the final norm
+and whatever else stands outside of the blocks.
+"""
+
+from __future__ import annotations
+
+from evomerge.merging.methods import frankenmerge
+
+PARTS = ("attention", "mlp", "rest")
+_ATTENTION = ("self_attn.", ".attn.", "attention.")
+_MLP = (".mlp.", "feed_forward.", ".ffn.")
+
+
+def count(depths: int) -> int:
+    """How many groups there are with so many layer groups."""
+    return len(PARTS) * depths + 2
+
+
+def names(depths: int) -> list[str]:
+    """For people, in order: "layers 1/4 attention", …, "embedding", "head"."""
+    inside = [f"layers {d + 1}/{depths} {part}" for d in range(depths) for part in PARTS]
+    return [*inside, "embedding", "head"]
+
+
+def part(group: int, depths: int) -> int:
+    """0 to 4: attention, mlp, rest, embedding, head."""
+    inside = len(PARTS) * depths
+    return group % len(PARTS) if group < inside else len(PARTS) + group - inside
+
+
+def nearest(group: int, depths: int, others: int) -> int:
+    """With so many `others`, the group that lies where this one does with `depths`."""
+    own = part(group, depths)
+    if own >= len(PARTS):
+        return count(others) - (len(PARTS) + 2 - own)
+    depth = group // len(PARTS)
+    return len(PARTS) * ((2 * depth + 1) * others // (2 * depths)) + own
+
+
+def of(tensor: str, blocks: int, depths: int) -> int:
+    """The group of a tensor, by its name, in a model of so many blocks."""
+    block = frankenmerge.block(tensor)
+    if block is None:
+        place = frankenmerge.group(tensor, blocks) - blocks
+        return len(PARTS) * depths + (0 if place == 0 else 1)
+    return len(PARTS) * (block * depths // blocks) + _part(tensor)
+
+
+def _part(tensor: str) -> int:
+    """`post_attention_layernorm` is no part of attention: its name goes on with `_`."""
+    if any(word in tensor for word in _ATTENTION):
+        return 0
+    return 1 if any(word in tensor for word in _MLP) else 2

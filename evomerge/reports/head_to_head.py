@@ -1,0 +1,121 @@
+"""A candidate beside another model of its run, on what both were measured on. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaluation.data.outcomes import Draws, Outcomes, pick
+from evaluation.data.slices import Slice
+from evomerge.fitness.paired_bootstrap import Comparison, compare
+from evomerge.fitness.per_item import Contest, Names, contest, itemise
+from evomerge.run import repository
+from evomerge.run.state import EvaluationKey, RunState
+from runs.errors import ConfigError, NotFoundError
+
+#: In the order in which a run comes to them, the last first.
+LAST_FIRST: tuple[Slice, ...] = ("test", "selection", "search")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Two models' outcomes on the same items."""
+
+    mine: str
+    #: The other's name, or the beginning of its id.
+    name: str
+    slice: Slice
+    generation: int | None
+    #: Why the candidate's evaluation was ended early, if it was.
+    stopped: str | None
+    draws: Draws
+    outcomes: Outcomes
+    others: Outcomes
+    #: Of fitness; None where it was ended early.
+    difference: Comparison | None
+    #: What evaluation computed in.
+    computed_in: str
+
+    def contests(self, names: Names | None) -> list[Contest]:
+        """Item by item."""
+        mine = itemise(self.outcomes, self.draws, names)
+        return contest(mine, itemise(self.others, self.draws, names), self.computed_in)
+
+
+def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> Beside:
+    """A candidate beside `against`, or beside the best source there; on a slice, or on the last that
+    the candidate was measured on. Raises NotFoundError or ConfigError.
+    """
+    key = _measured(state, recipe_id, slice_)
+    event = state.evaluations[key]
+    if event.components is None:
+        raise ConfigError(f"candidate {recipe_id[:12]} has no scores there: {event.why_none}.")
+    assert state.started
+    draws = event.scored or state.draws(key[1], key[2])
+    name, other = _named(state, against) if against else _best(state, key)
+    whole = state.evaluations.get((other, key[1], None))
+    own = state.evaluations.get((other, key[1], key[2]))
+    if whole is not None and whole.components:
+        theirs = pick(whole.outcomes, draws)
+    elif own is not None and own.scored == event.scored and own.components:
+        theirs = own.outcomes
+    else:
+        raise ConfigError(f"{name} was not measured on the same items of the {key[1]} slice.")
+    return Beside(
+        mine=recipe_id,
+        name=name,
+        slice=key[1],
+        generation=key[2],
+        stopped=event.stopped,
+        draws=draws,
+        outcomes=event.outcomes,
+        others=theirs,
+        difference=_difference(state, key, event.outcomes, theirs, other),
+        computed_in=state.started.profile.computed_in,
+    )
+
+
+def _measured(state: RunState, recipe_id: str, slice_: Slice | None) -> EvaluationKey:
+    """The last evaluation of a candidate."""
+    keys = [k for k in state.evaluations if k[0] == recipe_id and slice_ in (None, k[1])]
+    if not keys:
+        where = f" on the {slice_} slice" if slice_ else ""
+        raise NotFoundError(f"candidate {recipe_id[:12]} was not measured{where}.")
+    return min(keys, key=lambda k: (LAST_FIRST.index(k[1]), -1 if k[2] is None else -k[2] - 1))
+
+
+def _named(state: RunState, name: str) -> tuple[str, str]:
+    """(name, recipe id) of a source, the base, a baseline or a candidate."""
+    assert state.started
+    known = {s.name: s.recipe_id for s in (state.started.base, *state.started.sources)}
+    known |= state.baselines
+    if name in known:
+        return name, known[name]
+    found = repository.find(state, name)
+    return found[:12], found
+
+
+def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
+    """The source with the highest fitness on the items of an evaluation."""
+    assert state.started
+    scores = []
+    for place, source in enumerate(state.started.sources):
+        fitness = state.fitness((source.recipe_id, key[1], key[2]))
+        if fitness is not None:
+            scores.append((-fitness.scalar, place, source))
+    if not scores:
+        raise NotFoundError(f"no source was measured on the {key[1]} slice.")
+    best = min(scores)[2]
+    return best.name, best.recipe_id
+
+
+def _difference(
+    state: RunState, key: EvaluationKey, mine: Outcomes, theirs: Outcomes, other: str
+) -> Comparison | None:
+    """The paired comparison that the final report makes, on these items."""
+    assert state.submitted
+    config, best = state.submitted.config, state.reference(key[1], key[2])
+    if best is None or state.evaluations[key].scored is not None:
+        return None
+    raw = config.normalise == "none"
+    how = (config.seed, "bootstrap", other)
+    return compare(mine, theirs, best, config.fitness_weights, raw, *how)

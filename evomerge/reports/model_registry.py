@@ -1,0 +1,285 @@
+"""The registry of models: sources, bases, specialists and champions. A projection of the log.
+
+Sources and champions of runs are in it by themselves; others are registered, by events of a stream of
+their own. A model's id is the beginning of the digest of its weights: the same weights are one model,
+wherever they were found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, or_, select
+from sqlmodel import Field, SQLModel
+
+from events import (
+    ChainError,
+    Envelope,
+    Event,
+    EventStore,
+    PayloadError,
+    Registry,
+    UnknownEventError,
+    chain,
+)
+from events.projection import catch_up
+from events.store import EVENTS
+from evomerge.reports import queries
+from evomerge.run import events
+from runs.errors import AmbiguousError, ForgeError, NotFoundError
+from runs.event_types import ModelReference, SourceRecord
+from runs.streams import PREFIX
+from runs.system.digests import Digest
+from runs.system.integers import Large
+
+REGISTRY = Registry()
+
+STREAM = "models"
+
+Kind = Literal["base", "source", "specialist", "champion"]
+
+#: Digits of a digest that name a model.
+DIGITS = 16
+
+
+@REGISTRY.event
+class ModelRegistered(Event):
+    """Somebody put a model folder into the registry."""
+
+    type = "model_registered"
+
+    name: str
+    kind: Kind
+    path: str
+    #: BLAKE3 of its weights.
+    digest: Digest
+    bytes: Large
+    parameters: Large
+    metrics: dict[str, float] = {}
+    #: Ids of the models that it was made from.
+    lineage: tuple[str, ...] = ()
+
+
+@REGISTRY.event
+class ModelRemoved(Event):
+    """Somebody took a model out of the registry; no file is touched."""
+
+    type = "model_removed"
+
+    id: str
+    reason: str | None = None
+
+
+class ModelRow(SQLModel, table=True):
+    """One model."""
+
+    __tablename__ = "models"  # pyright: ignore[reportAssignmentType]
+
+    id: str = Field(primary_key=True)
+    #: Position of the event that it came by: newer ones have higher.
+    first: int = Field(sa_type=BigInteger, index=True)
+    name: str
+    kind: str
+    digest: Digest
+    bytes: int | None = Field(sa_type=BigInteger)
+    parameters: int = Field(sa_type=BigInteger)
+    #: JSON.
+    metrics: str
+    lineage: str
+    #: The run that made it, or that it was first seen in.
+    run: str | None
+    #: Where it was, as recorded.
+    path: str | None
+    registered_at: str
+    removed: bool = False
+
+
+MODELS: Table = ModelRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def id_of(digest: str) -> str:
+    """The id of the model with these weights."""
+    return digest[:DIGITS]
+
+
+def _refuse_unlinked(connection: Connection, row: Envelope) -> None:
+    """Raise ChainError if the row does not follow on the one before it in the registry's stream."""
+    before = (EVENTS.c.stream == STREAM) & (EVENTS.c.version == row.version - 1)
+    head = connection.execute(select(EVENTS.c.hash).where(before)).scalar()
+    head = chain.GENESIS if row.version == 1 else head
+    if head is None or not chain.follows(row, row.version - 1, head):
+        raise ChainError(STREAM, row.version, "it was changed, or it was not recorded by forge")
+
+
+class Models:
+    """The projection."""
+
+    name = "models"
+    version = 2
+    tables = (MODELS,)
+
+    def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
+        """Put rows of the log into the table."""
+        for row in rows:
+            try:
+                if row.stream == STREAM:
+                    _refuse_unlinked(connection, row)
+                    self._registered(connection, row)
+                elif row.stream.startswith(PREFIX) and row.type == events.Started.type:
+                    self._started(store, connection, row)
+                elif row.stream.startswith(PREFIX) and row.type == events.Completed.type:
+                    self._completed(store, connection, row)
+            except (UnknownEventError, ForgeError):
+                continue  # a newer version's, or a fork whose past is gone: `forge verify` says which
+
+    def _registered(self, connection: Connection, row: Envelope) -> None:
+        event = REGISTRY.load(row)
+        if isinstance(event, ModelRemoved):
+            own = MODELS.c.id == event.id
+            connection.execute(MODELS.update().where(own).values(removed=True))
+        elif isinstance(event, ModelRegistered):
+            own = MODELS.c.id == id_of(event.digest)
+            known = connection.execute(select(MODELS).where(own)).first()
+            if known is not None and known.run is not None and not known.removed:
+                where = {"path": event.path, "bytes": event.bytes}  # what runs say of it stays
+                connection.execute(MODELS.update().where(own).values(**where))
+                return
+            values = event.model_dump(exclude={"metrics", "lineage"})
+            connection.execute(delete(MODELS).where(own))
+            _put(connection, row, values, event.metrics, list(event.lineage), None)
+
+    def _started(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+        event, submitted = (
+            events.REGISTRY.load(row),
+            _first(store, row.stream.removeprefix(PREFIX), events.Submitted),
+        )
+        assert isinstance(event, events.Started)
+        given: list[ModelReference | None] = [None] * (1 + len(event.sources))
+        if submitted is not None and len(submitted.sources) != len(event.sources):
+            why = "its run was submitted with another number of sources"
+            raise PayloadError(row.position, row.type, why)
+        if submitted is not None:
+            given = [submitted.base or submitted.sources[0], *submitted.sources]
+        base_given = submitted is not None and submitted.base is not None
+        records: list[tuple[SourceRecord, Kind]] = [(s, "source") for s in event.sources]
+        pairs = list(zip(records, given[1:], strict=True))
+        if base_given:
+            pairs.insert(0, ((event.base, "base"), given[0]))
+        for (record, kind), reference in pairs:
+            where = None if reference is None else reference.hub_id or reference.path
+            values = {
+                "name": record.name, "kind": kind, "digest": record.digest, "bytes": None,
+                "parameters": record.parameters, "path": where,
+            }  # fmt: skip
+            _put(connection, row, values, {}, [], row.stream.removeprefix(PREFIX))
+
+    def _completed(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+        run = row.stream.removeprefix(PREFIX)
+        event, started = events.REGISTRY.load(row), _first(store, run, events.Started)
+        if not isinstance(event, events.Completed) or started is None:
+            return
+        values = {
+            "name": f"champion of {run}", "kind": "champion", "digest": event.digest,
+            "bytes": None, "parameters": started.base.parameters, "path": None,
+        }  # fmt: skip
+        metrics = {"test": event.test.scalar, "quality": event.test.quality}
+        parents = [id_of(s.digest) for s in started.sources]
+        _put(connection, row, values, metrics, parents, run)
+
+
+E = TypeVar("E", bound=Event)
+
+
+def _first(store: EventStore, run: str, kind: type[E]) -> E | None:
+    """The first event of a kind in a run's history; those asked for stand near its beginning."""
+    from evomerge.run.repository import history
+
+    for row in history(store, run):
+        if row.type == kind.type:
+            event = events.REGISTRY.load(row)
+            return event if isinstance(event, kind) else None
+    return None
+
+
+def _put(
+    connection: Connection,
+    row: Envelope,
+    values: dict[str, Any],
+    metrics: dict[str, float],
+    lineage: list[str],
+    run: str | None,
+) -> None:
+    """A model that is not there yet, or was taken out."""
+    id_ = id_of(values["digest"])
+    known = connection.execute(select(MODELS.c.removed).where(MODELS.c.id == id_)).first()
+    if known is not None and not known.removed:
+        return
+    connection.execute(delete(MODELS).where(MODELS.c.id == id_))
+    own = {"id": id_, "first": row.position, "registered_at": row.recorded_at, "run": run}
+    told = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
+    connection.execute(insert(MODELS).values(**values, **own, **told, removed=False))
+
+
+def listed(
+    store: EventStore, kind: str | None = None, query: str = "", limit: int = 1000
+) -> tuple[list[dict[str, Any]], int]:
+    """(the newest models, the number of all that fit)."""
+    catch_up(store, Models())
+    wanted = ~MODELS.c.removed
+    if kind is not None:
+        wanted &= MODELS.c.kind == kind
+    if query:
+        columns = (MODELS.c.name, MODELS.c.id, MODELS.c.run, MODELS.c.path)
+        wanted &= or_(*(column.contains(query, autoescape=True) for column in columns))
+    rows = store.database.rows(
+        select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
+    )
+    total = store.database.rows(select(func.count()).select_from(MODELS).where(wanted))[0][0]
+    return [_told(row) for row in rows], int(total)
+
+
+def find(store: EventStore, id_: str) -> dict[str, Any]:
+    """The model that an id, the beginning of one, or a name means. Raises NotFoundError."""
+    catch_up(store, Models())
+    tries = (
+        MODELS.c.id == id_[:DIGITS],
+        MODELS.c.name == id_,
+        MODELS.c.id.startswith(id_, autoescape=True),
+    )
+    for alike in tries if id_ else ():
+        rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))
+        if len(rows) == 1:
+            return _told(rows[0])
+        if rows:
+            raise AmbiguousError(f"model {id_!r} is the name of several: give an id.")
+    raise NotFoundError(f"model {id_!r} is not known. List them with `forge models list`.")
+
+
+def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
+    """Return whose an entry is, and since which position: the run's owner, or who registered it.
+
+    The run's owner is that of the run list: forks and imported runs have another than their past says.
+    A user who came after the position has the name of an earlier one. None if there is no entry.
+    """
+    catch_up(store, Models())
+    rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & (MODELS.c.id == id_)))
+    if not rows:
+        return None
+    if rows[0].run is not None:
+        run = queries.row(store, rows[0].run)
+        return (run["owner"], run["first"]) if run else ("", rows[0].first)
+    found = store.read_all(rows[0].first - 1, 1)
+    return found[0].actor if found else "", rows[0].first
+
+
+def _told(row: Any) -> dict[str, Any]:
+    values = dict(row._mapping)
+    values.pop("first")
+    values.pop("removed")
+    return {
+        **values,
+        "metrics": json.loads(values["metrics"]),
+        "lineage": json.loads(values["lineage"]),
+    }

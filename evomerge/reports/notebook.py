@@ -1,0 +1,174 @@
+"""A run to look at from Python: tables, a picture, a family tree. Reads the log and nothing else.
+
+from evomerge import Run
+
+run = Run("20261121-3fa9c1")
+run.frame("evaluations")
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evomerge.recipes.recipe import closure, parents
+from evomerge.reports import report, tables
+from evomerge.run.repository import describe, find, history, load, place
+from evomerge.run.state import RunState
+from runs.errors import UnavailableError
+from runs.home import Home
+
+
+class Run:
+    """A run in the log, to look at. It is as it was when it was read; `refresh` reads it again."""
+
+    def __init__(self, name: str, home: Home | None = None) -> None:
+        """By the run's name or the beginning of it. Raises NotFoundError, UnavailableError."""
+        self.home = home or Home.default()
+        self.state: RunState
+        self._read(name)
+
+    def _read(self, name: str) -> None:
+        store = self.home.open_store()
+        try:
+            self.state = load(store, name)
+            self.rows = list(history(store, self.state.run))[: self.state.place]
+        finally:
+            store.close()
+
+    def refresh(self) -> Run:
+        """Read what has happened since; returns the run itself."""
+        self._read(self.name)
+        return self
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.state.run
+
+    @property
+    def status(self) -> str:
+        """submitted, running, paused, completed, failed or cancelled."""
+        return self.state.status
+
+    def report(self) -> dict[str, Any]:
+        """Everything that the run has to say, as plain data."""
+        return report.report(self.state, self.rows)
+
+    def frame(self, kind: str = "generations") -> Any:
+        """A table as a pandas DataFrame: generations, candidates, evaluations, items or events.
+
+        The columns are those of `evomerge.reports.tables`. Raises ConfigError, and
+        UnavailableError without pandas.
+        """
+        table = tables.table(kind, self.state, self.rows)
+        try:
+            import pandas
+        except ImportError as error:
+            raise UnavailableError(
+                "Tables need pandas, which is not installed: pip install 'agent-forge[notebook]'."
+            ) from error
+        frame = pandas.DataFrame(list(table.rows), columns=list(table.columns))
+        whole = {name: "Int64" for name, kind_ in table.columns.items() if kind_ == "int"}
+        real = {name: "float64" for name, kind_ in table.columns.items() if kind_ == "float"}
+        return frame.astype(whole | real)
+
+    def plot(self) -> Any:
+        """Fitness and diversity by generation as a matplotlib Figure; beside it, once the run is
+        completed, the champion's leads.
+        """
+        from evomerge.reports import plot
+
+        rivals = report.rivals(self.state) if self.state.completed else []
+        return plot.figure(report.generations(self.state), rivals)
+
+    def lineage(self, candidate: str = "champion") -> Lineage:
+        """What a candidate was made from, down to the sources.
+
+        By recipe id, the beginning of one, or "champion". Raises NotFoundError.
+        """
+        return trace(self.state, find(self.state, candidate))
+
+    def __repr__(self) -> str:
+        state = self.state
+        told = [f"Run {self.name!r}: {state.status}"]
+        if state.champion is not None:
+            score = state.champions[-1].score
+            told.append(f"champion {state.champion[:12]} with {score:.4f}")
+        closed = len(state.generations)
+        told.append(f"{closed} generation{'' if closed == 1 else 's'}")
+        return f"<{', '.join(told)}>"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One model of a family."""
+
+    recipe_id: str
+    #: "generation 3/5", "baseline mean", "given".
+    place: str
+    #: In a few words.
+    what: str
+    #: How many steps it is away from the candidate, at most.
+    depth: int
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A candidate's family. Shows itself as a tree, in a notebook as a picture."""
+
+    nodes: tuple[Node, ...]
+    #: (parent, child), by recipe id.
+    edges: tuple[tuple[str, str], ...]
+
+    @property
+    def candidate(self) -> Node:
+        """The one whose family it is."""
+        return self.nodes[0]
+
+    def __repr__(self) -> str:
+        """A tree; a model that has been told stands there by its id alone."""
+        known = {node.recipe_id: node for node in self.nodes}
+        lines: list[str] = []
+        told: set[str] = set()
+
+        def tell(id_: str, first: str, rest: str) -> None:
+            node = known[id_]
+            again = id_ in told
+            told.add(id_)
+            above = [parent for parent, child in self.edges if child == id_]
+            said = f"{first}{id_[:12]}"
+            lines.append(f"{said}  …" if again and above else f"{said}  {node.place}: {node.what}")
+            for number, parent in enumerate([] if again else above, start=1):
+                last = number == len(above)
+                tell(parent, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+        tell(self.candidate.recipe_id, "", "")
+        return "\n".join(lines)
+
+    def _repr_svg_(self) -> str:
+        """Generations from above to below, the candidate last."""
+        from evomerge.reports.family_svg import family
+
+        return family(self.nodes, self.edges)
+
+
+def trace(state: RunState, recipe_id: str) -> Lineage:
+    """The family of a recipe: the recipe first, then those that it is made from, nearest first."""
+    everybody = closure(recipe_id, state.recipes)
+    edges = tuple(
+        (parent, child)
+        for child, recipe in everybody.items()
+        for parent in dict.fromkeys(parents(recipe))
+    )
+    depth = {recipe_id: 0}
+    for child in reversed(everybody):  # children before their parents
+        for parent, other in edges:
+            if other == child:
+                depth[parent] = max(depth.get(parent, 0), depth[child] + 1)
+    ids = sorted(everybody, key=lambda id_: (depth[id_], list(everybody).index(id_)))
+    nodes = tuple(
+        Node(id_, place(state, id_), describe(state, id_, everybody[id_]), depth[id_])
+        for id_ in ids
+    )
+    return Lineage(nodes, edges)

@@ -1,0 +1,73 @@
+"""Questions to the projections. They catch up with the log first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import func, literal, or_, select, true
+
+from events import EventStore, projection
+from events.projection import catch_up
+from evomerge.reports.projections import RUNS, Runs
+
+
+def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """(the newest runs, the number of all). Raises ProjectionError."""
+    catch_up(store, Runs())
+    query = select(RUNS).order_by(RUNS.c.first.desc()).limit(limit)
+    with store.database.reading() as connection:
+        rows = [dict(row._mapping) for row in connection.execute(query)]
+        total = connection.execute(select(func.count()).select_from(RUNS)).scalar() or 0
+    return rows, total
+
+
+def page(
+    store: EventStore,
+    limit: int,
+    before: int | None = None,
+    status: str | None = None,
+    owner: str | None = None,
+    label: str | None = None,
+    text: str = "",
+) -> tuple[list[dict[str, Any]], int]:
+    """(the newest runs that fit, from before the cursor `before` on; the number of all that fit).
+
+    `first` of the last row is the cursor of the next page. Raises ProjectionError.
+    """
+    catch_up(store, Runs())
+    wanted = true()
+    if status is not None:
+        wanted &= RUNS.c.status == status
+    if owner is not None:
+        wanted &= RUNS.c.owner == owner
+    if label is not None:
+        wanted &= (literal(" ") + RUNS.c.labels + " ").contains(f" {label} ", autoescape=True)
+    if text:
+        columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
+        wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
+    older = wanted if before is None else wanted & (RUNS.c.first < before)
+    query = select(RUNS).where(older).order_by(RUNS.c.first.desc()).limit(limit)
+    rows = [dict(row._mapping) for row in store.database.rows(query)]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    return rows, int(total)
+
+
+def row(store: EventStore, run: str) -> dict[str, Any] | None:
+    """One run's row."""
+    catch_up(store, Runs())
+    rows = store.database.rows(select(RUNS).where(RUNS.c.run == run))
+    return dict(rows[0]._mapping) if rows else None
+
+
+def position(store: EventStore) -> int:
+    """Where in the log the list of runs was made from, once it has caught up."""
+    catch_up(store, Runs())
+    return projection.position(store, Runs())
+
+
+def queue(store: EventStore, limit: int | None = None) -> list[dict[str, Any]]:
+    """The runs that have not ended: those with the highest priority first, then the oldest."""
+    catch_up(store, Runs())
+    waiting = select(RUNS).where(RUNS.c.ended.is_(None))
+    query = waiting.order_by(RUNS.c.priority.desc(), RUNS.c.first).limit(limit)
+    return [dict(row._mapping) for row in store.database.rows(query)]

@@ -1,0 +1,39 @@
+"""A candidate's recipe as a document: enough to rebuild it from the sources. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evomerge.recipes.recipe import closure
+from evomerge.reports import report
+from evomerge.run.state import RunState
+
+
+def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, Any]:
+    """The recipe and all that it is made from: enough to rebuild it from the sources."""
+    assert state.started
+    needed = closure(recipe_id, state.recipes)
+    started = state.started
+    sources = {s.recipe_id: s.name for s in (started.base, *started.sources)}
+    return {
+        "run": state.run,
+        "forked_from": report.origin(state),
+        "candidate": recipe_id,
+        "digest": state.built[recipe_id][0],
+        "chain_head": chain_head,
+        "sources": sources,
+        "places": places(state),
+        "recipes": {id_: recipe.model_dump(mode="json") for id_, recipe in needed.items()},
+    }
+
+
+def places(state: RunState) -> dict[str, str]:
+    """Where each source was when the run began: Hub id with its revision, or folder."""
+    assert state.started
+    assert state.submitted
+    given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
+    records = (state.started.base, *state.started.sources)
+    return {
+        record.recipe_id: f"{m.hub_id}@{m.revision}" if m.hub_id else m.path
+        for record, m in zip(records, given, strict=True)
+    }

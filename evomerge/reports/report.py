@@ -1,0 +1,375 @@
+"""What a run has to say for itself: numbers from the log, and the same as Markdown. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import combinations, pairwise
+from typing import Any
+
+from events import Envelope
+from evomerge.fitness.paired_bootstrap import rounding
+from evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
+from evomerge.reports import search_statistics
+from evomerge.run import events
+from evomerge.run.budget import elapsed
+from evomerge.run.state import RunState
+from evomerge.search import diversity
+
+#: A pipeline stage whose choice moves the weights by less than this is called inactive.
+INACTIVE = 0.05
+
+#: Event type → what its seconds were spent on.
+SPENT = {
+    "profiled": "measuring speed",
+    "baseline_built": "building",
+    "seeded": "building",
+    "merged": "building",
+    "mutated": "building",
+    "sampled": "building",
+    "crossed": "building",
+    "layers_chosen": "choosing layers",
+    "evaluated": "evaluating",
+}
+
+
+def pipeline_number(state: RunState, recipe_id: str) -> int | None:
+    """0 to 7: the pipeline that a candidate comes down to."""
+    recipe = state.recipes[recipe_id]
+    if isinstance(recipe, Source | Merge):
+        return None
+    merge = genome(recipe, state.recipes).pipeline
+    return merge.number if isinstance(merge, Pipeline) else None
+
+
+def usage(state: RunState) -> dict[int, int]:
+    """Pipeline number → how many candidates of the whole run were made by it."""
+    counts = dict.fromkeys(range(len(PIPELINES)), 0)
+    for candidate in state.candidates.values():
+        number = pipeline_number(state, candidate.recipe_id)
+        if number is not None:
+            counts[number] += 1
+    return counts
+
+
+def metrics(state: RunState) -> dict[str, Any]:
+    """The `metrics` of the source documents' result (SPEC §11)."""
+    first = next((c.score for c in state.champions), None)
+    last = state.champions[-1].score if state.champions else None
+    gain = None if first is None or last is None else last - first
+    newest = max(state.diversities, default=None)
+    return {
+        "best_fitness": last,
+        "initial_fitness": first,
+        "improvement": gain,
+        "improvement_pct": gain / abs(first) if gain is not None and first else None,
+        "generations_run": max(0, len(state.generations) - 1),
+        "convergence_reason": state.converged.reason if state.converged else None,
+        "final_diversity": None if newest is None else state.diversities[newest].diversity,
+        "best_combo": pipeline_number(state, state.champion) if state.champion else None,
+        "combo_usage": usage(state),
+        "fitness_components": state.completed.test.normalised if state.completed else None,
+    }
+
+
+def bit_effects(state: RunState) -> dict[str, float]:
+    """Stage → mean ‖Δ‖ between generation 0's pipelines that differ in it alone, over ‖mean τ‖.
+
+    From sketches, so an estimate within some ten percent.
+    """
+    mean = state.built.get(state.baselines.get("mean", ""))
+    seeds = {
+        state.recipes[c.recipe_id].number: c.sketch  # pyright: ignore[reportAttributeAccessIssue]
+        for (generation, _), c in sorted(state.candidates.items())
+        if generation == 0 and state.recipes[c.recipe_id].kind == "pipeline"
+    }
+    unit = math.sqrt(math.fsum(x * x for x in diversity.decode(mean[1]))) if mean else 0.0
+    effects: dict[str, float] = {}
+    for stage, bit in (("interpolation", 4), ("task arithmetic", 2), ("selection", 1)):
+        pairs = [
+            diversity.distance(seeds[a], seeds[b])
+            for a, b in combinations(sorted(seeds), 2)
+            if a ^ b == bit
+        ]
+        if pairs and unit:
+            effects[stage] = math.fsum(pairs) / len(pairs) / unit
+    return effects
+
+
+def spent(state: RunState, rows: Sequence[Envelope]) -> dict[str, float]:
+    """Seconds by what they were spent on, as the tasks themselves measured them."""
+    totals: dict[str, float] = {}
+    for row in rows:
+        if row.type in SPENT:
+            seconds = getattr(events.REGISTRY.load(row), "seconds", 0.0)
+            totals[SPENT[row.type]] = totals.get(SPENT[row.type], 0.0) + seconds
+    return totals
+
+
+def wall_seconds(rows: Sequence[Envelope]) -> float:
+    """Return the seconds from the first event to the last, with pauses and without later exports.
+
+    A clock that was set back adds nothing, and takes nothing away.
+    """
+    own = [row.recorded_at for row in rows if row.type != events.Exported.type]
+    return sum((elapsed(a, b) for a, b in pairwise(own)), timedelta()).total_seconds()
+
+
+def generations(state: RunState) -> list[dict[str, Any]]:
+    """One row a generation: best and mean on its own draw, the champion on selection, diversity."""
+    rows = []
+    for number, done in sorted(state.generations.items()):
+        scores = [s for s in done.scores if s is not None]
+        champions = [c for c in state.champions if c.generation <= number]
+        rows.append(
+            {
+                "generation": number,
+                "best": max(scores) if scores else None,
+                "mean": math.fsum(scores) / len(scores) if scores else None,
+                "champion": champions[-1].score if champions else None,
+                "champion_id": champions[-1].recipe_id if champions else None,
+                "diversity": state.diversities[number].diversity,
+                "level": state.diversities[number].level,
+            }
+        )
+    return rows
+
+
+def verdict(state: RunState) -> dict[str, Any]:
+    """Did the champion beat everybody? In the words of SPEC §5."""
+    assert state.completed
+    rivals = state.completed.rivals
+    noise = _rounding(state)
+    judged = [r for r in rivals if r.lead is not None and r.scalar is not None]
+    standing = [r for r in judged if r.lead and not r.lead.beats(noise)]
+    static = [r for r in judged if r.kind == "baseline"]
+    best = max(static, key=lambda r: r.scalar or 0.0, default=None)
+    return {
+        "beats_sources_and_base": not any(r.kind != "baseline" for r in standing),
+        "not_beaten": [r.name for r in standing],
+        "best_baseline": best.name if best else None,
+        "loses_to_best_baseline": bool(best and best.lead and best.lead.loses(noise)),
+        "beats_best_baseline": bool(best and best not in standing),
+    }
+
+
+def _rounding(state: RunState) -> float:
+    """What of a lead on the test slice may be rounding."""
+    assert state.submitted
+    assert state.started
+    config, best = state.submitted.config, state.reference("test", None)
+    assert best
+    computed_in = state.started.profile.computed_in
+    return rounding(best, config.fitness_weights, config.normalise == "none", computed_in)
+
+
+def sentence(state: RunState) -> str:
+    """The verdict as one plain sentence or two."""
+    found = verdict(state)
+    if found["beats_sources_and_base"]:
+        text = "The champion beats every source and the base on the test slice."
+    else:
+        names = ", ".join(found["not_beaten"])
+        text = f"NO CLEAR GAIN: the champion does not beat {names} on the test slice."
+    if found["best_baseline"] is None:
+        return text
+    against = f"the best static merge ({found['best_baseline']})"
+    if found["beats_best_baseline"]:
+        return f"{text} It beats {against} too."
+    if found["loses_to_best_baseline"]:
+        return f"{text} It is significantly WORSE than {against}: take that instead."
+    return f"{text} It is level with {against}: the difference is within the noise."
+
+
+def rivals(state: RunState) -> list[dict[str, Any]]:
+    """The champion's lead over each, on the test slice."""
+    assert state.completed
+    result, noise = [], _rounding(state)
+    for rival in state.completed.rivals:
+        lead = rival.lead
+        measured = state.components((rival.recipe_id, "test", None))
+        result.append(
+            {
+                "name": rival.name,
+                "kind": rival.kind,
+                "score": rival.scalar,
+                "perplexity": measured.perplexity if measured else None,
+                "accuracy": measured.accuracy if measured else None,
+                "lead": lead.difference if lead else None,
+                "low": lead.low if lead else None,
+                "high": lead.high if lead else None,
+                "beaten": lead.beats(noise) if lead else None,
+                "worse": lead.loses(noise) if lead else None,
+            }
+        )
+    return result
+
+
+def origin(state: RunState) -> str | None:
+    """The run and the event of it that this one was forked at."""
+    fork = state.forked
+    return f"{fork.parent}@{fork.version}" if fork else None
+
+
+def cost(state: RunState) -> dict[str, Any]:
+    """What the champion costs to run (before there is one, the base), and what the sources cost."""
+    assert state.started
+    shown = state.champion or state.started.base.recipe_id
+    return {
+        **state.cost(shown).model_dump(),
+        "blocks": blocks(state.recipes[shown], state.recipes, state.started.blocks),
+        "sources": {**state.started.cost.model_dump(), "blocks": state.started.blocks},
+        "measured": state.profiled.speed.model_dump() if state.profiled else None,
+    }
+
+
+def spending(state: RunState) -> dict[str, float]:
+    """What the search has spent, as budgets count it."""
+    return {
+        "evaluations": state.spent.evaluations,
+        "items": state.spent.items,
+        "device_seconds": state.spent.device,
+        "wall_seconds": state.spent.wall,
+    }
+
+
+def ending(state: RunState) -> dict[str, Any]:
+    """What `completed` says: the champion on the test slice, and against everybody."""
+    assert state.completed
+    measured = state.components((state.completed.champion, "test", None))
+    return {
+        "verdict": {**verdict(state), "sentence": sentence(state)},
+        "test": {
+            "score": state.completed.test.scalar,
+            "quality": state.completed.test.quality,
+            "components": measured.model_dump(mode="json") if measured else None,
+        },
+        "rivals": rivals(state),
+        "lineage_digest": state.completed.lineage_digest,
+    }
+
+
+def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
+    """Everything, as plain data."""
+    assert state.started
+    result: dict[str, Any] = {
+        "run": state.run,
+        "status": state.status,
+        "forked_from": origin(state),
+        "champion": state.champion,
+        "metrics": metrics(state),
+        "generations": generations(state),
+        "stages": bit_effects(state),
+        "seconds": {**spent(state, rows), "wall": wall_seconds(rows)},
+        "cost": cost(state),
+        "strategy": state.version_of(max(0, state.generation - 1)),
+        "techniques": search_statistics.techniques(state),
+        "genes": search_statistics.genes(state),
+        "front": search_statistics.front(state),
+        "spent": spending(state),
+        "warnings": list(state.started.warnings),
+        "profile": state.started.profile.model_dump(),
+        "chain_head": rows[-1].hash,
+    }
+    return result | ending(state) if state.completed else result
+
+
+def _cell(value: float | None, form: str = ".4f") -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _cost(data: dict[str, Any]) -> str:
+    """What the models of the run cost: all have one shape, unless paths were searched."""
+    what = f"{_priced(data)} of weights, cache and activations, by arithmetic"
+    said, whose = f"Champion and sources have one shape: {what}.", ""
+    if data["blocks"] != data["sources"]["blocks"]:
+        said = (
+            f"The champion has {data['blocks']} blocks: {what}. The sources have "
+            f"{data['sources']['blocks']}: {_priced(data['sources'])}."
+        )
+        whose = ", the sources' shape"
+    speed = data["measured"]
+    if speed is None:
+        return said
+    spread = speed["latency_spread"]
+    peak = speed["peak_bytes"]
+    return (
+        f"{said} Measured on the run's device{whose}: {speed['tokens_per_second']:,.0f} ± "
+        f"{speed['spread']:,.0f} tokens/s, {speed['latency_seconds'] * 1e3:,.1f}"
+        + (f" ± {spread * 1e3:,.1f}" if spread is not None else "")
+        + " ms a window"
+        + (f", at most {peak / 1e6:,.1f} MB beside the weights." if peak is not None else ".")
+    )
+
+
+def _priced(cost: dict[str, Any]) -> str:
+    return f"{cost['flops_per_token'] / 1e9:.4g} GFLOP a token, {cost['bytes'] / 1e6:,.1f} MB"
+
+
+def _stages(data: dict[str, Any]) -> list[str]:
+    """The eight pipelines: how often each was made, and whether their stages matter."""
+    lines = ["", "## Pipelines", "", "Candidates made by each:", ""]
+    for number, count in data["metrics"]["combo_usage"].items():
+        lines.append(f"- {number} {'-'.join(PIPELINES[int(number)])}: {count}")
+    lines += ["", "What each stage's choice moves (‖Δ‖ / ‖mean task vector‖, from sketches):", ""]
+    for stage, effect in data["stages"].items():
+        lines.append(f"- {stage}: {effect:.2f}{' (inactive)' if effect < INACTIVE else ''}")
+    return lines
+
+
+def markdown(data: dict[str, Any]) -> str:
+    """The report for people."""
+    lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], ""]
+    if data["forked_from"]:
+        lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
+    lines += ["![Fitness by generation](report.svg)", ""]
+    lines += ["## Champion against everybody, on the test slice", ""]
+    lines += ["| | kind | score | perplexity | accuracy | champion's lead | 95 % interval |  |"]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    test = data["test"]
+    own = test["components"]
+    lines.append(
+        f"| **champion** | | {_cell(test['score'])} | {_cell(own['perplexity'], '.3f')} | "
+        f"{_cell(own['accuracy'])} | | | |"
+    )
+    for r in data["rivals"]:
+        mark = "beaten" if r["beaten"] else "not beaten"
+        lines.append(
+            f"| {r['name']} | {r['kind']} | {_cell(r['score'])} | {_cell(r['perplexity'], '.3f')} | "
+            f"{_cell(r['accuracy'])} | {_cell(r['lead'], '+.4f')} | "
+            f"{_cell(r['low'], '+.4f')} … {_cell(r['high'], '+.4f')} | {mark} |"
+        )
+    lines += ["", _EXPLANATION, "", "## Generations", ""]
+    lines += ["| generation | best | mean | champion (selection) | diversity |  |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for g in data["generations"]:
+        lines.append(
+            f"| {g['generation']} | {_cell(g['best'])} | {_cell(g['mean'])} | "
+            f"{_cell(g['champion'])} | {_cell(g['diversity'], '.2f')} | {g['level']} |"
+        )
+    if data["stages"]:
+        lines += _stages(data)
+    lines += search_statistics.lines(data)
+    if data["warnings"]:
+        lines += ["", "## Said at the start", "", *(f"- {told}" for told in data["warnings"])]
+    lines += ["", "## Cost", "", _cost(data["cost"]), "", "## Time", ""]
+    seconds = dict(data["seconds"])
+    wall = seconds.pop("wall")
+    for what, value in seconds.items():
+        lines.append(f"- {what}: {value:.1f} s")
+    lines += [f"- wall clock from first to last event: {wall:.1f} s"]
+    told = data["spent"]
+    lines += [
+        f"- the search's {told['evaluations']} evaluations scored {told['items']:,} items",
+        "",
+    ]
+    lines += [f"Chain head: `{data['chain_head']}`", f"Lineage: `{data['lineage_digest']}`", ""]
+    return "\n".join(lines)
+
+
+_EXPLANATION = (
+    "Scores are fitness: 1 in a component is the best source on the same items. The interval is a "
+    "paired bootstrap over items (2,000 resamples); *beaten* means that its lower bound is above "
+    "zero, by more than rounding. The test slice was read once, for this table."
+)

@@ -1,0 +1,252 @@
+"""What the search has shown beside its champion: techniques, genes, the front. Pure; from the log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from evomerge.fitness.composite import Components
+from evomerge.recipes import tensor_groups
+from evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
+from evomerge.run.state import RunState
+from evomerge.search import pareto
+from evomerge.search.genome import Detail, Space
+from evomerge.search.nsga2 import objectives
+from evomerge.search.proposals import Family
+
+#: Candidates that a correlation is told of.
+FEWEST = 12
+
+
+def technique(state: RunState, recipe_id: str) -> str:
+    """What a candidate was merged by: "ties", "slerp-dare-dfs", or a source."""
+    recipe = state.recipes[recipe_id]
+    if isinstance(recipe, Merge):
+        return recipe.method
+    return "source" if isinstance(recipe, Source) else genome(recipe, state.recipes).pipeline.name
+
+
+def techniques(state: RunState) -> list[dict[str, Any]]:
+    """A row a technique: its candidates, how many were in the better half of their generation, the best
+    selection score that one of them reached, and how often one became champion.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for (generation, _), candidate in sorted(state.candidates.items()):
+        id_, done = candidate.recipe_id, state.generations.get(generation)
+        ranking = done.ranking if done else ()
+        row = rows.setdefault(
+            technique(state, id_), {"candidates": 0, "better_half": 0, "best": None, "champions": 0}
+        )
+        if id_ in ranking:
+            row["candidates"] += 1
+            row["better_half"] += ranking.index(id_) < len(ranking) / 2
+        judged = state.fitness((id_, "selection", None))
+        if judged is not None:
+            row["best"] = judged.scalar if row["best"] is None else max(row["best"], judged.scalar)
+    for change in state.champions:
+        rows[technique(state, change.recipe_id)]["champions"] += 1
+    return [{"technique": name, **row} for name, row in sorted(rows.items())]
+
+
+def genes(state: RunState) -> list[dict[str, Any]]:
+    """How the score went with each gene of the champion's species: Spearman's rank correlation inside
+    of generations, pooled over them. By part of the model; strongest first.
+
+    It says what went with what in this search, which chose where to look; it is no effect of a cause.
+    """
+    space, kin = _kin(state)
+    pairs: list[list[tuple[list[float], float]]] = []
+    for _, done in sorted(state.generations.items()):
+        found = [
+            (kin[id_], score)
+            for id_, score in zip(done.ranking, done.scores, strict=True)
+            if id_ in kin and score is not None
+        ]
+        if len(found) > 2:
+            pairs.append(found)
+    count = sum(map(len, pairs))
+    if space is None or count < FEWEST:
+        return []
+    rows = []
+    for place, gene in enumerate(_gene_names(state, space)):
+        value = _pooled([([x[place] for x, _ in p], [s for _, s in p]) for p in pairs])
+        if value is not None:
+            rows.append({"gene": gene, "correlation": value, "candidates": count})
+    return sorted(rows, key=lambda row: (-abs(row["correlation"]), row["gene"]))
+
+
+def parts(state: RunState) -> dict[str, dict[str, float]]:
+    """Return, of each candidate of the champion's species, its genes by part of the model.
+
+    The names are those of `genes`, the values those of the merge.
+    """
+    space, kin = _kin(state)
+    if space is None:
+        return {}
+    names, one = _gene_names(state, space), space.genes
+    return {
+        id_: {
+            name: one[place % len(one)].value(x)
+            for place, (name, x) in enumerate(zip(names, point, strict=True))
+        }
+        for id_, point in kin.items()
+    }
+
+
+def _kin(state: RunState) -> tuple[Space | None, dict[str, list[float]]]:
+    """Return the champion's species by parts, and the point of each candidate that is of it."""
+    if state.started is None or state.champion is None:
+        return None, {}
+    name = technique(state, state.champion)
+    family = Family(
+        tuple(s.recipe_id for s in state.started.sources),
+        state.started.base.recipe_id,
+        state.started.blocks,
+    )
+    detail: Detail = "parts"
+    space: Space | None = None
+    points: dict[str, list[float]] = {}
+    for _, candidate in sorted(state.candidates.items()):
+        recipe = candidate.recipe
+        if isinstance(recipe, Source | Merge):
+            continue
+        merge = genome(recipe, state.recipes).pipeline
+        merge = merge.merged if isinstance(merge, Flow) else merge
+        if isinstance(merge, Grouped) and technique(state, candidate.recipe_id) == name:
+            space = space or Space(family, merge.name, detail, merge.depths)
+            points[candidate.recipe_id] = space.point(merge, state.recipes)
+    return space, points
+
+
+def _gene_names(state: RunState, space: Space) -> list[str]:
+    """Return the names of a point's genes, sources by their names: "attention weights code"."""
+    assert state.started
+    names = [source.name for source in state.started.sources]
+    said = [g.key if g.source is None else f"{g.key} {names[g.source]}" for g in space.genes]
+    cells = (*tensor_groups.PARTS, "embedding", "head")
+    return [f"{cell} {gene}" for cell in cells for gene in said]
+
+
+def _pooled(groups: Sequence[tuple[list[float], list[float]]]) -> float | None:
+    """The correlation of ranks inside of groups; None where a gene never moved."""
+    above = left = right = 0.0
+    for xs, ys in groups:
+        a, b = _centred(_ranks(xs)), _centred(_ranks(ys))
+        above += math.fsum(x * y for x, y in zip(a, b, strict=True))
+        left += math.fsum(x * x for x in a)
+        right += math.fsum(y * y for y in b)
+    return above / math.sqrt(left * right) if left > 0 and right > 0 else None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 0; level ones share the middle of theirs."""
+    order = sorted(values)
+    return [order.index(v) + (order.count(v) - 1) / 2 for v in values]
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    mean = math.fsum(values) / len(values)
+    return [v - mean for v in values]
+
+
+def front(state: RunState) -> dict[str, Any] | None:
+    """The candidates that no other dominates in the run's objectives on the selection slice, those
+    that are dominated, and the volume above the sources' worst that the front fills. None where fewer
+    than two were judged.
+
+    `objectives` of a candidate are as they are searched, larger being better; `values` as `axes` say.
+    """
+    assert state.submitted
+    assert state.started
+    wanted = state.submitted.config.objectives
+    points: dict[str, tuple[float, ...]] = {}
+    measures: dict[str, Components] = {}
+    for candidate in state.candidates.values():
+        measured = state.components((candidate.recipe_id, "selection", None))
+        if measured is not None and (candidate.recipe_id, "selection", None) in state.evaluations:
+            point = objectives(measured, wanted)
+            if point is not None:
+                points[candidate.recipe_id] = point
+                measures[candidate.recipe_id] = measured
+    corners = []
+    for source in state.started.sources:
+        measured = state.components((source.recipe_id, "selection", None))
+        point = objectives(measured, wanted) if measured is not None else None
+        if point is not None:
+            corners.append(point)
+    if len(points) < 2 or not corners:
+        return None
+    ids = sorted(points)
+    best = {ids[i] for i in pareto.fronts([points[id_] for id_ in ids])[0]}
+    worst = tuple(min(column) for column in zip(*corners, strict=True))
+    axes = [_axis(name, next(iter(measures.values()))) for name in wanted]
+    rows = sorted(
+        ({"candidate": id_, "objectives": list(points[id_]), "values": _plain(axes, points[id_])}
+         for id_ in ids),
+        key=lambda row: row["objectives"], reverse=True,
+    )  # fmt: skip
+    return {
+        "objectives": list(wanted), "axes": [{k: a[k] for k in ("name", "better")} for a in axes],
+        "candidates": [row for row in rows if row["candidate"] in best],
+        "dominated": [row for row in rows if row["candidate"] not in best],
+        "reference": list(worst),
+        "hypervolume": pareto.hypervolume([points[id_] for id_ in sorted(best)], worst),
+    }  # fmt: skip
+
+
+def _axis(objective: str, measured: Components) -> dict[str, Any]:
+    """Return what people call an objective, which end of it is better, and how it is read back."""
+    kind, _, domain = objective.partition("/")
+    if kind == "domain":
+        kind = "perplexity" if domain in measured.domains else "accuracy"
+    words = {"speed": "operations a token", "memory": "bytes"}
+    name = f"{words.get(kind, kind)}{f' on {domain}' if domain else ''}"
+    return {"name": name, "kind": kind, "better": "up" if kind == "accuracy" else "down"}
+
+
+def _plain(axes: Sequence[dict[str, Any]], point: Sequence[float]) -> list[float]:
+    """Return an objective's values as people know them: a perplexity instead of −log of it."""
+    read = {"perplexity": lambda x: math.exp(-x), "accuracy": lambda x: x}
+    return [read.get(a["kind"], lambda x: -x)(x) for a, x in zip(axes, point, strict=True)]
+
+
+def lines(data: dict[str, Any]) -> list[str]:
+    """The report's sections on all of this, as Markdown."""
+    out = ["", "## What each technique earned", ""]
+    out += ["| technique | candidates | in the better half | best on selection | champions |"]
+    out += ["|---|---|---|---|---|"]
+    for row in data["techniques"]:
+        best = "–" if row["best"] is None else f"{row['best']:.4f}"
+        out.append(
+            f"| {row['technique']} | {row['candidates']} | {row['better_half']} | {best} | "
+            f"{row['champions']} |"
+        )
+    if data["genes"]:
+        count = data["genes"][0]["candidates"]
+        out += ["", "## Genes that went with the score", ""]
+        out += [
+            f"Rank correlation inside of generations, {count} candidates; no proof of a cause.",
+            "",
+        ]
+        out += [f"- {row['gene']}: {row['correlation']:+.2f}" for row in data["genes"][:8]]
+    if data["front"]:
+        found = data["front"]
+        out += [
+            "",
+            f"## Pareto front in {', '.join(found['objectives'])}, on the selection slice",
+            "",
+        ]
+        out += ["| candidate | " + " | ".join(_heading(o) for o in found["objectives"]) + " |"]
+        out += ["|---|" + "---|" * len(found["objectives"])]
+        for row in found["candidates"]:
+            cells = " | ".join(f"{value:.4f}" for value in row["objectives"])
+            out.append(f"| `{row['candidate'][:12]}` | {cells} |")
+        out += ["", f"Hypervolume above the sources' worst: {found['hypervolume']:.6g}."]
+    return out
+
+
+def _heading(objective: str) -> str:
+    kind = objective.partition("/")[0]
+    signs = {"perplexity": "−log perplexity", "speed": "−operations", "memory": "−bytes"}
+    return signs.get(kind, objective)

@@ -1,0 +1,166 @@
+"""A run as it was at a place of its history, and two of them side by side. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evomerge.recipes.recipe import label
+from evomerge.run.decide import decide
+from evomerge.run.repository import describe
+from evomerge.run.state import RunState
+from runs.errors import ForgeError
+
+
+def view(state: RunState) -> dict[str, Any]:
+    """Population, champion, diversity and pending tasks, as plain data."""
+    assert state.submitted
+    newest = max(state.diversities, default=None)
+    measured = None if newest is None else state.diversities[newest]
+    return {
+        "run": state.run,
+        "place": state.place,
+        "status": state.status,
+        "forked_from": state.forked.parent if state.forked else None,
+        "generation": state.generation if not state.converged else state.generation - 1,
+        "population": population(state),
+        "champion": champion(state),
+        "diversity": None if measured is None else measured.diversity,
+        "level": None if measured is None else measured.level,
+        "pending": pending(state),
+        "failures": {task: f.attempt for task, f in sorted(state.failures.items())},
+        "deaths": {task: d.attempt for task, d in sorted(state.deaths.items())},
+        "quarantined": sorted(state.quarantined),
+    }
+
+
+def population(state: RunState) -> list[dict[str, Any]]:
+    """The slots of the generation that is worked on, or of the last one; empty ones are left out."""
+    numbers = {g for g, _ in state.candidates}
+    if not numbers:
+        return []
+    current = max(numbers)
+    rows = []
+    for (generation, slot), candidate in sorted(state.candidates.items()):
+        if generation != current:
+            continue
+        fitness = state.fitness((candidate.recipe_id, "search", generation))
+        selection = state.fitness((candidate.recipe_id, "selection", None))
+        rows.append(
+            {
+                "generation": generation,
+                "slot": slot,
+                "recipe_id": candidate.recipe_id,
+                "kind": candidate.type,
+                "pipeline": label(candidate.recipe, state.recipes),
+                "search": fitness.scalar if fitness else None,
+                "selection": selection.scalar if selection else None,
+            }
+        )
+    return rows
+
+
+def champion(state: RunState) -> dict[str, Any] | None:
+    """The champion with its selection score."""
+    if not state.champions:
+        return None
+    last = state.champions[-1]
+    recipe = state.recipes[last.recipe_id]
+    return {
+        "recipe_id": last.recipe_id,
+        "score": last.score,
+        "since": last.generation,
+        "what": describe(state, last.recipe_id, recipe),
+    }
+
+
+def pending(state: RunState) -> list[str]:
+    """What would be done next: keys of tasks, or types of facts."""
+    if state.submitted is None or state.ended or state.skipped:
+        return []
+    try:
+        decision = decide(state)
+    except ForgeError as error:  # another version's strategy
+        return [f"unknown: {error}"]
+    return [new.event.type for new in decision.facts] or [task.key for task in decision.tasks]
+
+
+def difference(a: RunState, b: RunState) -> dict[str, Any]:
+    """What B has, or says otherwise, than A."""
+    assert a.submitted
+    assert b.submitted
+    mine = a.submitted.config.model_dump(mode="json")
+    theirs = b.submitted.config.model_dump(mode="json")
+    return {
+        "a": _side(a),
+        "b": _side(b),
+        "settings": {
+            name: [mine[name], theirs[name]] for name in mine if mine[name] != theirs[name]
+        },
+        "sources": _other_sources(a, b),
+        "champion": [champion(a), champion(b)],
+        "candidates": {
+            "only_a": [id_ for id_ in a.built if id_ not in b.built],
+            "only_b": [id_ for id_ in b.built if id_ not in a.built],
+            "both": sum(id_ in b.built for id_ in a.built),
+        },
+        "weights": [id_ for id_ in a.built if id_ in b.built and a.built[id_] != b.built[id_]],
+        "evaluations": {
+            "only_a": sum(key not in b.evaluations for key in a.evaluations),
+            "only_b": sum(key not in a.evaluations for key in b.evaluations),
+            "different": [
+                f"{key[0][:12]} {key[1]}"
+                for key, event in a.evaluations.items()
+                if key in b.evaluations and event.outcomes != b.evaluations[key].outcomes
+            ],
+        },
+        "same_lineage": a.lineage_digest() == b.lineage_digest(),
+    }
+
+
+def _side(state: RunState) -> dict[str, Any]:
+    """Which run, how far: the last complete generation."""
+    done = max(state.generations, default=None)
+    return {"run": state.run, "place": state.place, "status": state.status, "generation": done}
+
+
+def _other_sources(a: RunState, b: RunState) -> list[list[str]]:
+    names = []
+    for state in (a, b):
+        records = (state.started.base, *state.started.sources) if state.started else ()
+        names.append([f"{r.name} {r.digest[:12]}" for r in records])
+    return [] if names[0] == names[1] else names
+
+
+def comparison(a: RunState, b: RunState) -> dict[str, Any]:
+    """Two runs generation by generation: champion's selection score, diversity; and the results."""
+    rows = []
+    for number in sorted({*a.generations, *b.generations}):
+        row: dict[str, Any] = {"generation": number}
+        for which, state in (("a", a), ("b", b)):
+            scores = [c.score for c in state.champions if c.generation <= number]
+            found = state.diversities.get(number)
+            row[which] = scores[-1] if number in state.generations and scores else None
+            row[f"diversity_{which}"] = found.diversity if found else None
+        rows.append(row)
+    return {
+        **difference(a, b),
+        "generations": rows,
+        "test": [s.completed.test.scalar if s.completed else None for s in (a, b)],
+        "comparable": _comparable(a, b),
+    }
+
+
+def _comparable(a: RunState, b: RunState) -> str | None:
+    """Why the scores of two runs cannot be compared; None where they can."""
+    if a.started is None or b.started is None or a.submitted is None or b.submitted is None:
+        return "one of them has not started"
+    if a.started.data_digest != b.started.data_digest:
+        return "they were measured on other data"
+    if [s.digest for s in a.started.sources] != [s.digest for s in b.started.sources]:
+        return "they have other sources, which scores are relative to"
+    mine, theirs = a.submitted.config, b.submitted.config
+    if (mine.fitness_weights, mine.normalise) != (theirs.fitness_weights, theirs.normalise):
+        return "their fitness is put together in another way"
+    if a.started.context != b.started.context:
+        return "their windows have other lengths"
+    return None

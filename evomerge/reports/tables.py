@@ -1,0 +1,227 @@
+"""A run as tables: what notebooks and `forge export --parquet` show of its log. Pure.
+
+A table is its columns, each with its kind, and rows as dictionaries. The columns depend on the run's
+domains and weights alone, so that tables of one run always have the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evaluation.data.outcomes import DomainOutcomes, Draw
+from events import Envelope, canonical_json
+from evomerge.recipes.recipe import label, parents
+from evomerge.reports import report, search_statistics
+from evomerge.run import budget
+from evomerge.run import events as run_events
+from evomerge.run.state import RunState
+from runs.errors import ConfigError
+
+Kind = Literal["int", "float", "text", "bool", "texts"]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column → kind, and the rows, which are made as they are asked for."""
+
+    columns: dict[str, Kind]
+    rows: Iterable[Row]
+
+
+def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
+    """A row a closed generation; best and mean on its own draw, the champion on selection, and what
+    the run had spent when it was closed.
+    """
+    columns: dict[str, Kind] = {
+        "generation": "int", "best": "float", "mean": "float", "champion": "float",
+        "champion_id": "text", "diversity": "float", "level": "text", "evaluations": "int",
+        "items": "int", "device_seconds": "float", "wall_seconds": "float",
+    }  # fmt: skip
+    told = []
+    for row in report.generations(state):
+        spent = state.closed[row["generation"]]
+        told.append(
+            row
+            | {
+                "evaluations": spent.evaluations,
+                "items": spent.items,
+                "device_seconds": spent.device,
+                "wall_seconds": spent.wall,
+            }
+        )
+    return Table(columns, told)
+
+
+def candidates(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
+    """A row a model of the run: sources, baselines, and what every slot held."""
+    columns: dict[str, Kind] = {
+        "recipe_id": "text", "kind": "text", "name": "text", "generation": "int", "slot": "int",
+        "pipeline": "text", "technique": "text", "parents": "texts", "digest": "text",
+        "rank": "int", "search": "float", "selection": "float", "champion": "bool", "recipe": "text",
+    }  # fmt: skip
+    return Table(columns, list(_models(state)))
+
+
+def _models(state: RunState) -> Iterator[Row]:
+    if state.started is None:
+        return
+    for kind, models in (("base", [state.started.base]), ("source", state.started.sources)):
+        for model in models:
+            yield _model(state, model.recipe_id, kind, name=model.name)
+    for name, recipe_id in state.baselines.items():
+        yield _model(state, recipe_id, "baseline", name=name)
+    for (generation, slot), candidate in sorted(state.candidates.items()):
+        done = state.generations.get(generation)
+        ranking = list(done.ranking) if done else []
+        fitness = state.fitness((candidate.recipe_id, "search", generation))
+        yield _model(
+            state, candidate.recipe_id, candidate.type, generation=generation, slot=slot,
+            rank=ranking.index(candidate.recipe_id) if candidate.recipe_id in ranking else None,
+            search=fitness.scalar if fitness else None,
+        )  # fmt: skip
+
+
+def _model(state: RunState, recipe_id: str, kind: str, **more: Any) -> Row:
+    recipe, judged = state.recipes[recipe_id], state.fitness((recipe_id, "selection", None))
+    usual = dict.fromkeys(("name", "generation", "slot", "rank", "search"))
+    return {
+        **usual,
+        "recipe_id": recipe_id,
+        "kind": kind,
+        "pipeline": label(recipe, state.recipes),
+        "technique": search_statistics.technique(state, recipe_id),
+        "parents": list(dict.fromkeys(parents(recipe))),
+        "digest": state.built[recipe_id][0],
+        "selection": judged.scalar if judged else None,
+        "champion": recipe_id in {c.recipe_id for c in state.champions},
+        "recipe": canonical_json(recipe.model_dump(mode="json")),
+        **more,
+    }
+
+
+#: Components that are a number, in the order of their columns.
+_COMPONENTS = (
+    "perplexity", "next_token_accuracy", "choice_accuracy", "solved", "accuracy", "bits_per_byte",
+    "flops", "bytes",
+)  # fmt: skip
+
+
+def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
+    """A row an evaluation: fitness, its parts (1 for the best source), components, domain by domain.
+
+    `generation` is that of the draw; none: the whole slice. A source's fitness follows from the log
+    once every source was measured.
+    """
+    domains = _domains(state)
+    weights = state.submitted.config.fitness_weights.parts if state.submitted else {}
+    columns: dict[str, Kind] = {
+        "recipe_id": "text", "slice": "text", "generation": "int", "fitness": "float",
+        "quality": "float",
+    }  # fmt: skip
+    columns |= {f"part/{name}": "float" for name in weights}
+    columns |= dict.fromkeys(_COMPONENTS, "float")
+    columns |= {f"perplexity/{d}": "float" for d in domains}
+    columns |= {f"accuracy/{d}": "float" for d in domains}
+    columns |= {"items": "int", "stopped": "text", "why_none": "text", "seconds": "float"}
+
+    def rows() -> Iterator[Row]:
+        for event in state.evaluations.values():
+            yield dict.fromkeys(columns) | _evaluation(state, event)
+
+    return Table(columns, list(rows()))
+
+
+def _evaluation(state: RunState, event: run_events.Evaluated) -> Row:
+    fitness = state.fitness((event.recipe_id, event.slice, event.generation))
+    told: Row = {
+        "recipe_id": event.recipe_id, "slice": event.slice, "generation": event.generation,
+        "items": budget.items(event.outcomes), "stopped": event.stopped, "why_none": event.why_none,
+        "seconds": event.seconds,
+    }  # fmt: skip
+    if fitness is not None:
+        told |= {"fitness": fitness.scalar, "quality": fitness.quality}
+        told |= {f"part/{name}": value for name, value in fitness.normalised.items()}
+    if event.components is not None:
+        measured = event.components
+        told |= {name: getattr(measured, name) for name in _COMPONENTS}
+        told |= {f"perplexity/{d}": value for d, value in measured.domains.items()}
+        told |= {f"accuracy/{d}": value for d, value in measured.accuracies.items()}
+    return told
+
+
+def _domains(state: RunState) -> list[str]:
+    pools = state.started.pools if state.started else {}
+    return sorted({domain for pool in pools.values() for domain in pool})
+
+
+def items(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
+    """A row an item that a model was measured on.
+
+    `value` is −log p of a window (nats), 1 or 0 for a question, 0 to 1 for a problem; `item` its place
+    among those of its kind and domain in the slice.
+    """
+    columns: dict[str, Kind] = {
+        "recipe_id": "text", "slice": "text", "generation": "int", "domain": "text", "kind": "text",
+        "item": "int", "value": "float", "tokens": "int", "hits": "int", "bytes": "int",
+        "chance": "float",
+    }  # fmt: skip
+    return Table(columns, _items(state))
+
+
+def _items(state: RunState) -> Iterator[Row]:
+    for event in state.evaluations.values():
+        if not event.outcomes:
+            continue
+        draws = event.scored or state.draws(event.slice, event.generation)
+        for domain, seen in event.outcomes.items():
+            key = {"recipe_id": event.recipe_id, "slice": event.slice,
+                   "generation": event.generation, "domain": domain}  # fmt: skip
+            yield from (key | row for row in _outcomes(seen, draws[domain]))
+
+
+def _outcomes(seen: DomainOutcomes, draw: Draw) -> Iterator[Row]:
+    nothing = dict.fromkeys(("tokens", "hits", "bytes", "chance"))
+    sizes = seen.bytes or (None,) * len(seen.nll)
+    windows = zip(draw.windows, seen.nll, seen.tokens, seen.hits, sizes, strict=True)
+    for item, nll, tokens, hits, size in windows:
+        more = {"tokens": tokens, "hits": hits, "bytes": size, "chance": None}
+        yield {"kind": "window", "item": item, "value": nll, **more}
+    for item, right, chance in zip(draw.questions, seen.right, seen.chance, strict=True):
+        yield {"kind": "question", "item": item, "value": float(right), **nothing, "chance": chance}
+    for item, solved in zip(draw.problems, seen.solved, strict=True):
+        yield {"kind": "problem", "item": item, "value": solved, **nothing}
+
+
+def events(_state: RunState, rows: Sequence[Envelope]) -> Table:
+    """A row an event of the history, those before a fork included; `data` is JSON, as recorded."""
+    columns: dict[str, Kind] = {
+        "place": "int", "position": "int", "stream": "text", "version": "int", "type": "text",
+        "schema": "int", "recorded_at": "text", "actor": "text", "key": "text", "data": "text",
+        "hash": "text",
+    }  # fmt: skip
+    wanted = list(columns)[1:]
+    told = (
+        {"place": place, **{name: getattr(row, name) for name in wanted}}
+        for place, row in enumerate(rows, start=1)
+    )
+    return Table(columns, told)
+
+
+#: Name → what makes the table of a state and its rows.
+TABLES: dict[str, Callable[[RunState, Sequence[Envelope]], Table]] = {
+    "generations": generations,
+    "candidates": candidates,
+    "evaluations": evaluations,
+    "items": items,
+    "events": events,
+}
+
+
+def table(name: str, state: RunState, rows: Sequence[Envelope]) -> Table:
+    """The table of that name. Raises ConfigError."""
+    if name not in TABLES:
+        raise ConfigError(f"there is no table {name!r}: there are {', '.join(TABLES)}.")
+    return TABLES[name](state, rows)

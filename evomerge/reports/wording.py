@@ -1,0 +1,170 @@
+"""Tasks and events of a run in words for people: dashboard, terminal, messages. Pure.
+
+`names` maps a recipe id to what people call it; without it, an id is cut to twelve digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evomerge.run.state import RunState
+
+Names = Mapping[str, str]
+
+#: Why a search ended, as the end of "The search has ended: …".
+ENDINGS = {
+    "generations": "all generations are done",
+    "plateau": "the champion has not improved for as many generations as the settings allow",
+    "evaluations": "the budget of evaluations is spent",
+    "items": "the budget of items is spent",
+    "hours": "the budget of hours is spent",
+    "device_hours": "the budget of device hours is spent",
+}
+
+
+def names(state: RunState) -> dict[str, str]:
+    """Return recipe id → what people call it: a source's name, "mean", "candidate 3/5"."""
+    found: dict[str, str] = {}
+    if state.started:
+        found = {s.recipe_id: s.name for s in (state.started.base, *state.started.sources)}
+    for name, id_ in state.baselines.items():
+        found.setdefault(id_, name)
+    for (generation, slot), built in sorted(state.candidates.items()):
+        found.setdefault(built.recipe_id, f"candidate {generation}/{slot}")
+    return found
+
+
+def named(recipe_id: str, names: Names | None = None) -> str:
+    """Return what a recipe is called: by its name, or the beginning of its id."""
+    return (names or {}).get(recipe_id) or recipe_id[:12]
+
+
+def task(key: str, names: Names | None = None) -> str:
+    """Return a task's key in words; empty for what is no task."""
+    kind, _, rest = key.partition("/")
+    if kind == "evaluate":
+        slice_, _, recipe_id = rest.split("/")
+        return f"measuring {named(recipe_id, names)} on {slice_}"
+    known = {
+        "start": "reading models and data",
+        "profile": "measuring speed and memory",
+        "baseline": f"building {rest}",
+        "build": f"building {rest}",
+        "layers": f"choosing layers for {rest}",
+    }
+    return known.get(kind, "")
+
+
+def next_step(key: str, names: Names | None = None) -> str:
+    """Return what comes next in words: a task, or the event that the run will record."""
+    return task(key, names) or key.replace("_", " ")
+
+
+def gist(type_: str, data: Mapping[str, Any], names: Names | None = None) -> str:
+    """Return the telling part of an event on one line."""
+    tell = _GISTS.get(type_)
+    if tell is None:
+        return _any(data)
+    try:
+        return tell(data, names or {})
+    except (KeyError, TypeError, ValueError):  # an older schema, which lacks a field
+        return _any(data)
+
+
+def _any(data: Mapping[str, Any]) -> str:
+    """Return the fields of an event that is not known here."""
+    telling = ("generation", "slot", "name", "slice", "reason", "level", "priority")
+    return ", ".join(f"{key} {data[key]}" for key in telling if data.get(key) is not None)
+
+
+def _score(value: float | None) -> str:
+    return "no score" if value is None else f"{value:.4f}"
+
+
+def _submitted(data: Mapping[str, Any], _names: Names) -> str:
+    sources = ", ".join(source["name"] for source in data["sources"])
+    config = data["config"]
+    return f"{sources}; strategy {config['strategy']}, {config['generations']} generations"
+
+
+def _forked(data: Mapping[str, Any], _names: Names) -> str:
+    changed = ", ".join(f"{name} {value}" for name, value in data["changes"].items())
+    return f"from run {data['parent']}" + (f" with {changed}" if changed else "")
+
+
+def _built(data: Mapping[str, Any], _names: Names) -> str:
+    return f"candidate {data['generation']}/{data['slot']} is built: {data['recipe_id'][:12]}"
+
+
+def _evaluated(data: Mapping[str, Any], names: Names) -> str:
+    who = named(data["recipe_id"], names)
+    draw = "" if data["generation"] is None else f", draw of generation {data['generation']}"
+    told = f"{who} on {data['slice']}{draw}"
+    if data["fitness"] is None:  # a source is what fitness is relative to: it may have none
+        return f"{told}: {data.get('why_none') or 'measured'}"
+    ended = " (ended early)" if data.get("stopped") else ""
+    return f"{told}: {_score(data['fitness']['scalar'])}{ended}"
+
+
+def _generation(data: Mapping[str, Any], _names: Names) -> str:
+    scores = [score for score in data["scores"] if score is not None]
+    told = f"generation {data['generation']}"
+    if not scores:
+        return f"{told}: no candidate has a score"
+    return f"{told}: best {_score(max(scores))}, mean {_score(sum(scores) / len(scores))}"
+
+
+def _champion(data: Mapping[str, Any], names: Names) -> str:
+    return f"{named(data['recipe_id'], names)} with {_score(data['score'])} on selection"
+
+
+def _task(data: Mapping[str, Any], names: Names) -> str:
+    """Return what went wrong with a task, without line breaks."""
+    what = task(data["task"], names) or str(data["task"])
+    attempt = f" (attempt {data['attempt']})" if "attempt" in data else ""
+    why = data.get("error") or data.get("how") or data.get("reason") or ""
+    return f"{what}{attempt}: {' '.join(str(why).split())}"
+
+
+def _wish(data: Mapping[str, Any], _names: Names) -> str:
+    return data.get("reason") or ""
+
+
+_GISTS: dict[str, Callable[[Mapping[str, Any], Names], str]] = {
+    "submitted": _submitted,
+    "forked": _forked,
+    "started": lambda d, _: f"{d['blocks']} blocks, {len(d['sources'])} sources, {d['strategy']}",
+    "profiled": lambda d, _: f"{d['speed']['tokens_per_second']:,.0f} tokens/s",
+    "baseline_built": lambda d, _: f"static merge {d['name']} is built",
+    **dict.fromkeys(("seeded", "merged", "mutated", "sampled", "crossed"), _built),
+    "layers_chosen": lambda d, _: f"layers for candidate {d['generation']}/{d['slot']}",
+    "evaluated": _evaluated,
+    "diversity_measured": lambda d, _: (
+        f"generation {d['generation']}: diversity {d['diversity']:.2f}, {d['level']}"
+    ),
+    "generation_completed": _generation,
+    "champion_changed": _champion,
+    "reseeded": lambda d, _: (
+        f"generation {d['generation']}: {len(d['slots'])} new candidates, diversity "
+        f"{d['diversity']:.2f}"
+    ),
+    "converged": lambda d, _: f"the search has ended: {ENDINGS[d['reason']]}",
+    "completed": lambda d, names: (
+        f"{named(d['champion'], names)} with {_score(d['test']['scalar'])} on test"
+    ),
+    "task_failed": _task,
+    "task_died": _task,
+    "task_quarantined": _task,
+    "failed": _wish,
+    "imported": lambda d, _: f"taken in by {d['owner']}; it waits to be resumed",
+    "divergence_detected": lambda d, names: (
+        f"{task(d['task'], names) or d['task']}: {d['found'][:12]} instead of {d['recorded'][:12]}"
+    ),
+    **dict.fromkeys(("paused", "resumed", "cancelled", "retried"), _wish),
+    "priority_changed": lambda d, _: (
+        f"priority {d['priority']}" + (f": {d['reason']}" if d.get("reason") else "")
+    ),
+    "exported": lambda d, names: f"{named(d['recipe_id'], names)} to {d['folder']}",
+}

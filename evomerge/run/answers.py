@@ -1,0 +1,121 @@
+"""Is an event an answer to the task that was asked for? Pure.
+
+What a task gives is in part the world's (weights' digest, outcomes, seconds) and in part what was asked
+for (recipe, place, draw). The second part, and all that follows from the first, is compared here.
+"""
+
+from __future__ import annotations
+
+from events import Envelope, Event
+from evomerge.recipes.layer_choice import choose
+from evomerge.recipes.recipe import Source
+from evomerge.run import early_stopping, events
+from evomerge.run.decide import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from evomerge.run.state import Candidate, RunState
+
+#: The kind of task that an event answers.
+ANSWERS: dict[type[Event], type[Task]] = {
+    events.Started: Start,
+    events.Profiled: Measure,
+    events.BaselineBuilt: BuildBaseline,
+    events.LayersChosen: ChooseLayers,
+    events.Seeded: Build,
+    events.Merged: Build,
+    events.Mutated: Build,
+    events.Sampled: Build,
+    events.Crossed: Build,
+    events.Evaluated: Evaluate,
+}
+
+
+def unasked(state: RunState, tasks: list[Task], row: Envelope, event: Event) -> str | None:
+    """Return why the event is no answer to a task that was asked for; None if it is one."""
+    suffix = row.key.partition("/")[2]
+    task = next((t for t in tasks if t.key == suffix), None)
+    if task is None or not isinstance(task, ANSWERS[type(event)]):
+        return f"{row.type} answers task {suffix}, which the events before do not ask for"
+    match task, event:
+        case Start(), events.Started():
+            return _misread(state, event)
+        case BuildBaseline(), events.BaselineBuilt():
+            wanted = event.model_copy(update={"name": task.name, "recipe": task.recipe})
+            return _misbuilt(state, event, wanted)
+        case Build(), _ if isinstance(event, Candidate):
+            return _misbuilt(state, event, _wanted(task, event))
+        case ChooseLayers(), events.LayersChosen():
+            return _mischosen(event, task)
+        case Evaluate(), events.Evaluated():
+            return _mismeasured(state, event, task)
+    return None
+
+
+def _misread(state: RunState, event: events.Started) -> str | None:
+    """What `started` says of models follows from what was submitted and from their digests."""
+    assert state.submitted
+    if len(event.sources) != len(state.submitted.sources):
+        return "started has another number of sources than was submitted"
+    if state.submitted.base is None and event.base != event.sources[0]:
+        return "no base was submitted, and started has another one than the first source"
+    records = (event.base, *event.sources)
+    if any(record.recipe_id != Source(digest=record.digest).id for record in records):
+        return "a source has another id than its digest gives"
+    return None
+
+
+def _wanted(task: Build, event: Candidate) -> Event:
+    """The event that the task asks for, with what only the world knows as recorded."""
+    proposal = task.proposal
+    told = {"digest": event.digest, "sketch": event.sketch, "seconds": event.seconds}
+    place = {"generation": task.generation, "slot": proposal.slot}
+    fields = {**place, "recipe_id": proposal.recipe.id, "recipe": proposal.recipe, **told}
+    return events.candidate(proposal.kind, proposal.parents, **fields)
+
+
+def _misbuilt(
+    state: RunState, event: events.BaselineBuilt | Candidate, wanted: Event
+) -> str | None:
+    """The recipe, the place and the parents are those of the task; equal recipes, equal weights."""
+    if event.recipe != getattr(wanted, "recipe", None) or event.recipe_id != event.recipe.id:
+        return f"{event.type} holds another recipe than the one that was asked for"
+    if event != wanted:
+        return f"{event.type} says another kind, place, name or parents than were asked for"
+    if state.built.get(event.recipe_id, (event.digest, event.sketch)) != (
+        event.digest,
+        event.sketch,
+    ):
+        return f"{event.type} has other weights than the same recipe gave before"
+    return None
+
+
+def _mischosen(event: events.LayersChosen, task: ChooseLayers) -> str | None:
+    proposal = task.proposal
+    if (event.generation, event.slot) != (task.generation, proposal.slot):
+        return "layers were chosen for another place than the one that was asked for"
+    if event.proposal != proposal.recipe.id:
+        return "layers were chosen for another proposal than the one that was asked for"
+    if event.layers != choose(event.scores):
+        return "the layers are not those that the recorded gains choose"
+    return None
+
+
+def _mismeasured(state: RunState, event: events.Evaluated, task: Evaluate) -> str | None:
+    """Fitness follows from the outcomes; nobody can raise it by hand."""
+    asked = (task.recipe_id, task.slice, task.generation)
+    if (event.recipe_id, event.slice, event.generation) != asked:
+        return "something else was measured than what was asked for"
+    if event.components is None:
+        bare = event.fitness is None and not event.outcomes
+        return None if bare else "there is a fitness without anything measured"
+    seen = {d: (len(o.nll), len(o.right), len(o.solved)) for d, o in event.outcomes.items()}
+    draws = event.scored or state.draws(event.slice, event.generation)
+    if seen != {d: (len(x.windows), len(x.questions), len(x.problems)) for d, x in draws.items()}:
+        return "other items were measured than those that were drawn"
+    if wrong := early_stopping.unfounded(state, event):
+        return wrong
+    found = state.measure(event.recipe_id, event.outcomes)
+    if found != event.components:
+        return "the components are not those of the recorded outcomes"
+    judged = state.judge(event.recipe_id, event.slice, event.generation, found, event.scored)
+    if (event.reference, event.fitness) != judged:
+        return "the fitness is not that of the recorded outcomes"
+    return None

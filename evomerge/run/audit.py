@@ -1,0 +1,271 @@
+"""Is a run's history what it says? Pure: rows in, findings out.
+
+chain      every row's hash fits its content and the row before, stream by stream
+events     every row validates under its type and schema
+decisions  what was due after each prefix is what then happened, with the strategy that the run names;
+fitness follows from the recorded outcomes
+result     the fold has the champion, the lineage digest and the chain head that `completed` says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from events import Envelope, Event, EventsError, New, Registry, UnknownEventError, chain
+from evomerge.run import events as run_events
+from evomerge.run.answers import ANSWERS, unasked
+from evomerge.run.archive import title
+from evomerge.run.commands import CONTROLS, refusal
+from evomerge.run.decide import Decision, due, failed_key, open_tasks
+from evomerge.run.history import appends
+from evomerge.run.state import RunState, absorb
+from runs.errors import ForgeError
+
+#: An error: something is wrong. Unchecked: it could not be checked. A note: worth knowing, not wrong.
+Level = Literal["error", "unchecked", "note"]
+Check = Literal[
+    "chain", "events", "decisions", "result", "weights", "fitness", "artifacts", "files"
+]
+#: Events that are appended alone; the others are facts, which follow from the events before them.
+_ALONE = frozenset(
+    (
+        run_events.Submitted,
+        run_events.Forked,
+        run_events.DivergenceDetected,
+        run_events.TaskFailed,
+        run_events.TaskDied,
+        *CONTROLS,
+        *ANSWERS,
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be, that could not be checked, or that is worth knowing."""
+
+    level: Level
+    check: Check
+    message: str
+    #: The event's place in the history, from 1.
+    place: int | None = None
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """An event's hash that was noted outside of the history."""
+
+    version: int
+    head: str
+    noted_in: str
+
+
+def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Finding]:
+    """Everything that can be checked from the log alone, for a run's whole history."""
+    found = list(_chain(rows, anchors))
+    broken = bool(found)
+    found += _clocks(rows)
+    unreadable = list(_events(rows, run_events.REGISTRY))
+    found += unreadable
+    if broken or unreadable:
+        why = (
+            "not checked: the history is broken" if broken else "not checked: see the events above"
+        )
+        return [*found, *(Finding("unchecked", check, why) for check in ("decisions", "result"))]
+    return [*found, *_decisions(rows)]
+
+
+def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Finding]:
+    """Everything that can be checked of a stream that is no run's: its chain and its events.
+
+    `registry` has its events; None if this program writes no such stream.
+    """
+    found = [*_chain(rows, ()), *_clocks(rows)]
+    if registry is None:
+        return [*found, Finding("unchecked", "events", "this program writes no such stream")]
+    return [*found, *_events(rows, registry)]
+
+
+def _chain(rows: Sequence[Envelope], anchors: Sequence[Anchor]) -> Iterator[Finding]:
+    start = 0
+    streams = list(dict.fromkeys(row.stream for row in rows))
+    for stream in streams:
+        own = [row for row in rows if row.stream == stream]
+        for found in chain.check(own):
+            yield Finding("error", "chain", found.message, start + found.version)
+        if stream == streams[-1]:
+            for anchor in anchors:
+                lost = chain.missing_tail(own, anchor.version, anchor.head, anchor.noted_in)
+                if lost is not None:
+                    yield Finding("error", "chain", lost.message, start + lost.version)
+        start += len(own)
+
+
+def _clocks(rows: Sequence[Envelope]) -> Iterator[Finding]:
+    """Say where times run backwards: all that a forger leaves who exchanges two results and every hash.
+
+    Honest logs have it too, where a clock was set back or the clocks of machines differ.
+    """
+    back = [
+        place
+        for place, (before, row) in enumerate(pairwise(rows), start=2)
+        if before.stream == row.stream and str(row.recorded_at) < str(before.recorded_at)
+    ]
+    if back:
+        more = f" (and {len(back) - 1} more)" if len(back) > 1 else ""
+        what = (
+            f"event {back[0]} was recorded at an earlier time than the event before it{more}: a clock "
+            "was set back, clocks of machines differ, or events were exchanged"
+        )
+        yield Finding("note", "chain", what, back[0])
+
+
+def _events(rows: Sequence[Envelope], registry: Registry) -> Iterator[Finding]:
+    for place, row in enumerate(rows, start=1):
+        try:
+            registry.load(row)
+        except UnknownEventError as error:
+            yield Finding("unchecked", "events", str(error), place)
+        except EventsError as error:
+            yield Finding("error", "events", str(error), place)
+
+
+def _decisions(rows: Sequence[Envelope]) -> list[Finding]:
+    state, found, done = RunState(), [], set[str]()
+    try:
+        for group in appends(rows):
+            events = [run_events.REGISTRY.load(row) for row in group]
+            problem = _undecided(state, group, events, done)
+            done |= {row.key.partition("/")[2] for row in group}
+            if problem is not None:
+                found.append(Finding("error", "decisions", problem, state.place + 1))
+            absorb(state, group)
+            if state.completed and not state.place < len(rows):
+                found += _result(state, rows)
+    except ForgeError as error:  # a strategy that this program does not have
+        found.append(Finding("unchecked", "decisions", str(error), state.place + 1))
+    except (AssertionError, LookupError, ValueError, ArithmeticError, TypeError) as error:
+        what = f"the history cannot have been decided: {type(error).__name__}: {error}"
+        found.append(Finding("error", "decisions", what, state.place + 1))
+    return found
+
+
+def _undecided(
+    state: RunState, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
+) -> str | None:
+    """Why this append does not follow from the state before it; None where it does.
+
+    `done` are the tasks that were answered before it.
+    """
+    row, first = group[0], events[0]
+    if state.submitted is None and not isinstance(first, run_events.Submitted):
+        return f"the history begins with {row.type}, not with submitted"
+    if type(first) not in _ALONE:
+        return _unlike(_facts_due(state, first), group, events)
+    if len(group) > 1:
+        return f"{row.type} is never appended together with {group[1].type}"
+    return _misnamed(state, row, first) or _unfounded(state, row, first, done)
+
+
+def _facts_due(state: RunState, first: Event) -> Decision:
+    """The facts that the state asks for."""
+    if isinstance(first, run_events.Failed) and state.started is None and not state.ended:
+        # What was given could not be used: the start itself says so, and only it knows why.
+        return Decision(facts=[New(first, failed_key(state))])
+    return due(state)
+
+
+def _unfounded(state: RunState, row: Envelope, event: Event, done: set[str]) -> str | None:
+    """Why an event that is appended alone does not follow from the state before it."""
+    if isinstance(event, run_events.Submitted):
+        return None if state.place == 0 else f"event {row.type} is not at the beginning"
+    if isinstance(event, run_events.Forked):
+        return _unlike_past(state, event)
+    if isinstance(event, run_events.DivergenceDetected):
+        answered = event.task in done
+        return None if answered else f"task {event.task} differs from a result that is not there"
+    if isinstance(event, CONTROLS):
+        why = refusal(state, event)
+        return None if why is None else f"the run could not be {row.type}: {why}"
+    if isinstance(event, run_events.TaskFailed | run_events.TaskDied):
+        return _unlike_trouble(state, event, done)
+    return unasked(state, open_tasks(state), row, event)
+
+
+def _unlike_trouble(
+    state: RunState, event: run_events.TaskFailed | run_events.TaskDied, done: set[str]
+) -> str | None:
+    """Why a task cannot have failed, or died, as the event says."""
+    if event.task not in done and event.task not in {task.key for task in open_tasks(state)}:
+        return f"task {event.task} failed, but was not asked for"
+    before = (state.failures if isinstance(event, run_events.TaskFailed) else state.deaths).get(
+        event.task
+    )
+    attempt = 1 + (before.attempt if before else 0)
+    if event.attempt != attempt:
+        return f"task {event.task} failed for the {event.attempt}. time, after {attempt - 1} before"
+    return None
+
+
+def _misnamed(state: RunState, row: Envelope, event: Event) -> str | None:
+    """Why the row's stream or key is not that of its event: a key says what was recorded once."""
+    run = title(row.stream)
+    own = event.run if isinstance(event, run_events.Submitted | run_events.Forked) else state.run
+    if run != own:
+        return f"{row.type} of run {own} stands in the stream of run {run}"
+    match event:
+        case run_events.Submitted() | run_events.Forked():
+            wanted = [run, event.type]
+        case run_events.TaskFailed():
+            wanted = [run, event.task, "failed", str(event.attempt)]
+        case run_events.TaskDied():
+            wanted = [run, event.task, "died", str(event.attempt)]
+        case run_events.DivergenceDetected():
+            wanted = [run, event.task, "divergence", row.key.rpartition("/")[2]]
+        case _ if isinstance(event, CONTROLS):
+            wanted = [run, event.type, row.key.rpartition("/")[2]]
+        case _:  # an answer: the task that was asked for has the rest of the key
+            wanted = [run, row.key.partition("/")[2]]
+    key = "/".join(wanted)
+    return None if row.key == key else f"{row.type} is recorded under {row.key}, not under {key}"
+
+
+def _unlike_past(state: RunState, fork: run_events.Forked) -> str | None:
+    assert state.submitted
+    expected = {**state.submitted.config.model_dump(mode="json"), **fork.changes}
+    if (fork.parent, fork.version, fork.head) != (state.run, state.version, state.head):
+        return "the fork names another past than the one before it"
+    if expected != fork.config.model_dump(mode="json"):
+        return "the fork's settings are not those before it with its changes"
+    named = (fork.strategy or "").partition("@")[0]
+    if named != fork.changes.get("strategy", ""):
+        return "the fork names another strategy than its settings"
+    return None
+
+
+def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
+    """Facts: the very same under the same keys, in the same order."""
+    wanted = [(new.event.type, new.key, new.event) for new in decision.facts]
+    if wanted == [(r.type, r.key, e) for r, e in zip(group, events, strict=True)]:
+        return None
+    told = ", ".join(row.type for row in group)
+    asked = ", ".join(type_ for type_, _, _ in wanted) or "tasks only"
+    if asked == told:
+        return f"{told} does not say what follows from the events before"
+    return f"{told} does not follow from the events before, which ask for: {asked}"
+
+
+def _result(state: RunState, rows: Sequence[Envelope]) -> Iterator[Finding]:
+    """What `completed` says of the events before it."""
+    done = state.completed
+    assert done
+    place = 1 + max(i for i, row in enumerate(rows) if row.type == run_events.Completed.type)
+    if done.champion != state.champion:
+        yield Finding("error", "result", "the champion is not the one of the events before", place)
+    if done.lineage_digest != state.lineage_digest():
+        yield Finding("error", "result", "the lineage digest is not that of the events", place)
+    if rows[place - 1].prev_hash != done.chain_head:
+        yield Finding("error", "result", "the chain head is not the event before's hash", place)

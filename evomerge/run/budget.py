@@ -1,0 +1,82 @@
+"""What a run has spent, and when that is enough. Pure; everything follows from the log.
+
+Evaluations and items are those of the search and of the selection slice, the sources' among them. Hours
+are those between `started` and the newest event, without the time that the run was paused; device
+hours are what the tasks said they took. Both depend on the machine: of two runs with such a budget
+one may go further than the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from evaluation.data.outcomes import Outcomes
+from evomerge.config import EvoMergeConfig
+from evomerge.run import events
+
+SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The sums after some prefix of a log."""
+
+    evaluations: int = 0
+    #: Windows, questions and problems that were scored.
+    items: int = 0
+    #: Seconds that tasks took, and seconds by the clock.
+    device: float = 0.0
+    wall: float = 0.0
+
+    def minus(self, other: Spent) -> Spent:
+        """What was spent since."""
+        return Spent(
+            self.evaluations - other.evaluations, self.items - other.items,
+            self.device - other.device, self.wall - other.wall,
+        )  # fmt: skip
+
+
+def items(outcomes: Outcomes) -> int:
+    """How many items were scored."""
+    return sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
+
+
+def device(event: object) -> float:
+    """Seconds that a task took, by the event that answers it."""
+    return float(getattr(event, "seconds", 0.0))
+
+
+def after(spent: Spent, event: object) -> Spent:
+    """The sums with an event more; the clock is somebody else's."""
+    taken = spent.device + device(event)
+    if not isinstance(event, events.Evaluated):
+        return Spent(spent.evaluations, spent.items, taken, spent.wall)
+    searching = event.slice in ("search", "selection")
+    return Spent(
+        spent.evaluations + searching,
+        spent.items + (items(event.outcomes) if searching else 0),
+        taken,
+        spent.wall,
+    )
+
+
+def elapsed(earlier: str, later: str) -> timedelta:
+    """Return the time between two times as the log has them; none if the clock was set back between."""
+    passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
+    return max(passed, timedelta())
+
+
+def exhausted(config: EvoMergeConfig, spent: Spent, last: Spent) -> events.Reason | None:
+    """The budget that another generation like the last would go beyond; None where all suffice."""
+    limits: list[tuple[events.Reason, float | None, float]] = [
+        ("evaluations", config.max_evaluations, spent.evaluations + last.evaluations),
+        ("items", config.max_items, spent.items + last.items),
+        ("hours", _seconds(config.max_hours), spent.wall + last.wall),
+        ("device_hours", _seconds(config.max_device_hours), spent.device + last.device),
+    ]
+    return next((name for name, limit, need in limits if limit is not None and need > limit), None)
+
+
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else hours * SECONDS

@@ -1,0 +1,138 @@
+"""How much work a run is: its decisions, carried out with invented answers and counted. Pure.
+
+Every strategy decides as it would; how much it asks for hardly depends on the answers. Plateaus and
+early ends are left out, so that a run hardly does more; how many layers are chosen, how large a front
+is and whether one more generation fits a budget may hang on the answers. Budgets in hours are not
+looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evaluation.data.outcomes import DomainOutcomes, Draw, Outcomes
+from evaluation.data.slices import Slice
+from evomerge.recipes.recipe import Recipe
+from evomerge.run import events
+from evomerge.run.decide import decide
+from evomerge.run.state import RunState, take
+from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Task
+from runs import keys
+
+#: Tokens of an invented window.
+_TOKENS = 100
+
+
+@dataclass
+class Tally:
+    """What a run would do at most."""
+
+    #: Kind of task → how many.
+    tasks: Counter[str] = field(default_factory=Counter)
+    #: windows, questions, problems → how many are scored, the final report's among them.
+    items: Counter[str] = field(default_factory=Counter)
+    generations: int = 0
+    #: Why the search ends.
+    reason: str = ""
+
+
+def rehearse(submitted: events.Submitted, started: events.Started) -> Tally:
+    """The work of a run as it was asked for, with what was found at its start."""
+    off = {"convergence_patience": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
+    config = submitted.config.model_copy(update=off)
+    state, tally = RunState(), Tally()
+    take(state, submitted.model_copy(update={"config": config}))
+    take(state, started)
+    tally.tasks["start"] += 1
+    while True:
+        decision = decide(state)
+        for new in decision.facts:
+            take(state, new.event)
+        tested = False
+        for task in decision.tasks:
+            tally.tasks[_kind(task)] += 1
+            take(state, _answer(task, state, tally))
+            tested |= isinstance(task, Evaluate) and task.recipe_id == state.champion \
+                and task.slice == "test"  # fmt: skip
+        if tested or state.failed:
+            break
+    tally.generations = len(state.generations)
+    tally.reason = state.converged.reason if state.converged else "failed"
+    return tally
+
+
+def _kind(task: Task) -> str:
+    match task:
+        case Build() | BuildBaseline():
+            return "build"
+        case ChooseLayers():
+            return "layers"
+        case Evaluate():
+            return f"evaluate {task.slice}"
+        case _:
+            return task.key
+
+
+def _answer(task: Task, state: RunState, tally: Tally):
+    match task:
+        case BuildBaseline():
+            return events.BaselineBuilt(name=task.name, **_built(task.recipe))
+        case Build():
+            proposal = task.proposal
+            place = {"generation": task.generation, "slot": proposal.slot}
+            return events.candidate(
+                proposal.kind, proposal.parents, **place, **_built(proposal.recipe)
+            )
+        case ChooseLayers():
+            assert state.started
+            blocks, inputs = state.started.blocks, len(state.started.sources)
+            return events.LayersChosen(
+                generation=task.generation, slot=task.proposal.slot,
+                proposal=task.proposal.recipe.id, measure="", seconds=0.0,
+                scores=((0.0,) * inputs,) * blocks, layers=(0,) * blocks,
+            )  # fmt: skip
+        case Evaluate():
+            return _evaluated(task, state, tally)
+        case _:
+            speed = events.Speed(tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None)
+            return events.Profiled(seconds=0.0, speed=speed)
+
+
+def _built(recipe: Recipe) -> dict:
+    values = keys.generator("rehearsal", recipe.id).standard_normal(8).astype("<f4")
+    sketch = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+    return {"recipe_id": recipe.id, "recipe": recipe, "digest": recipe.id, "sketch": sketch,
+            "seconds": 0.0}  # fmt: skip
+
+
+def _evaluated(task: Evaluate, state: RunState, tally: Tally) -> events.Evaluated:
+    assert state.started
+    draws = state.draws(task.slice, task.generation)
+    seen: Outcomes = {
+        d: _outcomes(task.recipe_id, task.slice, d, draw) for d, draw in draws.items()
+    }
+    for draw in draws.values():
+        tally.items["windows"] += len(draw.windows)
+        tally.items["questions"] += len(draw.questions)
+        tally.items["problems"] += len(draw.problems)
+    measured = state.measure(task.recipe_id, seen)
+    best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
+    return events.Evaluated(
+        recipe_id=task.recipe_id, slice=task.slice, generation=task.generation, outcomes=seen,
+        components=measured, reference=best, fitness=fitness, seconds=0.0,
+    )  # fmt: skip
+
+
+def _outcomes(recipe_id: str, slice_: Slice, domain: str, draw: Draw) -> DomainOutcomes:
+    rng = keys.generator("rehearsal", recipe_id, slice_, domain)
+    windows, questions, problems = len(draw.windows), len(draw.questions), len(draw.problems)
+    return DomainOutcomes(
+        nll=tuple(float(x) for x in _TOKENS * rng.uniform(1.0, 1.2, windows)),
+        tokens=(_TOKENS,) * windows, hits=(1,) * windows, bytes=(_TOKENS,) * windows,
+        right=tuple(int(x) for x in rng.integers(0, 2, questions)), chance=(0.25,) * questions,
+        solved=tuple(float(x) for x in rng.uniform(0, 1, problems)),
+    )  # fmt: skip

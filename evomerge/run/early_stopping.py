@@ -1,0 +1,61 @@
+"""When the evaluation of a run's candidate may end early, from the log alone. Pure."""
+
+from __future__ import annotations
+
+from evaluation.data.outcomes import Draws, Outcomes
+from evaluation.data.slices import Slice
+from evomerge.fitness import early_stopping
+from evomerge.fitness.early_stopping import Gate
+from evomerge.run import events
+from evomerge.run.state import RunState
+
+
+def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None) -> Gate | None:
+    """What an evaluation is watched by. Whole slices are compared with others and always seen whole."""
+    if slice_ != "search" or generation is None or state.is_source(recipe_id):
+        return None
+    config = state.settings(generation)
+    gate = Gate(perplexity=config.gate_perplexity, error=config.stop_error)
+    return None if gate.shut_off else gate
+
+
+def blocks(state: RunState, slice_: Slice, generation: int | None) -> list[Draws]:
+    """The windows of a draw in the blocks in which they are scored, none smaller than a batch."""
+    assert state.started
+    least = max(1, state.started.profile.batch_tokens // state.started.context)
+    key = (state.settings(generation or 0).seed, "blocks", slice_, str(generation))
+    return early_stopping.blocks(state.draws(slice_, generation), least, *key)
+
+
+def reason(
+    state: RunState, gate: Gate, slice_: Slice, sofar: Outcomes, scored: Draws, looks: int
+) -> str | None:
+    """Why the evaluation ends after these windows, or None."""
+    return early_stopping.reason(gate, sofar, state.sources_on(slice_, scored), looks)
+
+
+def unfounded(state: RunState, event: events.Evaluated) -> str | None:
+    """What is wrong with an evaluation that was ended early, or was not; None where nothing is."""
+    gate = rules(state, event.recipe_id, event.slice, event.generation)
+    if gate is None:
+        return (
+            "it was ended early, which it could not be" if event.stopped or event.scored else None
+        )
+    draws = event.scored or state.draws(event.slice, event.generation)
+    parts = blocks(state, event.slice, event.generation)
+    for number in range(1, len(parts)):
+        scored = early_stopping.joined(parts[:number])
+        if set(scored) != set(draws) or not _within(scored, draws):
+            break
+        seen = early_stopping.narrowed(event.outcomes, draws, scored)
+        why = reason(state, gate, event.slice, seen, scored, len(parts) - 1)
+        if scored == event.scored:
+            sound = why is not None and why == event.stopped
+            return None if sound else "it was ended early for another reason"
+        if why is not None:
+            return "it was not ended early, which it should have been"
+    return "it was ended after other windows than those of a block" if event.scored else None
+
+
+def _within(some: Draws, draws: Draws) -> bool:
+    return all(set(draw.windows) <= set(draws[d].windows) for d, draw in some.items())

@@ -1,0 +1,40 @@
+"""What a crashed and an undisturbed run must share: which events, and what of them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from events import canonical_json
+from evomerge.run import events
+
+#: Events that luck, places and names decide.
+OUTSIDE = frozenset(
+    event.type
+    for event in (
+        events.Profiled,
+        events.TaskFailed,
+        events.TaskDied,
+        events.TaskQuarantined,
+        events.DivergenceDetected,
+        events.Completed,
+        events.Forked,
+        events.Paused,
+        events.Resumed,
+        events.Cancelled,
+        events.Retried,
+        events.PriorityChanged,
+        events.Exported,
+        events.Imported,
+    )
+)
+
+
+def entry(type_: str, text: str) -> str:
+    """Hash of what of an event's data every run of this seed must share."""
+    data = {k: v for k, v in json.loads(text).items() if k not in events.LUCK}
+    if type_ == events.Submitted.type:
+        data = {"config": data["config"]}
+    if type_ == events.Started.type:
+        data.pop("warnings")
+    return hashlib.sha256(canonical_json(data).encode()).hexdigest()

@@ -1,0 +1,144 @@
+"""What a run's log says of models: outcomes, components, fitness beside the best source. Pure."""
+
+from __future__ import annotations
+
+from evaluation.data import outcomes
+from evaluation.data.outcomes import Draws, Outcomes
+from evaluation.data.slices import Slice
+from evomerge.config import EvoMergeConfig
+from evomerge.fitness import composite
+from evomerge.fitness.composite import Components, Fitness, Reference
+from evomerge.recipes.recipe import Recipe, blocks
+from evomerge.run import events
+from weights.cost import Cost
+
+#: (recipe id, slice, generation of the draw or None for the whole slice).
+EvaluationKey = tuple[str, Slice, int | None]
+
+
+class Measured:
+    """The part of a run's state that reads evaluations."""
+
+    submitted: events.Submitted | None
+    started: events.Started | None
+    evaluations: dict[EvaluationKey, events.Evaluated]
+    recipes: dict[str, Recipe]
+
+    def cost(self, recipe_id: str) -> Cost:
+        """What a model costs, by arithmetic: more or less only where a path made it deeper or not."""
+        assert self.started
+        usual = self.started.blocks
+        more = blocks(self.recipes[recipe_id], self.recipes, usual) - usual
+        if not more:
+            return self.started.cost
+        assert self.started.block_cost
+        return self.started.cost.with_blocks(more, self.started.block_cost)
+
+    def measure(self, recipe_id: str, seen: Outcomes) -> Components | None:
+        """The components of what a model reached on some items; None where they are not finite."""
+        cost = self.cost(recipe_id)
+        return composite.components(seen, cost.flops_per_token, cost.bytes)
+
+    def settings(self, generation: int) -> EvoMergeConfig:
+        """What the candidates of a generation are proposed and drawn by."""
+        raise NotImplementedError
+
+    def draws(self, slice_: Slice, generation: int | None) -> Draws:
+        """What is scored: the generation's own draw of a slice, or all of it."""
+        assert self.started
+        pools = self.started.pools[slice_]
+        if generation is None:
+            return outcomes.whole(pools)
+        config = self.settings(generation)
+        sizes = outcomes.Sizes(
+            windows=config.search_windows,
+            questions=config.search_questions,
+            problems=config.search_problems,
+        )
+        return outcomes.draw(pools, sizes, config.seed, "draw", slice_, generation)
+
+    def components(self, key: EvaluationKey) -> Components | None:
+        """What was measured; a draw is taken from the whole slice where that was measured."""
+        event = self.evaluations.get(key)
+        if event is not None:
+            return event.components
+        seen = self.outcomes(key)
+        return None if seen is None else self.measure(key[0], seen)
+
+    def outcomes(self, key: EvaluationKey) -> Outcomes | None:
+        """Item by item, or None where it was not measured."""
+        recipe_id, slice_, generation = key
+        if event := self.evaluations.get(key):
+            return event.outcomes
+        if event := self.evaluations.get((recipe_id, slice_, None)):
+            return outcomes.pick(event.outcomes, self.draws(slice_, generation))
+        return None
+
+    def reference(
+        self, slice_: Slice, generation: int | None, scored: Draws | None = None
+    ) -> Reference | None:
+        """The best source in each component; None until every source was measured.
+
+        On what was `scored`, where that was less than the draw.
+        """
+        assert self.started
+        assert self.submitted
+        if scored is None:
+            found = [
+                self.components((s.recipe_id, slice_, generation)) for s in self.started.sources
+            ]
+        else:
+            every = self.sources_on(slice_, scored).values()
+            found = [self.measure(self.started.sources[0].recipe_id, seen) for seen in every]
+        known = [c for c in found if c is not None]
+        weighed = self.submitted.config.fitness_weights.domains
+        return composite.reference(known, weighed) if known else None
+
+    def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
+        """Name → what each source's evaluation of the whole slice says of these items."""
+        assert self.started
+        found: dict[str, Outcomes] = {}
+        for source in self.started.sources:
+            if event := self.evaluations.get((source.recipe_id, slice_, None)):
+                name = source.name  # two folders may have one
+                name += f" {source.recipe_id[:12]}" if name in found else ""
+                found[name] = outcomes.pick(event.outcomes, draws)
+        return found
+
+    def is_source(self, recipe_id: str) -> bool:
+        """Whether it is one of the run's sources."""
+        assert self.started
+        return recipe_id in {s.recipe_id for s in self.started.sources}
+
+    def judge(
+        self,
+        recipe_id: str,
+        slice_: Slice,
+        generation: int | None,
+        measured: Components | None,
+        scored: Draws | None = None,
+    ) -> tuple[Reference | None, Fitness | None]:
+        """The reference to judge something just measured by, and its fitness.
+
+        A source is measured before there is a reference: its fitness follows from the log later.
+        """
+        assert self.submitted
+        if self.is_source(recipe_id):
+            return None, None
+        best, config = self.reference(slice_, generation, scored), self.submitted.config
+        if measured is None or best is None:
+            return best, None
+        raw = config.normalise == "none"
+        return best, composite.fitness(measured, best, config.fitness_weights, raw=raw)
+
+    def fitness(self, key: EvaluationKey) -> Fitness | None:
+        """The fitness of an evaluation; a source's is computed from the sources' reference."""
+        event = self.evaluations.get(key)
+        if event is not None and event.fitness is not None:
+            return event.fitness
+        measured, best = self.components(key), self.reference(key[1], key[2])
+        if measured is None or best is None or self.submitted is None:
+            return None
+        config = self.submitted.config
+        raw = config.normalise == "none"
+        return composite.fitness(measured, best, config.fitness_weights, raw=raw)

@@ -1,0 +1,86 @@
+"""What a run's strategy is told, and what it asks for. Pure; follows from the state."""
+
+from __future__ import annotations
+
+from evomerge.run import events
+from evomerge.run.state import RunState
+from evomerge.search import Strategy, strategy
+from evomerge.search.history import Generation, Measurements, Past
+from evomerge.search.proposals import Family, Proposal
+
+#: Recipe ids and scores, best first.
+Ranking = list[tuple[str, float | None]]
+
+
+def family(state: RunState) -> Family:
+    """The sources and the base, by recipe id."""
+    assert state.started
+    sources = tuple(s.recipe_id for s in state.started.sources)
+    return Family(sources, state.started.base.recipe_id, state.started.blocks)
+
+
+def strategy_of(state: RunState, generation: int) -> Strategy:
+    """The strategy that decides a generation, in its recorded version. Raises StrategyError."""
+    return strategy(state.version_of(generation))
+
+
+def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
+    """What the strategy of a generation knows before it; with its ranking, at its end."""
+    known = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
+    if ranking is not None:
+        known.append(_told(state, generation, ranking))
+    before = [c.recipe_id for c in state.champions if c.generation < len(known)]
+    return Past(
+        family=family(state), settings=state.settings, recipes=state.recipes,
+        generations=tuple(known), since=state.since(generation),
+        champion=before[-1] if before else None, reseeded=frozenset(state.reseeded),
+        measured=Measurements(state.components, state.fitness, state.outcomes),
+    )  # fmt: skip
+
+
+def _ranking(done: events.GenerationCompleted) -> Ranking:
+    return list(zip(done.ranking, done.scores, strict=True))
+
+
+def _told(state: RunState, generation: int, ranking: Ranking) -> Generation:
+    own = {slot: state.candidates[generation, slot] for slot in state.slots(generation)}
+    return Generation(
+        number=generation,
+        slots={slot: candidate.recipe_id for slot, candidate in own.items()},
+        ranking=tuple(id_ for id_, _ in ranking), scores=tuple(score for _, score in ranking),
+        parents={slot: getattr(c, "parents", ()) for slot, c in own.items()},
+        dropped=frozenset(id_ for id_, _ in ranking if dropped(state, id_, generation)),
+    )  # fmt: skip
+
+
+def dropped(state: RunState, id_: str, generation: int) -> bool:
+    """Whether a candidate's evaluation was ended early in a generation."""
+    event = state.evaluations.get((id_, "search", generation))
+    return event is not None and event.stopped is not None
+
+
+def proposals(state: RunState, generation: int) -> list[Proposal]:
+    """What the strategy wants in the slots of a generation, chosen layers filled in."""
+    wanted, _ = _remembered(state, generation)
+    return [_filled(state, generation, proposal) for proposal in wanted]
+
+
+def _asked(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+    """Proposals, and whom of before to measure again."""
+    past, who = told(state, generation), strategy_of(state, generation)
+    return who.ask(past), who.stayed(past)
+
+
+def stays(state: RunState, generation: int) -> list[str]:
+    """Recipes of before that the strategy wants measured again on a generation's draw."""
+    return _remembered(state, generation)[1]
+
+
+def _remembered(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+    return state.remembered(("ask", generation), lambda: _asked(state, generation))
+
+
+def _filled(state: RunState, generation: int, proposal: Proposal) -> Proposal:
+    chosen = state.layers.get((generation, proposal.slot))
+    open_ = proposal.pipeline is not None and proposal.pipeline.needs_layers
+    return proposal.with_layers(chosen.layers) if open_ and chosen else proposal

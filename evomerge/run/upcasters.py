@@ -1,0 +1,179 @@
+"""Older schemas of a run's events, brought up to the next: pure, dictionary to dictionary.
+
+Logs are never rewritten; what an old row lacks is said here, once for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from evaluation.data.outcomes import DomainOutcomes
+from evomerge.fitness import composite
+
+Data = dict[str, Any]
+
+
+def _config(config: Data) -> Data:
+    """Settings from before there were problems, domains and gates."""
+    weights = {**config["fitness_weights"], "domains": {}}
+    off = {"search_problems": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
+    return {**config, **off, "fitness_weights": weights}
+
+
+def _pace(config: Data) -> Data:
+    """Settings from before one could say how evaluation is run, and before there were tasks."""
+    own = {"batch_tokens": None, "evaluation_dtype": "model", "allow_benchmarks": False}
+    return {**config, **own}
+
+
+def _search(config: Data) -> Data:
+    """Settings from before there were other strategies than elite-loser, and budgets."""
+    own = {
+        "tournament_size": 3, "crossover_rate": 0.7, "layer_groups": 4, "genome_detail": "full",
+        "species": ["task_arithmetic", "ties"], "search_sigma": 0.1,
+        "objectives": ["perplexity", "accuracy"], "niching": "none", "adaptive_mutation": False,
+        "technique_selection": "uniform", "max_evaluations": None, "max_items": None,
+        "max_hours": None, "max_device_hours": None,
+    }  # fmt: skip
+    return {**config, **own}
+
+
+def _paths(config: Data) -> Data:
+    """Settings from before paths, and when niching was of one kind."""
+    niching = {"items": "attraction"}.get(config["niching"], config["niching"])
+    return {**config, "niching": niching, "path_repeats": 0, "path_blocks": None}
+
+
+def _eager(data: Data) -> Data:
+    """Settings from before evaluation could be compiled."""
+    return {**data, "config": {**data["config"], "evaluation_compile": "off"}}
+
+
+def _same(data: Data) -> Data:
+    """The later schema allows more, and what it has besides is said by its defaults."""
+    return data
+
+
+def _submitted_1(data: Data) -> Data:
+    """Schema 1 had neither priority nor labels."""
+    return {**data, "priority": 0, "labels": ()}
+
+
+def _submitted_2(data: Data) -> Data:
+    """Schema 2 knew no quarantine."""
+    return {**data, "quarantine": "fail"}
+
+
+def _submitted_3(data: Data) -> Data:
+    """Schema 3 knew neither problems nor weights of domains."""
+    return {**data, "config": _config(data["config"])}
+
+
+def _submitted_4(data: Data) -> Data:
+    """Schema 4 had one batch and one dtype."""
+    return {**data, "config": _pace(data["config"])}
+
+
+def _submitted_5(data: Data) -> Data:
+    """Schema 5 had one strategy."""
+    return {**data, "config": _search(data["config"])}
+
+
+def _submitted_6(data: Data) -> Data:
+    """Schema 6 knew no paths."""
+    return {**data, "config": _paths(data["config"])}
+
+
+def _forked_4(data: Data) -> Data:
+    """Schema 4 knew no paths."""
+    config, changes = _paths(data["config"]), data["changes"]
+    renamed = {k: config[k] if k == "niching" else v for k, v in changes.items()}
+    return {**data, "changes": renamed, "config": config}
+
+
+def _forked_3(data: Data) -> Data:
+    """Schema 3 had one strategy."""
+    return {**data, "config": _search(data["config"])}
+
+
+def _forked_1(data: Data) -> Data:
+    """Schema 1 knew neither problems nor weights of domains."""
+    return {**data, "config": _config(data["config"])}
+
+
+def _forked_2(data: Data) -> Data:
+    """Schema 2 had one batch and one dtype."""
+    return {**data, "config": _pace(data["config"])}
+
+
+def _started_1(data: Data) -> Data:
+    """Schema 1 did not name the strategy: there was one."""
+    return {**data, "strategy": "elite-loser@1"}
+
+
+def _started_2(data: Data) -> Data:
+    """Schema 2 knew no problems and no grades, which is what the defaults say."""
+    return data
+
+
+def _started_3(data: Data) -> Data:
+    """Schema 3 evaluated in the weights' dtype, which is what the default says."""
+    return data
+
+
+def _profiled_1(data: Data) -> Data:
+    """Schema 1 did not put down the spread of the latency, which is what the default says."""
+    return data
+
+
+def _evaluated_1(data: Data) -> Data:
+    """Schema 1 did not put down accuracy by domain; it follows from the outcomes."""
+    measured = data["components"]
+    if measured is None:
+        return data
+    seen = {d: DomainOutcomes.model_validate(o) for d, o in data["outcomes"].items()}
+    found = composite.components(seen, measured["flops"], measured["bytes"])
+    assert found is not None
+    return {**data, "components": {**measured, "accuracies": found.accuracies}}
+
+
+#: (event type, schema) → to the schema after it.
+UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
+    ("submitted", 1): _submitted_1,
+    ("submitted", 2): _submitted_2,
+    ("submitted", 3): _submitted_3,
+    ("submitted", 4): _submitted_4,
+    ("submitted", 5): _submitted_5,
+    ("submitted", 6): _submitted_6,
+    ("forked", 1): _forked_1,
+    ("forked", 3): _forked_3,
+    ("forked", 4): _forked_4,
+    ("converged", 1): _same,
+    ("forked", 2): _forked_2,
+    ("started", 1): _started_1,
+    ("started", 2): _started_2,
+    ("started", 3): _started_3,
+    ("started", 4): _same,
+    ("started", 5): _same,
+    ("started", 6): _same,
+    ("profiled", 1): _profiled_1,
+    ("evaluated", 1): _evaluated_1,
+    ("sampled", 1): _same,
+    ("crossed", 1): _same,
+    ("submitted", 7): _same,
+    ("submitted", 8): _eager,
+    ("forked", 5): _same,
+    ("forked", 6): _eager,
+    ("submitted", 9): _same,
+    ("forked", 7): _same,
+    ("resumed", 1): _same,
+    ("retried", 1): _same,
+    ("priority_changed", 1): _same,
+}
+#: What was built, by kinds of recipes that came later than the first schemas.
+UPCASTERS |= {
+    (kind, schema): _same
+    for kind in ("baseline_built", "seeded", "merged", "mutated")
+    for schema in (1, 2)
+}

@@ -1,0 +1,48 @@
+"""Points that a continuous search begins with: what people would try first. Pure."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+
+from evomerge.recipes.recipe import Flow, Grouped
+from evomerge.search.cma_es import mask_seed
+from evomerge.search.genome import space_of
+from evomerge.search.history import Past
+from evomerge.search.mutation import Draws
+
+#: λ of task arithmetic over all sources, the most promising first.
+SCALES = (0.5, 0.7, 0.3, 1.0)
+#: How far a further seed lies from the one that it repeats.
+SPREAD = 0.1
+
+
+def seeds(past: Past, count: int) -> list[Grouped | Flow]:
+    """Every species at every scale, scale by scale; when these are used up, perturbed ones.
+
+    Where generations of another strategy went before, first what each species can say of their best.
+    """
+    config, n = past.config, len(past.family.sources)
+    found: list[Grouped | Flow] = []
+    for species in config.species if past.generations else ():
+        space = space_of(config, past.family, species)
+        best = past.recipes[past.champion or past.generations[-1].ranking[0]]
+        found.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
+    found = found[:count]
+    wanted = list(product(SCALES, config.species))
+    for slot, (scale, species) in enumerate(islice(_again(wanted), count * len(wanted))):
+        space = space_of(config, past.family, species)
+        point = space.uniform([scale] * n)
+        if slot >= len(wanted):
+            draws = Draws(config.seed, "seed", past.coming, slot, count=len(point))
+            point = [x + SPREAD * draws.normal() for x in point]
+        recipe = space.recipe(point, mask_seed(config))
+        if len(found) == count:
+            break
+        if recipe.id not in {r.id for r in found}:  # slerp has no scale
+            found.append(recipe)
+    return found
+
+
+def _again(wanted):
+    while True:
+        yield from wanted

@@ -1,0 +1,49 @@
+"""Which technique earns its place: a choice by how often its candidates were good. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evomerge.recipes.recipe import Flow, Merge, Recipe, Source, genome
+from evomerge.search.history import Past
+from evomerge.search.mutation import Draws
+
+
+def technique(recipe: Recipe, past: Past) -> str | None:
+    """The species or pipeline of a candidate."""
+    if isinstance(recipe, Source | Merge):
+        return None
+    merge = genome(recipe, past.recipes).pipeline
+    return merge.merged.name if isinstance(merge, Flow) else merge.name
+
+
+def earned(past: Past) -> dict[str, tuple[int, int]]:
+    """Technique → (candidates in the better half of their generation, candidates)."""
+    found: dict[str, tuple[int, int]] = {}
+    for done in past.own:
+        half = len(done.ranking) / 2
+        for id_ in dict.fromkeys(done.slots[slot] for slot in sorted(done.slots)):
+            name, place = technique(past.recipes[id_], past), done.places.get(id_)
+            if name is not None and place is not None:
+                good, all_ = found.get(name, (0, 0))
+                found[name] = (good + (place < half), all_ + 1)
+    return found
+
+
+def chosen(past: Past, among: Sequence[str], draws: Draws) -> str:
+    """One of them: each as likely as the others; with `technique_selection: earned` in proportion to
+    the share of its candidates that were in the better half (one good and one bad before the first).
+    """
+    if past.config.technique_selection == "uniform":
+        return among[draws.below(len(among))]
+    known = earned(past)
+    shares = []
+    for name in among:
+        good, all_ = known.get(name, (0, 0))
+        shares.append((good + 1) / (all_ + 2))
+    place, total = draws.uniform() * sum(shares), 0.0
+    for name, share in zip(among, shares, strict=True):
+        total += share
+        if place < total:
+            return name
+    return among[-1]

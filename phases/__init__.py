@@ -1,0 +1,1 @@
+"""Phases other than EvoMerge, one folder each."""

@@ -1,0 +1,84 @@
+"""What events of a run are made of, where it has a name of its own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evomerge.fitness.paired_bootstrap import Comparison
+from runs.system.digests import Digest, Pinned
+from runs.system.integers import Large
+
+
+class Part(BaseModel):
+    """Frozen, and nothing that is not known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelReference(Part):
+    """A model as it was given: a local folder, and for Hub models id and revision."""
+
+    name: str
+    path: str
+    hub_id: str | None = None
+    revision: str | None = None
+    #: BLAKE3 of the weights that are meant; None: whatever the folder holds when the run starts.
+    digest: Digest | None = None
+
+
+class SourceRecord(Part):
+    """A model as it was found at `started`."""
+
+    name: str
+    recipe_id: str
+    #: BLAKE3 of its weights.
+    digest: Digest
+    sketch: str
+    parameters: Large
+    #: Content address of the whole model (`companions.address`); empty in logs from before.
+    model: Pinned = ""
+    #: BLAKE3 of its config, tokenizer and templates, by name.
+    files: dict[str, Digest] = {}
+
+
+class Profile(Part):
+    """What can change the last bit of a number (SPEC §7)."""
+
+    device: str
+    dtype: str
+    threads: int
+    batch_tokens: int
+    attention: str
+    machine: str
+    torch: str
+    transformers: str
+    numpy: str
+    #: What evaluation computes in; empty: in `dtype`, that of the weights.
+    evaluation: str = ""
+    #: What compiles full batches of windows, with its version; empty: they are not compiled.
+    compiled: str = ""
+
+    @property
+    def computed_in(self) -> str:
+        """What evaluation computes in, in so many words: `evaluation`, or the weights' dtype."""
+        return self.evaluation or self.dtype
+
+    @property
+    def of_machine(self) -> str:
+        """What belongs to the machine and not to the model, in one string."""
+        kind = self.device.partition(":")[0]
+        rest = (self.threads, self.machine, self.torch, self.transformers)
+        return "|".join([kind, *map(str, rest), self.numpy])
+
+
+class Rival(Part):
+    """One source or baseline, and the champion's lead over it on the test slice."""
+
+    name: str
+    kind: Literal["base", "source", "baseline"]
+    recipe_id: str
+    scalar: float | None
+    #: None where the rival has no fitness.
+    lead: Comparison | None

@@ -1,0 +1,126 @@
+"""Where the log and the cache are.
+
+FORGE_HOME, by default ~/.local/share/agent-forge, has the weights cache, and the log in a SQLite file
+unless FORGE_DATABASE_URL names another database. FORGE_ARTIFACT_STORE names a store of weights and
+models that machines without a common disk share.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runs.errors import ConfigError, UnavailableError
+from runs.streams import check_name
+
+if TYPE_CHECKING:
+    from events import EventStore
+    from events.database import Database
+
+
+def threads() -> int | None:
+    """FORGE_THREADS, or None where it is not set. Raises ConfigError."""
+    given = os.environ.get("FORGE_THREADS")
+    if not given:
+        return None
+    if not given.isdecimal() or not 1 <= int(given) <= 4096:
+        raise ConfigError(f"FORGE_THREADS is {given!r}: give a number of threads, 1 or more.")
+    return int(given)
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder with the weights cache `artifacts/` and, without a `url`, the database `forge.db`."""
+
+    folder: Path
+    #: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME.
+    url: str | None = None
+    #: A shared store of artifacts, an fsspec URL.
+    store: str | None = None
+
+    @classmethod
+    def default(cls) -> Home:
+        """The folder that the environment names."""
+        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        folder = Path(os.environ.get("FORGE_HOME") or Path(data) / "agent-forge").absolute()
+        store = os.environ.get("FORGE_ARTIFACT_STORE") or None
+        return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None, store)
+
+    @property
+    def database(self) -> Path:
+        """The log's file."""
+        return self.folder / "forge.db"
+
+    @property
+    def artifacts(self) -> Path:
+        """The weights cache. May be deleted at any time."""
+        return self.folder / "artifacts"
+
+    def exports(self, run: str) -> Path:
+        """The folder that a run's champion is exported to. Raises ConfigError."""
+        return self.folder / "exports" / check_name(run)
+
+    def make(self) -> None:
+        """Create the folder, for its owner alone, if it is missing. Raises OSError.
+
+        Other users could read everything in a wider one, and stop appends by a lock.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def open_store(self) -> EventStore:
+        """Open the log, creating folder and file where needed. Raises UnavailableError."""
+        from events import StoreUnavailableError
+
+        try:
+            self.make()
+            return self._open()
+        except OSError as error:
+            raise UnavailableError(
+                f"the home folder {self.folder} cannot be made: {error.strerror}. "
+                "Set FORGE_HOME to a folder that you can write to."
+            ) from error
+        except StoreUnavailableError as error:
+            raise UnavailableError(str(error)) from error
+
+    def database_alone(self) -> Database:
+        """The database without a look at its tables, for upgrading and checking them."""
+        from events import postgres, sqlite
+
+        kind, place = self._parsed()
+        self.make()
+        return postgres.Postgres(place) if kind == "postgresql" else sqlite.Sqlite(Path(place))
+
+    def _open(self) -> EventStore:
+        from events import postgres, sqlite
+
+        kind, place = self._parsed()
+        if kind == "postgresql":
+            return postgres.open_store(place)
+        return sqlite.open_store(Path(place))
+
+    def _parsed(self) -> tuple[str, str]:
+        """Which kind of database, and its URL or file. Raises ConfigError."""
+        scheme, _, rest = (self.url or f"sqlite:///{self.database}").partition("://")
+        kind = scheme.partition("+")[0]
+        if kind in ("postgresql", "postgres") and _is_address(f"postgresql://{rest}"):
+            return "postgresql", f"postgresql://{rest}"
+        if kind == "sqlite" and rest.startswith("/") and len(rest) > 1:
+            return "sqlite", rest[1:]
+        raise ConfigError(
+            "FORGE_DATABASE_URL is neither sqlite:///FILE nor postgresql://USER@HOST:PORT/NAME: "
+            f"it begins with {scheme[:20]!r}."
+        )
+
+
+def _is_address(url: str) -> bool:
+    """Whether host and port can be read."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        make_url(url)
+    except (ArgumentError, ValueError):
+        return False
+    return True

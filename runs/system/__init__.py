@@ -1,0 +1,1 @@
+"""Processes, files, environment variables and text from outside, handled safely."""

@@ -1,0 +1,96 @@
+"""Read files that other people made, in bounded time and memory.
+
+A model folder comes from anywhere, so its JSON may be huge, nested without end, or a named pipe.
+Everything that reads such a file reads it through here, and each problem is an error that names it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from runs.errors import ForgeError, SourceError
+
+#: Bytes of the largest file that is read as a whole. The largest tokenizers have about 35 MB.
+MOST_BYTES = 64 << 20
+#: Lists and objects in one JSON file. A tokenizer with 500,000 merges has one list for each.
+MOST_PARTS = 4_000_000
+#: Levels of lists and objects in one another.
+DEEPEST = 100
+
+
+def read_text(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError) -> str:
+    """Return a UTF-8 file's text. Raise `error` if it is no ordinary file, too large or not text."""
+    try:
+        return _read(file, most, error).decode("utf-8")
+    except ValueError as problem:
+        raise error(f"{file} cannot be read as text: {problem}") from problem
+
+
+def _read(file: Path, most: int, error: type[ForgeError]) -> bytes:
+    """Return a file's content. Raise `error` if it is no ordinary file or too large."""
+    try:
+        check_size(file, most, error)
+        with file.open("rb") as opened:
+            raw = opened.read(most + 1)  # the file may have grown since
+    except OSError as problem:
+        raise error(f"{file} cannot be read: {problem}") from problem
+    if len(raw) > most:
+        raise error(f"{file} has more than {most:,} bytes. Give a smaller file.")
+    return raw
+
+
+def check_size(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError) -> None:
+    """Raise `error` if `file` is no ordinary file or has more than `most` bytes."""
+    if not file.exists():
+        raise error(f"{file} does not exist.")
+    if not file.is_file():
+        raise error(f"{file} is not an ordinary file. Put the file itself there.")
+    if (size := file.stat().st_size) > most:
+        raise error(f"{file} has {size:,} bytes, more than the {most:,} that are read.")
+
+
+def read_json(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError) -> Any:
+    """Return what a JSON file holds. Raise `error` if it is no JSON, too large or nested too deep."""
+    raw = _read(file, most, error)
+    if raw.count(b"[") + raw.count(b"{") > MOST_PARTS:
+        raise error(
+            f"{file} holds more than {MOST_PARTS:,} lists and objects: that is no such file."
+        )
+    too_deep = f"{file} is nested deeper than {DEEPEST} levels: that is no such file."
+    try:
+        found = json.loads(raw.decode("utf-8"))
+    except RecursionError as problem:
+        raise error(too_deep) from problem
+    except ValueError as problem:
+        raise error(f"{file} cannot be read as JSON: {problem}") from problem
+    if _deeper_than(found, DEEPEST):
+        raise error(too_deep)
+    return found
+
+
+def read_object(
+    file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError
+) -> dict[str, Any]:
+    """Return the object that a JSON file holds. Raise `error` for anything else."""
+    found = read_json(file, most, error)
+    if not isinstance(found, dict):
+        raise error(f"{file} does not hold an object of settings.")
+    return found
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    """Return True if lists and objects are nested deeper than `levels`; level by level."""
+    level = [value]
+    for _ in range(levels):
+        inner: list[Any] = []
+        for one in level:
+            entries = (
+                one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+            )
+            inner += [entry for entry in entries if isinstance(entry, dict | list)]
+        if not inner:
+            return False
+        level = inner
+    return True

@@ -1,0 +1,1 @@
+"""Weights: models as files and tensors. Knows no run and no measure."""

@@ -1,0 +1,140 @@
+"""Companions: the files of a model folder that belong to the model and are not weights.
+
+config.json, tokenizer, chat template and generation settings decide what a model computes and says as
+much as its weights do. A run pins their digests; results take them from the pinned copy. Files with
+other names (cards, logs, code) belong to the folder, not to the model, and are never taken along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import blake3
+
+from events import canonical_json
+from runs.errors import SourceError
+from runs.system import bounded_files
+
+CONFIG = "config.json"
+#: Files of tokenizer and generation.
+COMPANIONS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+)
+#: Keys that name Python code of a repository, which loaders run when told to trust it.
+CODE = ("auto_map", "custom_pipelines", "custom_generate")
+
+
+def found(folder: Path) -> dict[str, Path]:
+    """Return the companions in a folder, config.json first: name → file, links resolved.
+
+    Raises SourceError for a link that leaves the folder, or a file over `bounded.MOST_BYTES`.
+    """
+    result: dict[str, Path] = {}
+    for name in (CONFIG, *COMPANIONS):
+        file = folder / name
+        if not file.is_file():
+            continue
+        place = file.resolve()
+        if not _belongs(folder.resolve(), place):
+            raise SourceError(
+                f"model {folder}: {name} is a link to {place}, outside of the folder. Copy the file "
+                "into the folder if it belongs to the model."
+            )
+        if place.stat().st_size > bounded_files.MOST_BYTES:
+            raise SourceError(
+                f"model {folder}: {name} is larger than {bounded_files.MOST_BYTES >> 20} MiB."
+            )
+        result[name] = place
+    return result
+
+
+def _belongs(folder: Path, place: Path) -> bool:
+    """Return True if a file is in the folder, or in the Hub cache that the folder is a snapshot of."""
+    if place.is_relative_to(folder):
+        return True
+    return folder.parent.name == "snapshots" and place.is_relative_to(
+        folder.parent.parent / "blobs"
+    )
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the BLAKE3 digest of each companion: name → 64 hex digits."""
+    return {name: digest(file.read_bytes()) for name, file in found(folder).items()}
+
+
+def digest(content: bytes) -> str:
+    """Return the BLAKE3 digest of a file's content, 64 hex digits."""
+    return blake3.blake3(content).hexdigest()
+
+
+def address(weights: str, files: Mapping[str, str]) -> str:
+    """Return the content address of a whole model, 64 hex digits.
+
+    `weights` is the digest of its tensors as stored, `files` the digests of its companions.
+    """
+    return digest(canonical_json({"weights": weights, "files": dict(files)}).encode())
+
+
+def cleaned(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the keys that name code to be run (`CODE`)."""
+    return {key: value for key, value in settings.items() if key not in CODE}
+
+
+def naming_code(folder: Path) -> list[str]:
+    """Return the names of companions that name code to be run; results are written without it."""
+    return [
+        name for name, file in found(folder).items()
+        if (settings := _settings(name, file)) is not None and cleaned(settings) != settings
+    ]  # fmt: skip
+
+
+def contents(donor: Path) -> dict[str, bytes]:
+    """Return what a result takes over from its donor, by name: all companions but config.json.
+
+    A file that names code to be run is written anew without it; the others are the same bytes.
+    """
+    result: dict[str, bytes] = {}
+    for name, file in found(donor).items():
+        if name == CONFIG:
+            continue
+        settings = _settings(name, file)
+        if settings is not None and (kept := cleaned(settings)) != settings:
+            result[name] = as_text(kept).encode()
+        else:
+            result[name] = file.read_bytes()
+    return result
+
+
+def write(donor: Path, folder: Path) -> None:
+    """Write `contents` of the donor into an existing folder."""
+    for name, content in contents(donor).items():
+        (folder / name).write_bytes(content)
+
+
+def as_text(settings: Mapping[str, Any]) -> str:
+    """Return settings as the JSON text that results have."""
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+def _settings(name: str, file: Path) -> dict[str, Any] | None:
+    """Return a companion's object of settings; None if it holds something else."""
+    if not name.endswith(".json"):
+        return None
+    try:
+        settings = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return settings if isinstance(settings, dict) else None

@@ -1,0 +1,193 @@
+"""What a model folder says of its model and its tokenizer, checked before anything is built from it.
+
+These files come from anywhere: a billion layers, a word for a number, a list for an object. `check`
+compares config.json with the tensors that are stored, `check_tokenizer` looks at what the tokenizer is
+read from, and `described` turns whatever a library makes of the rest into an error that names the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evomerge.merging.methods import frankenmerge
+from runs.errors import ForgeError, SourceError
+from runs.system import bounded_files
+from weights.tensors import Shape
+
+FILE = "config.json"
+#: Bytes of the largest config.json that is read.
+MOST_BYTES = 4 << 20
+#: Blocks of a model whose tensors do not tell them.
+MOST_BLOCKS = 10_000
+#: What a config.json calls the number of its blocks.
+BLOCKS = ("num_hidden_layers", "n_layer", "num_layers")
+#: Sizes and counts that tensors are cut by: none is above the longest side of a tensor.
+SIZES = (
+    "vocab_size", "hidden_size", "intermediate_size", "n_embd", "n_inner", "d_model",
+    "moe_intermediate_size", "num_attention_heads", "num_key_value_heads", "n_head", "head_dim",
+    "num_experts", "num_local_experts", "n_routed_experts",
+)  # fmt: skip
+#: Numbers of tokens, which no tensor need have.
+POSITIONS = ("max_position_embeddings", "n_positions", "sliding_window")
+MOST_POSITIONS = 1 << 31
+#: Settings that hold settings.
+OBJECTS = ("text_config", "rope_parameters", "rope_scaling")
+#: Ids of tokens end below it: every one has a row in the embedding.
+MOST_IDS = 1 << 24
+#: Files that transformers reads for a tokenizer.
+TOKENIZER_FILES = (
+    "tokenizer*.json", "*config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "chat_template.json", "*.txt", "*.jinja", "*.model",
+)  # fmt: skip
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Return a folder's config.json. Raise SourceError if it is no object of settings."""
+    return bounded_files.read_object(folder / FILE, MOST_BYTES)
+
+
+def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> None:
+    """Raise SourceError naming file and key if a setting is not what the tensors allow."""
+    kind = config.get("model_type")
+    if kind is not None and not (isinstance(kind, str) and re.fullmatch(r"[\w.-]{1,100}", kind)):
+        raise SourceError(f"{file}: model_type is {_shown(kind)}, not the name of an architecture.")
+    for key in OBJECTS:
+        if not isinstance(config.get(key), dict | None):
+            raise SourceError(f"{file}: {key} is {_shown(config[key])}, not an object of settings.")
+    stored = frankenmerge.blocks(list(shapes)) or MOST_BLOCKS
+    if stored > max(len(shapes), MOST_BLOCKS):
+        raise SourceError(
+            f"{file.parent}: a tensor is of block {stored - 1:,}, of few that there are."
+        )
+    longest = max((side for shape in shapes.values() for side in shape), default=0)
+    for where, settings in (("", config), ("text_config.", config.get("text_config") or {})):
+        for keys, most, why in (
+            (BLOCKS, stored, f"the weights hold {stored:,} blocks"),
+            (SIZES, longest, f"no tensor has a side longer than {longest:,}"),
+            (POSITIONS, MOST_POSITIONS, f"{MOST_POSITIONS:,} is the most"),
+        ):
+            for key in keys:
+                _check_number(f"{file}: {where}{key}", settings.get(key), most, why)
+
+
+def _check_number(name: str, value: Any, most: int, why: str) -> None:
+    """Raise SourceError unless the value is missing, a whole number up to `most`, or a list of such."""
+    for one in value if isinstance(value, list) else [value]:
+        if one is None:
+            continue
+        if not isinstance(one, int) or isinstance(one, bool) or one < 0:
+            raise SourceError(f"{name} is {_shown(one)}, not a whole number.")
+        if one > most:
+            raise SourceError(f"{name} is {_shown(one)}, but {why}.")
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message: short, and without characters that a terminal acts on."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise SourceError if config.json names a class of transformers that is no causal language model.
+
+    A class that transformers does not know is for the tensors' names to judge.
+    """
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    named = config.get("architectures")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+    others = sorted(set(names) & set(dir(transformers)))  # `dir` imports none of them
+    if others and not causal & set(names):
+        raise SourceError(
+            f"{folder} holds a {others[0]}, which does not predict the next token: a run compares "
+            "causal language models. `forge merge` merges models of other kinds, without a search."
+        )
+
+
+def load(folder: Path) -> Any:
+    """Return the configuration that transformers makes of a causal language model's folder.
+
+    Raise SourceError.
+    """
+    from transformers import AutoConfig
+
+    check_predicts_tokens(folder, read(folder))
+    with described(f"{folder / FILE} is no configuration that transformers can use"):
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+
+
+def empty(folder: Path, config: Any) -> Any:
+    """Return the module that the configuration of a folder describes, without weights.
+
+    Raise SourceError if there is no such module.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with described(f"{folder / FILE} describes no model that can be built"), torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raise SourceError naming file and key if the tokenizer's files are out of bounds, or odd."""
+    for pattern in TOKENIZER_FILES:
+        for file in sorted(folder.glob(pattern)):
+            if file.suffix != ".json":
+                bounded_files.check_size(file)
+            elif file.name.startswith("tokenizer."):
+                check_ids(file, bounded_files.read_object(file))
+            else:
+                _check_settings(file, bounded_files.read_object(file))
+
+
+def _check_settings(file: Path, said: Mapping[str, Any]) -> None:
+    """Raise SourceError if what tokenizer_config.json says is of another kind than it must be."""
+    if file.name != "tokenizer_config.json":
+        return
+    if not isinstance(said.get("tokenizer_class"), str | None):
+        shown = _shown(said["tokenizer_class"])
+        raise SourceError(f"{file}: tokenizer_class is {shown}, not the name of a class.")
+    if not isinstance(said.get("model_max_length"), int | float | None):
+        raise SourceError(
+            f"{file}: model_max_length is {_shown(said['model_max_length'])}, not a number."
+        )
+
+
+def check_ids(file: Path, said: Mapping[str, Any]) -> None:
+    """Raise SourceError if tokenizer.json has no model, or gives a token an id that no row can have."""
+    model, added = said.get("model"), said.get("added_tokens") or []
+    if not isinstance(model, dict):
+        raise SourceError(f"{file}: model is {_shown(model)}, not an object of settings.")
+    vocab = model.get("vocab")
+    ids = dict(vocab) if isinstance(vocab, dict) else {}
+    for token in added if isinstance(added, list) else [added]:
+        if not isinstance(token, dict) or not isinstance(token.get("content"), str):
+            raise SourceError(f"{file}: added_tokens has {_shown(token)}, which is no token.")
+        ids[token["content"]] = token.get("id")
+    for token, id_ in ids.items():
+        if not isinstance(id_, int) or not 0 <= id_ < MOST_IDS:
+            raise SourceError(
+                f"{file}: token {_shown(token)} has the id {_shown(id_)}: ids are whole numbers from 0 "
+                f"to {MOST_IDS - 1:,}."
+            )
+
+
+@contextmanager
+def described(what: str) -> Iterator[None]:
+    """Turn whatever a library raises over a foreign file into a SourceError that begins with `what`."""
+    try:
+        yield
+    except ForgeError:
+        raise
+    except BaseException as error:
+        panic = type(error).__module__ == "pyo3_runtime"  # of a library written in Rust
+        if not (panic or isinstance(error, Exception)):
+            raise
+        said = " ".join(str(error).split())[:300]
+        raise SourceError(f"{what}: {type(error).__name__}: {said}") from error

@@ -1,0 +1,103 @@
+"""Headers of safetensors files, by plain reads: no foreign file is mapped to find out what it holds.
+
+The format (github.com/huggingface/safetensors, "Format"): 8 bytes, little-endian: N, the size of the
+header; N bytes of JSON, `{NAME: {"dtype": …, "shape": […], "data_offsets": [BEGIN, END]}, …}` with an
+optional `__metadata__`; then the tensors' bytes, without gaps. The rules below are the library's own.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runs.errors import SourceError, UnavailableError
+from weights.tensors import Shape, elements
+
+#: Bytes of the largest header that is read; the library's bound.
+MOST_BYTES = 100_000_000
+#: Errors of the machine, not of the file.
+TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
+#: Axes of a tensor.
+MOST_AXES = 64
+#: Bits of an element, by the names that the format gives to dtypes.
+BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F16": 16,
+    "BF16": 16, "F32": 32, "F64": 64, "C64": 64, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of a file: dtype as the format names it, shape, first byte and byte behind it."""
+
+    dtype: str
+    shape: Shape
+    begin: int
+    end: int
+
+
+def read(file: Path) -> dict[str, Entry]:
+    """Return the tensors of a file by name; places are counted from the file's first byte.
+
+    Raises SourceError if it is not a whole safetensors file, UnavailableError for the machine's faults.
+    """
+    try:
+        with file.open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            length = int.from_bytes(opened.read(8), "little")
+            if size < 8 or length > min(MOST_BYTES, size - 8):
+                raise ValueError(f"a header of {length} bytes in a file of {size}")
+            text = opened.read(length)
+        return _parsed(text, 8 + length, size)
+    except OSError as error:
+        if error.errno in TRANSIENT:
+            raise UnavailableError(f"{file} cannot be read now: {error.strerror}.") from error
+        raise SourceError(f"{file} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise SourceError(
+            f"{file} is not a whole safetensors file ({error}). Download or copy it again."
+        ) from error
+
+
+def _parsed(text: bytes, start: int, size: int) -> dict[str, Entry]:
+    told = json.loads(text.decode("utf-8"))
+    if not isinstance(told, dict):
+        raise ValueError("its header is not an object")
+    metadata = told.pop("__metadata__", None)
+    if metadata is not None and not (
+        isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
+    ):
+        raise ValueError("its metadata are not texts by name")
+    found = {name: _entry(name, said, start) for name, said in told.items()}
+    end = start
+    for name, entry in sorted(found.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if entry.begin != end:
+            raise ValueError(f"tensor {name[:80]!r} does not begin where the one before it ends")
+        end = entry.end
+    if end != size:
+        raise ValueError(f"its tensors end at byte {end}, the file at {size}")
+    return found
+
+
+def _entry(name: str, said: Any, start: int) -> Entry:
+    try:
+        dtype, shape, (begin, end) = said["dtype"], said["shape"], said["data_offsets"]
+        counts = [*shape, begin, end]
+        if not isinstance(dtype, str) or not isinstance(shape, list):
+            raise TypeError("a dtype in text and a shape in numbers")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"tensor {name[:80]!r} is described without {error}") from error
+    if set(said) != {"dtype", "shape", "data_offsets"} or dtype not in BITS:
+        raise ValueError(
+            f"tensor {name[:80]!r} has the dtype {str(dtype)[:20]!r} or unknown fields"
+        )
+    if len(shape) > MOST_AXES or any(type(c) is not int or not 0 <= c < 1 << 63 for c in counts):
+        raise ValueError(f"tensor {name[:80]!r} has a size or a place that is no whole number")
+    if elements(tuple(shape)) * BITS[dtype] != (end - begin) * 8:
+        raise ValueError(f"tensor {name[:80]!r} has other bytes than its shape needs")
+    return Entry(dtype, tuple(shape), start + begin, start + end)

@@ -1,0 +1,1 @@
+"""What users ask for: submit, control, fork, accounts, the model registry."""

@@ -1,0 +1,293 @@
+"""Who may use the API: users, roles and tokens, as events of a stream of their own.
+
+A token is 256 random bits, shown once; what is recorded is its SHA-256. Against a secret of that length
+no slower hash helps (NIST SP 800-63B, 5.1.1.2 is about what people choose).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from events import (
+    ChainError,
+    ConcurrencyError,
+    Context,
+    Event,
+    EventStore,
+    New,
+    PayloadError,
+    Registry,
+    chain,
+)
+from runs.errors import ConfigError, ConflictError, NotFoundError
+from runs.system.plain_text import check
+from worker.commands.submit import actor
+
+log = logging.getLogger(__name__)
+
+REGISTRY = Registry()
+
+STREAM = "users"
+
+Role = Literal["viewer", "submitter", "admin"]
+#: A user's name: letters that are what they look like.
+NAME = r"[A-Za-z0-9._@+-]{1,64}"
+#: Longest life of a token that has an end.
+MOST_DAYS = 3650
+
+#: Each may what those before it may.
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+@REGISTRY.event
+class UserAdded(Event):
+    """Somebody may use the API."""
+
+    type = "user_added"
+
+    name: str
+    role: Role
+
+
+@REGISTRY.event
+class RoleChanged(Event):
+    """A user may more, or less."""
+
+    type = "role_changed"
+
+    name: str
+    role: Role
+
+
+@REGISTRY.event
+class UserRemoved(Event):
+    """A user may not use the API any more; the tokens are void."""
+
+    type = "user_removed"
+
+    name: str
+
+
+@REGISTRY.event
+class TokenIssued(Event):
+    """A user got a token."""
+
+    type = "token_issued"
+    schema_version = 2
+
+    id: str
+    name: str
+    #: SHA-256 of the token, hexadecimal.
+    hash: str
+    note: str = ""
+    #: Seconds since 1970 from which on it is void; None: never by itself.
+    expires: float | None = None
+
+
+@REGISTRY.upcaster("token_issued", 1)
+def _without_end(data: dict[str, Any]) -> dict[str, Any]:
+    """Tokens had no end."""
+    return {**data, "expires": None}
+
+
+@REGISTRY.event
+class TokenRevoked(Event):
+    """A token is void."""
+
+    type = "token_revoked"
+
+    id: str
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks."""
+
+    name: str
+    role: Role
+    #: Runs from this position of the log on are the user's; those before are an earlier user's.
+    since: int = 0
+
+    def may(self, role: Role) -> bool:
+        """Whether the user may what this role may."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token that counts, without its secret."""
+
+    id: str
+    name: str
+    note: str
+    issued_at: str
+    expires: float | None = None
+
+    def void(self) -> bool:
+        """Return True if it has expired."""
+        return self.expires is not None and self.expires <= time.time()
+
+
+@dataclass
+class Accounts:
+    """What the events say now."""
+
+    roles: dict[str, Role] = field(default_factory=dict)
+    #: Hash → token.
+    tokens: dict[str, Token] = field(default_factory=dict)
+    #: Of the stream.
+    version: int = 0
+    head: str = chain.GENESIS
+    #: Name → position of the event that removed the last user of this name.
+    since: dict[str, int] = field(default_factory=dict)
+
+    def absorb(self, event: Event, recorded_at: str, position: int = 0) -> None:
+        """One more event."""
+        match event:
+            case UserAdded() | RoleChanged():
+                self.roles[event.name] = event.role
+            case UserRemoved():
+                self.since[event.name] = position
+                self.roles.pop(event.name, None)
+                self._drop(lambda token: token.name == event.name)
+            case TokenIssued():
+                self.tokens[event.hash] = Token(
+                    event.id, event.name, event.note, recorded_at, event.expires
+                )
+            case TokenRevoked():
+                self._drop(lambda token: token.id == event.id)
+
+    def _drop(self, void) -> None:
+        self.tokens = {hash_: token for hash_, token in self.tokens.items() if not void(token)}
+
+    def user_of(self, secret: str) -> User | None:
+        """Whose token this is; None where it is nobody's."""
+        token = self.tokens.get(hashed(secret))
+        if token is None or token.name not in self.roles or token.void():
+            return None
+        return User(token.name, self.roles[token.name], self.since.get(token.name, 0))
+
+    def tokens_of(self, name: str) -> list[Token]:
+        """A user's tokens, the oldest first."""
+        return sorted(
+            (t for t in self.tokens.values() if t.name == name), key=lambda t: t.issued_at
+        )
+
+
+def hashed(secret: str) -> str:
+    """What is recorded of a token."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def read(store: EventStore, accounts: Accounts | None = None) -> Accounts:
+    """The accounts, brought up to date.
+
+    A list of users that somebody changed lets nobody in: raises PayloadError, and ChainError for a row
+    that does not follow on the one before it.
+    """
+    accounts = accounts or Accounts()
+    for row in store.iterate(STREAM, after=accounts.version):
+        try:
+            if not chain.follows(row, accounts.version, accounts.head):
+                raise ChainError(STREAM, row.version, "it was changed, or not recorded by forge")
+            accounts.absorb(REGISTRY.load(row), row.recorded_at, row.position)
+        except (ChainError, PayloadError):
+            log.error("the list of users is damaged at %s@%s", STREAM, row.version)
+            raise
+        accounts.version, accounts.head = row.version, row.hash
+    return accounts
+
+
+def add(store: EventStore, name: str, role: str, by: str | None = None) -> None:
+    """Record a user. Raises ConfigError, ConflictError."""
+    if not re.fullmatch(NAME, name):
+        raise ConfigError(
+            f"the user's name {name!r} must be 1 to 64 letters from a to z, digits or ._@+-: letters "
+            "of other alphabets look alike."
+        )
+    event = UserAdded(name=name, role=_role(role))
+    _append(store, event, by, lambda known: _free(known, name))
+
+
+def change_role(store: EventStore, name: str, role: str, by: str | None = None) -> None:
+    """Record another role. Raises ConfigError, NotFoundError, ConflictError for the last admin."""
+    event = RoleChanged(name=name, role=_role(role))
+    _append(store, event, by, lambda known: _kept(known, name, event.role))
+
+
+def remove(store: EventStore, name: str, by: str | None = None) -> None:
+    """Record that a user is none any more. Raises NotFoundError, ConflictError for the last admin."""
+    _append(store, UserRemoved(name=name), by, lambda known: _kept(known, name, None))
+
+
+def issue(
+    store: EventStore, name: str, note: str = "", by: str | None = None, days: int | None = None
+) -> tuple[str, str]:
+    """Record a new token; (its id, the token itself, which is nowhere else).
+
+    It is void after so many days; without, it has no end. Raises ConfigError, NotFoundError.
+    """
+    if days is not None and not 1 <= days <= MOST_DAYS:
+        raise ConfigError(f"a token is given for 1 to {MOST_DAYS:,} days, not for {days}.")
+    secret, id_ = f"forge_{secrets.token_urlsafe(32)}", uuid.uuid4().hex[:12]
+    event = TokenIssued(
+        id=id_, name=name, hash=hashed(secret), note=check(note[:200], "the note"),
+        expires=None if days is None else time.time() + days * 86_400,
+    )  # fmt: skip
+    _append(store, event, by, lambda known: _known(known, name))
+    return id_, secret
+
+
+def revoke(store: EventStore, name: str, id_: str, by: str | None = None) -> None:
+    """Record that a token is void. Raises NotFoundError."""
+
+    def check(known: Accounts) -> None:
+        if id_ not in {token.id for token in known.tokens_of(name)}:
+            raise NotFoundError(f"user {name} has no token {id_!r}. `forge users list` lists them.")
+
+    _append(store, TokenRevoked(id=id_), by, check)
+
+
+def _append(store: EventStore, event: Event, by: str | None, check) -> None:
+    while True:
+        known = read(store)
+        check(known)
+        new = New(event, f"{STREAM}/{event.type}/{uuid.uuid4().hex}")
+        try:
+            store.append(STREAM, known.version, [new], Context(actor=by or actor()))
+            return
+        except ConcurrencyError:
+            continue
+
+
+def _role(text: str) -> Role:
+    for role in ROLES:
+        if role == text:
+            return role
+    raise ConfigError(f"role {text!r} is not known: use {', '.join(ROLES)}.")
+
+
+def _free(known: Accounts, name: str) -> None:
+    for other, role in known.roles.items():
+        if other.casefold() == name.casefold():
+            raise ConflictError(f"user {other} is there already, as {role}.")
+
+
+def _known(known: Accounts, name: str) -> None:
+    if name not in known.roles:
+        raise NotFoundError(f"user {name!r} is not known. `forge users list` lists them.")
+
+
+def _kept(known: Accounts, name: str, role: Role | None) -> None:
+    """An admin must remain."""
+    _known(known, name)
+    admins = [n for n, r in known.roles.items() if r == "admin"]
+    if admins == [name] and role != "admin":
+        raise ConflictError(f"{name} is the last admin: make somebody else one first.")

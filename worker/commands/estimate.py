@@ -1,0 +1,112 @@
+"""What a run will cost on this machine, before it is started: `forge evo --dry-run`.
+
+Its tasks are counted by a rehearsal of its own decisions, and priced by a probe of about a minute at
+most: the start is read, one merge of generation 0 is built, and a few items of every kind are scored.
+Nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evaluation.data.outcomes import Draw, Draws
+from evaluation.evaluate import evaluate
+from evomerge.merging.layer_fitness import WINDOWS
+from evomerge.merging.sketch import sketch
+from evomerge.recipes.recipe import Merge
+from evomerge.run import events
+from evomerge.run.dry_run import Tally, rehearse
+from evomerge.run.state import RunState, take
+from weights.checkpoint import digest
+from worker.storage.weight_cache import Artifacts
+from worker.tasks.context import Bench, set_threads
+
+#: Items of a kind that the probe scores, a domain; and seconds after which it scores no more.
+PROBED, PATIENCE = 12, 15.0
+
+
+def estimate(submitted: events.Submitted) -> dict[str, Any]:
+    """Counts, seconds by what they go to, tokens and bytes. Raises what a start would."""
+    set_threads()
+    state = RunState()
+    take(state, submitted)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        bench = Bench(state, Artifacts(Path(folder)))
+        started = bench.started()
+        opening = time.perf_counter() - began
+        take(state, started)
+        tally = rehearse(submitted, started)
+        prices = _prices(bench, started)
+    seconds = _seconds(tally, prices, opening, started)
+    weights = sum(t.numel() * t.element_size() for t in bench.origin.values())
+    kept = submitted.config.elite_size + 1
+    total, config = sum(seconds.values()), submitted.config
+    limits = {"max_hours": config.max_hours, "max_device_hours": config.max_device_hours}
+    return {
+        "ended_before_by": [n for n, h in limits.items() if h is not None and total > 3600 * h],
+        "generations": tally.generations, "ends_by": tally.reason, "tasks": dict(tally.tasks),
+        "items": dict(tally.items), "tokens": tally.items["windows"] * started.context,
+        "seconds": seconds, "total_seconds": total,
+        "disk_bytes": {"a_model": weights, "kept_at_the_end": kept * weights,
+                       "at_most": tally.tasks["build"] * weights},
+        "warnings": list(started.warnings),
+    }  # fmt: skip
+
+
+def _prices(bench: Bench, started: events.Started) -> dict[str, float]:
+    """Seconds of a build, and of an item of each kind."""
+    sources = tuple(s.recipe_id for s in started.sources)
+    recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
+
+    def build() -> None:
+        made = bench.builder.build(recipe)
+        digest(made)
+        sketch(made, bench.origin)
+
+    build()  # once for what is compiled and read for the first time
+    prices = {"build": _timed(build)}
+    bench.resident.load(bench.origin)
+    for kind in ("windows", "questions", "problems"):
+        draws = {d: _some(pool, kind) for d, pool in started.pools["search"].items()}
+        count = sum(len(getattr(draw, kind)) for draw in draws.values())
+        prices[kind] = _scored(bench, draws) / count if count else 0.0
+    return prices
+
+
+def _some(pool: Any, kind: str) -> Draw:
+    chosen = tuple(range(min(PROBED, getattr(pool, kind))))
+    return Draw.model_validate({"windows": (), "questions": (), kind: chosen})
+
+
+def _scored(bench: Bench, draws: Draws) -> float:
+    """Seconds for these items; the second time, where the first was short."""
+
+    def score() -> None:
+        evaluate(bench.resident, bench.packed["search"], draws, bench.judge)
+
+    first = _timed(score)
+    return first if first > PATIENCE else min(first, _timed(score))
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _seconds(
+    tally: Tally, prices: dict[str, float], opening: float, started: events.Started
+) -> dict[str, float]:
+    train = sum(min(WINDOWS, pool.windows) for pool in started.pools["train"].values())
+    swaps = 1 + started.blocks * len(started.sources)
+    return {
+        "starting": opening,
+        "building": tally.tasks["build"] * prices["build"],
+        "choosing layers": tally.tasks["layers"] * swaps * train * prices["windows"],
+        **{f"scoring {kind}": tally.items[kind] * prices[kind] for kind in sorted(tally.items)},
+    }

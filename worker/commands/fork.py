@@ -1,0 +1,155 @@
+"""Branch a run: a history that is the old one's up to a place, by reference, and its own from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from events import Context, Envelope, EventStore, New, chain
+from evomerge import search
+from evomerge.config import RENAMED, EvoMergeConfig, parse
+from evomerge.run import events
+from evomerge.run.history import at_place, before_close
+from evomerge.run.repository import full_name, history, stream
+from evomerge.run.state import RunState, fold
+from runs.errors import ConfigError, ConflictError, TamperedError
+from runs.system.plain_text import check
+from worker.commands.submit import actor, keyed_name, new_name
+
+#: Settings that what is recorded already depends on, and why they stay.
+FIXED = {
+    "fitness_weights": "the recorded scores were computed with them",
+    "normalise": "the recorded scores were computed with it",
+    "context": "the recorded items were cut by it",
+    "batch_tokens": "it belongs to the profile that the run is pinned to",
+    "evaluation_dtype": "it belongs to the profile that the run is pinned to",
+    "evaluation_compile": "it belongs to the profile that the run is pinned to",
+    "allow_benchmarks": "the recorded items are what they are",
+    "device": "it belongs to the profile that the run is pinned to",
+    "path_repeats": "candidates with paths and without cannot be bred together",
+    "strict": "the models are accepted already",
+}
+
+#: Settings that a strategy builds on from its first generation: they change only together with it.
+WITH_STRATEGY = {
+    "population_size": "the ranking that the next generation is bred from has that size",
+    "elite_size": "the ranking that the next generation is bred from has that shape",
+    "mutants_per_elite": "the ranking that the next generation is bred from has that shape",
+    "species": "the strategy's distribution is made again from the generations recorded with it",
+    "layer_groups": "the strategy's distribution is made again from the generations recorded with it",
+    "genome_detail": "the strategy's distribution is made again from the generations recorded with it",
+    "path_blocks": "the strategy's distribution is made again from the generations recorded with it",
+    "search_sigma": "the strategy's distribution is made again from the generations recorded with it",
+}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Where a run is forked, and the settings of the fork."""
+
+    run: str
+    place: int
+    state: RunState
+    last: Envelope
+    changes: dict[str, Any]
+    config: EvoMergeConfig
+    #: The version of the strategy, where that is another one.
+    strategy: str | None = None
+
+
+def plan(
+    store: EventStore,
+    run: str,
+    place: int | None,
+    generation: int | None,
+    changes: dict[str, Any],
+) -> Branch:
+    """Check everything that a fork needs; record nothing.
+
+    `generation` forks where that generation is measured and not closed yet, so that the fork's settings
+    close it. Raises ConfigError, NotFoundError, TamperedError.
+    """
+    run = full_name(store, run)
+    rows = list(history(store, run))
+    if (place is None) == (generation is None):
+        raise ConfigError("say where to fork: --at POSITION or --generation G, one of them.")
+    if place is None:
+        place = before_close(rows, generation or 0)
+    past = rows[: at_place(rows, place)]
+    _check_chain(past)
+    state = fold(past)
+    assert state.submitted
+    changes = {RENAMED.get(name, name): value for name, value in changes.items()}
+    config = parse({**state.submitted.config.model_dump(mode="json"), **changes})
+    changes = _really_changed(state.submitted.config, config)
+    _check_allowed(state, changes)
+    now = search.current(config) if changes else None
+    version = now if "strategy" in changes else None
+    return Branch(run, place, state, past[-1], changes, config, version)
+
+
+def _check_chain(past: list[Envelope]) -> None:
+    for name in dict.fromkeys(row.stream for row in past):
+        findings = chain.check([row for row in past if row.stream == name])
+        if findings:
+            raise TamperedError(
+                f"the history cannot be forked: {findings[0].message}. `forge verify` says more."
+            )
+
+
+def _really_changed(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+    old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
+    return {name: value for name, value in new.items() if value != old[name]}
+
+
+def _check_allowed(state: RunState, changes: dict[str, Any]) -> None:
+    if state.completed:
+        raise ConfigError(
+            "the run had ended there, so a fork has no future. Fork it earlier, for instance at its "
+            f"last generation: --generation {len(state.generations) - 1}."
+        )
+    if changes and state.converged:
+        raise ConfigError(
+            "the search had ended there, so settings change nothing. Fork it earlier, for instance "
+            f"at its last generation: --generation {len(state.generations) - 1}."
+        )
+    fixed = FIXED if "strategy" in changes else FIXED | WITH_STRATEGY
+    for name in changes:
+        if name in fixed and state.started:
+            also = " It may change together with the strategy." if name in WITH_STRATEGY else ""
+            raise ConfigError(
+                f"setting {name} cannot change in a fork: {fixed[name]}.{also} Start a new run instead."
+            )
+
+
+def fork(
+    store: EventStore,
+    branch: Branch,
+    output_dir: str | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    key: str | None = None,
+) -> str:
+    """Record the fork; returns the new run's name. Its events before are not copied.
+
+    The same `key` from the same user means the same fork. Raises ConflictError where it is another.
+    """
+    check(reason or "", "the reason")
+    run = new_name() if key is None else keyed_name(key, f"fork of {by or actor()}")
+    event = events.Forked(
+        run=run,
+        owner=by or actor(),
+        parent=branch.last.stream.partition("/")[2],
+        version=branch.last.version,
+        head=branch.last.hash,
+        changes=branch.changes,
+        config=branch.config,
+        output_dir=output_dir,
+        strategy=branch.strategy,
+        reason=reason,
+    )
+    who = Context(actor=by or actor())
+    done = store.append(stream(run), 0, [New(event, f"{run}/forked")], who)
+    if not done.fresh and events.REGISTRY.load(done.rows[0]) != event:
+        raise ConflictError(f"key {key!r} made another fork, run {run}: use another key.")
+    return run

@@ -1,0 +1,139 @@
+"""Models put into the registry, and taken out: events with an actor."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from events import ConcurrencyError, Context, EventStore, New
+from evomerge.reports import model_registry
+from runs.errors import ConfigError, ConflictError
+from runs.system import plain_text
+from worker.commands.submit import actor
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the files of a model say of it."""
+
+    path: str
+    digest: str
+    bytes: int
+    parameters: int
+
+
+def measure(folder: Path) -> Measured:
+    """Read and hash a model's weights. Raises SourceError for what is no model."""
+    from weights.checkpoint import digest, open_checkpoint
+
+    checkpoint = open_checkpoint(folder)
+    weights = checkpoint.tensors()
+    return Measured(
+        path=str(folder.resolve()),
+        digest=digest(weights),
+        bytes=sum(t.numel() * t.element_size() for t in weights.values()),
+        parameters=checkpoint.parameters,
+    )
+
+
+def register(
+    store: EventStore,
+    folder: Path,
+    name: str | None = None,
+    kind: model_registry.Kind = "specialist",
+    metrics: Mapping[str, float] | None = None,
+    lineage: Sequence[str] = (),
+    by: str | None = None,
+) -> str:
+    """Record a model folder, its weights read and hashed; returns its id.
+
+    Raises SourceError for what is no model, NotFoundError for a parent that is not registered.
+    """
+    parents = check(store, folder, name, lineage, metrics)
+    return record(store, measure(folder), name, kind, metrics, parents, by)
+
+
+def check(
+    store: EventStore,
+    folder: Path,
+    name: str | None = None,
+    lineage: Sequence[str] = (),
+    metrics: Mapping[str, float] | None = None,
+) -> tuple[str, ...]:
+    """Return the ids of the parents. Raises ConfigError, NotFoundError before anything is read."""
+    _named(folder, name)
+    for metric in metrics or {}:
+        plain_text.check(metric, "a metric's name")
+    return tuple(model_registry.find(store, parent)["id"] for parent in lineage)
+
+
+def record(
+    store: EventStore,
+    measured: Measured,
+    name: str | None,
+    kind: model_registry.Kind,
+    metrics: Mapping[str, float] | None,
+    parents: tuple[str, ...],
+    by: str | None = None,
+    only_own: bool = False,
+    since: int = 0,
+) -> str:
+    """Record a model that was measured; returns its id.
+
+    `only_own`: the entry of the same weights is replaced only if it is `by`'s own, and not
+    of an earlier user of that name: `by` is a user since the position `since` of the log. Raises
+    ConfigError, ConflictError.
+    """
+    event = model_registry.ModelRegistered(
+        name=_named(Path(measured.path), name), kind=kind, metrics=dict(metrics or {}),
+        lineage=parents, **vars(measured),
+    )  # fmt: skip
+    by, id_ = by or actor(), model_registry.id_of(measured.digest)
+    while True:
+        version = store.version(model_registry.STREAM)
+        whose = model_registry.owner(store, id_) if only_own else None
+        if whose is not None and not (whose[0] == by and since < whose[1]):
+            owner = whose[0] if whose[0] != by else f"an earlier user {by}"
+            raise ConflictError(
+                f"model {id_} has these weights and is {owner}'s: only {owner} or an admin "
+                "may change its entry."
+            )
+        try:
+            _append(store, event, by, version if only_own else None)
+            return id_
+        except ConcurrencyError:  # an entry came meanwhile: perhaps of these weights
+            continue
+
+
+def _named(folder: Path, name: str | None) -> str:
+    """Return the model's name. Raises ConfigError for one that cannot be."""
+    name = folder.resolve().name if name is None else name.strip()
+    plain_text.check(name, "the model's name")
+    if not name or len(name) > 200:
+        raise ConfigError("a model's name has 1 to 200 characters.")
+    if re.fullmatch(rf"[0-9a-f]{{{model_registry.DIGITS}}}", name):
+        raise ConfigError(f"{name} looks like a model's id: give another name.")
+    return name
+
+
+def remove(
+    store: EventStore, id_: str, reason: str | None = None, by: str | None = None
+) -> dict[str, object]:
+    """Record that a model is no longer listed; the model as it was. No file is touched."""
+    plain_text.check(reason or "", "the reason")
+    found = model_registry.find(store, id_)
+    _append(store, model_registry.ModelRemoved(id=found["id"], reason=reason), by)
+    return found
+
+
+def _append(
+    store: EventStore,
+    event: model_registry.ModelRegistered | model_registry.ModelRemoved,
+    by: str | None,
+    version: int | None = None,
+) -> None:
+    new = New(event, f"{model_registry.STREAM}/{event.type}/{uuid.uuid4().hex}")
+    store.append(model_registry.STREAM, version, [new], Context(actor=by or actor()))

@@ -1,0 +1,122 @@
+"""Runs asked for: names, actors, the event that records it. No torch."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import logging
+import os
+import re
+import time
+import uuid
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from events import Context, EventsError, EventStore, New
+from events.projection import catch_up
+from evomerge.config import EvoMergeConfig
+from evomerge.reports.projections import Runs
+from evomerge.run import events
+from evomerge.run.repository import stream
+from runs.errors import ConfigError, ConflictError, ForgeError
+from runs.streams import check_name
+from runs.system.plain_text import check
+
+log = logging.getLogger(__name__)
+
+
+def actor() -> str:
+    """Who is acting: FORGE_USER or the account's name."""
+    try:
+        return check(
+            os.environ.get("FORGE_USER") or getpass.getuser(), "FORGE_USER, the user's name,"
+        )
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def new_name() -> str:
+    """A name for a run: the day and six random digits."""
+    return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
+
+
+def keyed_name(key: str, by: str | None = None) -> str:
+    """Return the name of the run that a user's idempotency key means.
+
+    A key that begins with a day, as the dashboard's do, gives the run's name that day.
+    """
+    day = re.match(r"20\d{6}(?=-)", key)
+    digits = hashlib.sha256(f"{by or actor()}/{key}".encode()).hexdigest()[:12]
+    return f"{day[0] if day else 'key'}-{digits}"
+
+
+def project(store: EventStore) -> None:
+    """Bring the run list up to date; a failure there is no failure of the run."""
+    try:
+        catch_up(store, Runs())
+    except (EventsError, ForgeError, SQLAlchemyError) as error:
+        log.warning("the run list is not up to date: %s", error)
+
+
+def submit(
+    store: EventStore,
+    config: EvoMergeConfig,
+    sources: tuple[events.ModelReference, ...],
+    base: events.ModelReference | None,
+    data: tuple[str, ...],
+    run: str | None = None,
+    output_dir: str | None = None,
+    priority: int | None = None,
+    labels: tuple[str, ...] = (),
+    key: str | None = None,
+    quarantine: events.Quarantine | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    asked: str | None = None,
+) -> str:
+    """Record that a run is wanted, `by` a user or whose process this is; returns its name.
+
+    The same `key` from the same user means the same run: the second time nothing is recorded. Raises
+    ConflictError where it is asked for with other settings then. `asked` is the digest of the request,
+    recorded as the event's correlation: the same request means the same settings, even if a model's
+    name in it has another folder by now.
+    """
+    check_queued(priority, labels, key)
+    run = run or (new_name() if key is None else keyed_name(key, by))
+    check_name(run)
+    check(reason or "", "the reason")
+    for model in (*sources, *filter(None, [base])):
+        check(model.name, "a model's name")
+    for path in (*data, output_dir or ""):
+        check(path, "a path")
+    event = events.Submitted(
+        run=run, owner=by or actor(), config=config, sources=sources, base=base, data=data,
+        output_dir=output_dir, priority=priority or 0, labels=labels, quarantine=quarantine or "fail",
+        reason=reason,
+    )  # fmt: skip
+    context = Context(actor=by or actor(), correlation=asked)
+    done = store.append(stream(run), 0, [New(event, f"{run}/submitted")], context)
+    same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
+    if not same and events.REGISTRY.load(done.rows[0]) != event:
+        raise ConflictError(
+            f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
+        )
+    return run
+
+
+def check_queued(
+    priority: int | None = None, labels: tuple[str, ...] = (), key: str | None = None
+) -> None:
+    """Raise ConfigError for what the queue cannot honour."""
+    if priority is not None and abs(priority) > events.MOST_PRIORITY:
+        raise ConfigError(
+            f"priority {priority} is out of range: give a number from -{events.MOST_PRIORITY:,} to "
+            f"{events.MOST_PRIORITY:,}."
+        )
+    if key is not None and not key.strip():
+        raise ConfigError("the idempotency key is empty: give one, or leave out --key.")
+    bad = [label for label in labels if not re.fullmatch(r"[\w./+-]+", label)]
+    if bad:
+        raise ConfigError(
+            f"label {bad[0]!r} is empty, has spaces or a colon: give words like big-gpu."
+        )

@@ -1,0 +1,150 @@
+"""Weights and limits of users: events of a stream of their own, with an actor."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field, WithJsonSchema
+
+from events import (
+    ChainError,
+    ConcurrencyError,
+    Context,
+    Event,
+    EventStore,
+    New,
+    PayloadError,
+    Registry,
+    chain,
+)
+from runs.errors import ConfigError
+from runs.system import plain_text
+from runs.system.integers import Count
+from worker.commands.submit import actor
+from worker.queue.scheduler import Limits
+
+log = logging.getLogger(__name__)
+
+REGISTRY = Registry()
+
+STREAM = "queue"
+
+
+#: What the scheduler can divide by.
+Weight = Annotated[float, Field(gt=0, le=1e6), WithJsonSchema({"type": "number"})]
+
+
+@REGISTRY.event
+class LimitsChanged(Event):
+    """Somebody changed a user's weight and limit, or everybody's limits."""
+
+    type = "limits_changed"
+
+    #: None: everybody who has none of their own.
+    owner: str | None
+    weight: Weight | None = None
+    #: Tasks under way at once; 0 takes the limit away.
+    tasks: Count | None = None
+    #: Of one run; for everybody only.
+    run_tasks: Count | None = None
+
+
+@dataclass
+class Rules:
+    """What the events of the queue say now."""
+
+    everybody: Limits = field(default_factory=Limits)
+    weights: dict[str, float] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    #: Of the stream.
+    version: int = 0
+    head: str = chain.GENESIS
+
+    def absorb(self, event: LimitsChanged) -> None:
+        """One more event."""
+        if event.owner is None:
+            self.everybody = Limits(
+                _changed(self.everybody.per_user, event.tasks),
+                _changed(self.everybody.per_run, event.run_tasks),
+            )
+            return
+        if event.weight is not None:
+            self.weights[event.owner] = event.weight
+        if event.tasks is not None:
+            self.tasks.pop(event.owner, None)
+            if event.tasks:
+                self.tasks[event.owner] = event.tasks
+
+
+def _changed(before: int | None, now: int | None) -> int | None:
+    return before if now is None else now or None
+
+
+def read(store: EventStore, rules: Rules | None = None) -> Rules:
+    """The rules, brought up to date.
+
+    What cannot be read is passed over and said: one bad row must not stop everybody's queue.
+    """
+    rules = rules or Rules()
+    for row in store.iterate(STREAM, after=rules.version):
+        whole = chain.follows(row, rules.version, rules.head)
+        rules.version, rules.head = row.version, row.hash
+        if not whole:
+            log.error(
+                "%s", ChainError(STREAM, row.version, "it was changed, or not recorded by forge")
+            )
+            continue
+        if not REGISTRY.knows(row):
+            log.warning("%s@%d was recorded by a newer version: passed over", row.type, row.schema)
+            continue
+        try:
+            event = REGISTRY.load(row)
+        except PayloadError as error:
+            log.error("%s", error)
+            continue
+        assert isinstance(event, LimitsChanged)
+        rules.absorb(event)
+    return rules
+
+
+def change(
+    store: EventStore,
+    owner: str | None = None,
+    weight: float | None = None,
+    tasks: int | None = None,
+    run_tasks: int | None = None,
+) -> Rules:
+    """Record new limits; the rules after them. Raises ConfigError for what makes no sense."""
+    _check(owner, weight, tasks, run_tasks)
+    event = LimitsChanged(owner=owner, weight=weight, tasks=tasks, run_tasks=run_tasks)
+    while True:
+        rules = read(store)
+        new = New(event, f"{STREAM}/{event.type}/{uuid.uuid4().hex}")
+        try:
+            store.append(STREAM, rules.version, [new], Context(actor=actor()))
+        except ConcurrencyError:
+            continue
+        return read(store, rules)
+
+
+def _check(
+    owner: str | None, weight: float | None, tasks: int | None, run_tasks: int | None
+) -> None:
+    if weight is not None and not 0 < weight <= 1e6:
+        raise ConfigError(f"weight {weight} is out of range: give one above 0, at most 1e6.")
+    if owner is None and weight is not None:
+        raise ConfigError("a weight is one user's: say whose, as in forge limits ada --weight 2.")
+    if owner is not None and run_tasks is not None:
+        raise ConfigError("--run-tasks is for everybody: leave out the user.")
+    if owner is not None:
+        plain_text.check(owner, "the user's name")
+    if owner is not None and not owner.strip():
+        raise ConfigError("the user's name is empty.")
+    for number in (tasks, run_tasks):
+        if number is not None and not 0 <= number <= 1_000_000:
+            raise ConfigError(
+                f"{number} tasks at once make no sense: give 1 or more, 0 for no limit."
+            )

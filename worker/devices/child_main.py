@@ -1,0 +1,163 @@
+"""The process that uses a device: `python -m worker.devices.child_main`.
+
+Its parent tells it tasks, one at a time.
+
+One line of JSON on stdin is a task, {"run", "task", "lease", "fence", "owner"}; one on stdout says how
+it ended. It imports torch once and keeps sources and model between tasks. It ends when its parent does.
+Signals are for the parent: a terminal's Ctrl-C or a service's SIGTERM must not look like a death.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+log = logging.getLogger("worker.devices.child_main")
+
+#: Runs whose sources and model are kept in memory.
+WARM = 2
+
+
+def _take_over_output() -> TextIO:
+    """Our line to the parent; whatever libraries print goes to stderr."""
+    mine = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    return mine
+
+
+def _listen(tasks: queue.SimpleQueue[dict[str, Any]]) -> None:
+    """Put tasks into the queue; end the process when nobody tells any more."""
+    for line in sys.stdin:
+        tasks.put(json.loads(line))
+    os._exit(0)
+
+
+class Child:
+    """The device's process, once everything is imported."""
+
+    def __init__(self) -> None:
+        from events import Context
+        from runs.home import Home
+        from worker.queue.leases import Leases
+        from worker.storage.weight_cache import Artifacts
+        from worker.tasks import context
+        from worker.tasks.recorder import Hands
+
+        context.set_threads()
+        home = Home.default()
+        self._store = home.open_store()
+        self._leases = Leases(self._store.database)
+        self._cache = Artifacts.of(home)
+        self._states: dict[str, Any] = {}
+        actor = os.environ.get("FORGE_WORKER", "worker")
+        self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
+
+    def offer(self) -> dict[str, Any]:
+        """What this device has, for the roster."""
+        import torch
+
+        from worker.tasks import evaluation_mode
+
+        device = os.environ.get("FORGE_DEVICE", "cpu")
+        if device.startswith("cuda"):
+            memory = torch.cuda.mem_get_info(0)[1]
+        else:
+            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return {"memory": memory, "profile": evaluation_mode.machine_profile(device).of_machine}
+
+    def _refresh(self, state: Any) -> None:
+        from evomerge.run.repository import news
+        from evomerge.run.state import absorb
+
+        rows = news(self._store, state.run, state)
+        absorb(state, rows)
+        if any(row.type == "generation_completed" for row in rows):
+            self._hands.keep(state)
+
+    def _state(self, run: str) -> Any:
+        """The run's state, up to date; those of the runs that were worked on last are kept."""
+        from evomerge.run.repository import load
+
+        state = self._states.pop(run, None)
+        if state is None:
+            state = load(self._store, run)
+        else:
+            self._refresh(state)
+        self._states[run] = state
+        while len(self._states) > WARM:
+            self._states.pop(next(iter(self._states)))
+        return state
+
+    def do(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Do a task; how it ended, and what it took."""
+        import torch
+
+        from events import EventsError
+        from runs.errors import ConfigError, ForgeError
+
+        began, hits, misses = time.monotonic(), self._cache.hits, self._cache.misses
+        told: dict[str, Any] = {"why": ""}
+        try:
+            self._hands.last = {}
+            told["ended"] = self._try(order)
+            told |= self._hands.last
+        except ConfigError as error:
+            ended = "failed" if order["task"] == "start" else "refused"
+            told |= {"ended": ended, "why": str(error)}
+        except (ForgeError, EventsError) as error:
+            told |= {"ended": "refused", "why": str(error)}
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            told |= {"ended": "refused", "why": f"out of memory: {error}", "stale": True}
+        except Exception as error:  # a defect of ours is no death of the task's process
+            log.exception("task %s", order["lease"])
+            told |= {"ended": "refused", "why": f"{type(error).__name__}: {error}", "stale": True}
+        if told["ended"] == "failed" and os.environ.get("FORGE_DEVICE", "").startswith("cuda"):
+            told["stale"] = True  # an error on the device may have broken it for this process
+        told["seconds"] = time.monotonic() - began
+        told["hits"], told["misses"] = self._cache.hits - hits, self._cache.misses - misses
+        return told
+
+    def _try(self, order: dict[str, Any]) -> str:
+        from evomerge.run.decide import due
+
+        state = self._state(order["run"])
+        task = next((t for t in due(state).tasks if t.key == order["task"]), None)
+        if task is None:
+            return "late"
+
+        def mine() -> bool:
+            return self._leases.holds(order["lease"], order["fence"], order["owner"])
+
+        return self._hands.do(state, task, mine)
+
+
+def main() -> None:
+    """Say what the device has, then do what is told until the parent is gone."""
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)
+    from worker.devices import logging_setup
+
+    logging_setup.set_up("json" if os.environ.get("FORGE_LOG") == "json" else "text")
+    out = _take_over_output()
+    tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(tasks,), name="listener", daemon=True).start()
+
+    import transformers  # noqa: F401  takes seconds: before the first task
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    child = Child()
+    out.write(json.dumps({"offer": child.offer()}) + "\n")
+    while True:
+        out.write(json.dumps(child.do(tasks.get())) + "\n")
+
+
+if __name__ == "__main__":
+    main()

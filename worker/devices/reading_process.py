@@ -1,0 +1,113 @@
+"""The process that opens models and data for the server: `python -m worker.devices.reading_process`.
+
+A foreign file may grow, shrink, block or fill the memory while it is read; a file that is cut short
+under a memory map kills the process. So the server opens none itself. One line of JSON on stdin is an
+order, one on stdout the answer. The process ends with the server: when stdin does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import resource
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from runs import errors
+
+log = logging.getLogger("worker.devices.reading_process")
+
+#: The memory that a container may fill (cgroup v2): bytes, or "max" if there is no limit.
+CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+def check(order: dict[str, Any]) -> dict[str, Any]:
+    """Make the plan of a run; open its models and data too if the order says `open`."""
+    from worker.commands import validate as plans
+
+    made = plans.make(
+        order["config"], order["models"], order["base"], order["data"], elsewhere=True
+    )
+    told: dict[str, Any] = {
+        "config": made.config.model_dump(mode="json"),
+        "sources": [source.model_dump(mode="json") for source in made.sources],
+        "base": None if made.base is None else made.base.model_dump(mode="json"),
+        "data": list(made.data),
+    }
+    if order["open"]:
+        _bound_memory()
+        found = plans.check(made)
+        told |= {
+            "warnings": list(found.warnings), "parameters": found.parameters, "items": found.items
+        }  # fmt: skip
+    return told
+
+
+def measure(order: dict[str, Any]) -> dict[str, Any]:
+    """Hash a model's weights."""
+    from worker.commands import model_registry
+
+    return vars(model_registry.measure(Path(order["path"])))
+
+
+def _bound_memory() -> None:
+    """Let this process fill half of the memory: one check must not stop the machine.
+
+    A lower hard limit that the process was started with stays.
+    """
+    half = _memory() // 2
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    soft = half if hard == resource.RLIM_INFINITY else min(half, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _memory() -> int:
+    """Return the bytes of memory of the machine, or of the container if it may fill less."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = CGROUP.read_text("ascii").strip()
+    except OSError:  # no cgroup v2, or no container
+        return machine
+    return machine if limit == "max" else min(machine, int(limit))
+
+
+ORDERS = {"check": check, "measure": measure}
+
+
+def answered(order: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to an order, or the error."""
+    try:
+        return {"answer": ORDERS[order["order"]](order)}
+    except errors.ForgeError as error:
+        return {"error": type(error).__name__, "detail": str(error)}
+    except MemoryError:
+        detail = "It needs more than half of this machine's memory: give less data."
+        return {"error": errors.ConfigError.__name__, "detail": detail}
+    except Exception as error:  # a defect: the server answers 500, and goes on
+        log.exception("an order failed")
+        return {"error": "", "detail": f"{type(error).__name__}: {error}"}
+
+
+def _listen(orders: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in sys.stdin:
+        orders.put(json.loads(line))
+    os._exit(0)
+
+
+def main() -> None:
+    """Answer orders until the server is gone. What libraries print goes to stderr."""
+    logging.basicConfig(level=logging.WARNING)
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(orders,), name="listener", daemon=True).start()
+    while True:
+        out.write(json.dumps(answered(orders.get())) + "\n")
+
+
+if __name__ == "__main__":
+    main()

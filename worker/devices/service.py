@@ -1,0 +1,134 @@
+"""`forge worker`: this machine's devices, the doorbell, the heartbeat, and perhaps the dispatcher."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from runs.home import Home
+from worker.devices.device import Slot
+from worker.queue.celery_wakeup import Bells, Listener, make_app
+from worker.queue.dispatcher import Dispatcher
+from worker.queue.leases import here, lifetime
+from worker.queue.metrics import Metrics
+from worker.queue.requirements import Placement
+
+log = logging.getLogger(__name__)
+
+
+class Crew:
+    """Everything that one worker process is. Threads; the tasks are done in processes of their own."""
+
+    def __init__(
+        self,
+        home: Home,
+        placements: list[Placement],
+        broker: str,
+        labels: frozenset[str] = frozenset(),
+        only: bool = False,
+        dispatch: bool = True,
+    ) -> None:
+        self.metrics = Metrics()
+        app = make_app(broker)
+        self._bells = Bells(app)
+        self._beat = lifetime() / 6
+        host = here().partition(":")[0]
+        self.dispatcher = (
+            Dispatcher(home.open_store(), self._bells.ring, host) if dispatch else None
+        )
+        self.slots = [Slot(home, p, labels, only, self._ended) for p in placements]
+        self._listener = Listener(app, {slot.name: slot.ring for slot in self.slots})
+        self._stopped = threading.Event()
+
+    def _ended(self, run: str, task: str, told: dict[str, Any]) -> None:
+        self.metrics.ended(task, told)
+        level = logging.INFO if told["ended"] in ("done", "known", "late") else logging.WARNING
+        log.log(
+            level,
+            "task ended",
+            extra={
+                "run": run, "task": task, "candidate": told.get("candidate"),
+                "position": told.get("position"), "ended": told["ended"],
+                "seconds": round(told["seconds"], 4), "why": told["why"] or None,
+            },
+        )  # fmt: skip
+        if self.dispatcher is not None:
+            self.dispatcher.nudge()
+
+    def start(self) -> None:
+        """Begin."""
+        for slot in self.slots:
+            slot.start()
+        if self.dispatcher is not None:
+            self.dispatcher.start()
+        threading.Thread(target=self._heart, name="heartbeat", daemon=True).start()
+
+    def _heart(self) -> None:
+        """Renew leases and the roster until the last device has stopped."""
+        beaten = time.monotonic()
+        while not self._stopped.wait(min(1.0, self._beat)):
+            busy = sum(slot.task is not None for slot in self.slots)
+            if self.dispatcher is not None:
+                self.metrics.dispatched(self.dispatcher.measures, busy, len(self.slots) - busy)
+            if time.monotonic() - beaten < self._beat:
+                continue
+            beaten = time.monotonic()
+            for slot in self.slots:
+                try:
+                    slot.beat()
+                except Exception as error:  # the next beat may succeed
+                    log.warning("device %s could not say that it lives: %s", slot.name, error)
+
+    def stop(self) -> None:
+        """Finish what is under way and take nothing new."""
+        for slot in self.slots:
+            slot.stop()
+
+    def kill(self) -> None:
+        """Give back what is under way."""
+        for slot in self.slots:
+            slot.kill()
+
+    def wait(self, told: Callable[[str], None] = lambda words: None) -> None:
+        """Until `stop` or two signals have ended it."""
+        signals: list[int] = []
+
+        def on_signal(number: int, _frame: Any) -> None:
+            signals.append(number)
+
+        before = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
+        seen = 0
+        try:
+            while any(slot.is_alive() for slot in self.slots):
+                time.sleep(0.1)
+                if len(signals) == seen:
+                    continue
+                seen = len(signals)
+                if seen == 1:
+                    busy = [slot.task for slot in self.slots if slot.task]
+                    if busy:
+                        told(f"finishing {', '.join(busy)}; again to give it back and stop now")
+                    self.stop()
+                else:
+                    self.kill()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.close()
+
+    def close(self) -> None:
+        """End what is left."""
+        self.kill()
+        for slot in self.slots:
+            if slot.ident is not None:
+                slot.join(timeout=10)
+        if self.dispatcher is not None and self.dispatcher.ident is not None:
+            self.dispatcher.stop()
+            self.dispatcher.join(timeout=10)
+        self._stopped.set()
+        self._listener.close()
+        self._bells.close()

@@ -1,0 +1,70 @@
+"""What is noted of a run's chain outside of its own stream: how a cut end is found.
+
+The run list notes each run's last event, forks note the event that they branched at, SQLite notes the
+last position that it ever gave out; cards, reports and archives carry a head.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from sqlalchemy import func, select, text
+
+from events import Envelope, EventStore
+from events.projection import PROJECTIONS
+from events.store import EVENTS
+from evomerge.reports.projections import RUNS
+from evomerge.run import events
+from evomerge.run.audit import Anchor, Finding
+from evomerge.run.repository import PREFIX, stream
+
+
+def anchors(store: EventStore, run: str) -> list[Anchor]:
+    """The anchors of a run's own stream. Read them before its rows: the log only grows."""
+    return [*_listed(store, run), *_forked(store, run)]
+
+
+def given(run: str, rows: Sequence[Envelope], head: str) -> Anchor:
+    """The anchor that a head is that somebody noted."""
+    own = [row for row in rows if row.stream == stream(run)]
+    place = next((row.version for row in own if row.hash == head), len(own) + 1)
+    return Anchor(place, head, "the head that was given")
+
+
+def _listed(store: EventStore, run: str) -> Iterator[Anchor]:
+    with store.database.reading() as connection:
+        if not connection.dialect.has_table(connection, RUNS.name):
+            return
+        query = select(RUNS.c.version, RUNS.c.head).where(RUNS.c.run == run)
+        for version, head in connection.execute(query):
+            yield Anchor(version, head, "the run list")
+
+
+def _forked(store: EventStore, run: str) -> Iterator[Anchor]:
+    query = select(EVENTS.c.data).where(
+        EVENTS.c.type == events.Forked.type,
+        text("version = 1"),
+        EVENTS.c.data.contains(f'"parent":"{run}"', autoescape=True),
+    )
+    for (data,) in store.database.rows(query):
+        with suppress(ValueError, LookupError, TypeError):  # damaged: verifying the fork says so
+            fork = json.loads(data)
+            yield Anchor(int(fork["version"]), fork["head"], f"its fork {fork['run']}")
+
+
+def lost(store: EventStore) -> Iterator[Finding]:
+    """Whether the log as a whole has lost its end."""
+    with store.database.reading() as connection:
+        ever, seen = store.database.last_position(connection), 0
+        if connection.dialect.has_table(connection, PROJECTIONS.name):
+            seen = connection.execute(select(func.max(PROJECTIONS.c.position))).scalar() or 0
+        last = connection.execute(select(func.max(EVENTS.c.position))).scalar() or 0
+    if last < max(ever or 0, seen):
+        yield Finding(
+            "error",
+            "chain",
+            f"the log's last event has position {last}, but there was one at {max(ever or 0, seen)}: "
+            f"events are gone from its end, of this run or of others ({PREFIX}…)",
+        )

@@ -1,0 +1,89 @@
+"""A run's tables as Parquet files, for notebooks and databases. Whole or not at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from events import Envelope
+from evomerge.reports import tables
+from evomerge.run.state import RunState
+from runs.errors import UnavailableError
+from worker.storage.output_folder import check_target
+
+#: What marks a folder as written here; it names the run, and how far.
+MARK = "tables.json"
+#: Rows that are held in memory at a time.
+BATCH = 20_000
+
+
+def check(folder: Path, run: str) -> Path:
+    """The folder, made absolute, if the tables of this run may be written there. No torch, no pyarrow.
+
+    Raises UnavailableError where pyarrow is not installed, and what `check_target` does.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UnavailableError(
+            "Parquet needs pyarrow, which is not installed: pip install 'agent-forge[notebook]'."
+        )
+    return check_target(folder, lambda place: _of(place, run))
+
+
+def _of(place: Path, run: str) -> bool:
+    """Whether a folder holds tables of this run and nothing else."""
+    names = {MARK, *(f"{name}.parquet" for name in tables.TABLES)}
+    try:
+        told = json.loads((place / MARK).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    mine = isinstance(told, dict) and told.get("run") == run
+    return mine and {path.name for path in place.iterdir()} <= names
+
+
+def write(folder: Path, state: RunState, rows: Sequence[Envelope]) -> dict[str, int]:
+    """Write every table into `folder`; the number of rows of each.
+
+    Tables of before are replaced when the new ones are whole. Raises what `check` does.
+    """
+    folder = check(folder, state.run)
+    from weights.checkpoint import publish
+
+    counts: dict[str, int] = {}
+
+    def fill(place: Path) -> None:
+        for name in tables.TABLES:
+            table = tables.table(name, state, rows)
+            counts[name] = _write(place / f"{name}.parquet", table, state.run)
+        told = {"run": state.run, "place": len(rows), "head": state.head, "rows": counts}
+        (place / MARK).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+
+    publish(folder, fill)
+    return counts
+
+
+def _write(path: Path, table: tables.Table, run: str) -> int:
+    """One table, batch by batch; how many rows it has."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kinds: dict[tables.Kind, Any] = {
+        "int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_(),
+        "texts": pa.list_(pa.string()),
+    }  # fmt: skip
+    fields = [(name, kinds[kind]) for name, kind in table.columns.items()]
+    schema = pa.schema(fields, metadata={"run": run})
+    count = 0
+    with parquet.ParquetWriter(path, schema) as writer:
+        for batch in _batches(iter(table.rows)):
+            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+            count += len(batch)
+    return count
+
+
+def _batches(rows: Iterator[tables.Row]) -> Iterator[list[tables.Row]]:
+    while batch := list(islice(rows, BATCH)):
+        yield batch

@@ -1,0 +1,301 @@
+"""A run at Weights & Biases: sent from the log, now or as it lives. A projection, never truth.
+
+What is sent is `evomerge.reports.wandb_rows`'s, a pure function of the events. The log is the queue:
+what W&B did not take is sent the next time, by `forge wandb sync RUN`. Nothing of it happens in a
+process that carries a run: `worker/exports/wandb_follower.py` has one of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evomerge.reports import wandb_rows
+from evomerge.run import repository
+from evomerge.run.state import RunState, absorb
+from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from runs.home import Home
+from worker.storage.output_folder import MARK
+
+#: The project where neither WANDB_PROJECT nor an option names one.
+PROJECT = "evomerge"
+#: Seconds between two looks at the log.
+POLL = 1.0
+#: What W&B would collect by itself: of the process that sends, and none of the run's.
+_NOTHING_ELSE = {
+    "console": "off",
+    "disable_git": True,
+    "disable_code": True,
+    "save_code": False,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a run is sent."""
+
+    #: W&B writes below it, into `wandb/`.
+    folder: Path
+    project: str | None = None
+    entity: str | None = None
+    #: Into files, for `wandb sync`; also where W&B itself is told so (WANDB_MODE).
+    offline: bool = False
+    #: The champion's folder, if its files are to go with the recipe.
+    model: Path | None = None
+
+    @classmethod
+    def of(cls, home: Home, **given: Any) -> Target:
+        """The usual one: files under WANDB_DIR or the home folder."""
+        return cls(Path(os.environ.get("WANDB_DIR") or home.folder), **given)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of it."""
+
+    run: str
+    status: str
+    #: Closed generations, and how many of them W&B did not have yet.
+    generations: int
+    new: int
+    #: The page, or the folder for `wandb sync`.
+    place: str
+    offline: bool
+
+
+def client() -> None:
+    """Raise UnavailableError where W&B is not installed."""
+    found = importlib.util.find_spec("wandb")
+    if found is None or found.origin is None:  # a folder of that name is no package
+        raise UnavailableError(
+            "W&B is not installed: pip install 'agent-forge[tracking]'. Runs need it for nothing: "
+            "`forge wandb sync RUN` sends an old one as well."
+        )
+
+
+class Sender:
+    """One run, open at W&B."""
+
+    def __init__(self, state: RunState, group: str, target: Target) -> None:
+        client()
+        self._target = target
+        self._configured = False
+        with _explained(state.run):
+            import wandb
+
+            known = type(wandb.Settings()).model_fields
+            usual = {k: v for k, v in _NOTHING_ELSE.items() if k in known}
+            settings = wandb.Settings(**usual, silent=_silent())
+            mode: Any = "offline" if target.offline else wandb.setup(settings).settings.mode
+            self.offline = mode in ("offline", "dryrun")
+            target.folder.mkdir(parents=True, exist_ok=True)
+            self._run: Any = wandb.init(
+                project=target.project or os.environ.get("WANDB_PROJECT") or PROJECT,
+                entity=target.entity,
+                id=wandb_rows.identity(state.run),
+                name=state.run,
+                group=group,
+                dir=str(target.folder),
+                mode=mode,
+                resume=None if self.offline else "allow",
+                reinit="create_new",
+                settings=settings,
+            )
+            self._run.define_metric("*", step_metric="generation")
+        self._files = _Files(self._run, target.folder) if self.offline else None
+        #: The newest generation that W&B has; its steps are generations.
+        self._newest = int(self._run.starting_step) - 1 if self._run.resumed else -1
+        if self._files is not None:
+            self._newest = self._files.synced()
+            self._files.note(self._newest)
+        self.new = 0
+
+    def send(self, state: RunState) -> None:
+        """What W&B does not have yet."""
+        with _explained(state.run):
+            if state.started is not None and not self._configured:
+                self._run.config.update(wandb_rows.config(state), allow_val_change=True)
+                self._configured = True
+            fresh = wandb_rows.rows(state, self._newest)
+            for generation, row in fresh:
+                self._run.log(row, step=generation, commit=True)
+                self._newest, self.new = generation, self.new + 1
+            if fresh or state.ended:
+                self._run.summary.update(wandb_rows.summary(state))
+            if fresh and self._files is not None:
+                self._files.note(self._newest)
+
+    def finish(self, state: RunState) -> Sent:
+        """The champion, once it is final; and the end. Blocks until everything is sent."""
+        with _explained(state.run):
+            if not self._configured and state.submitted is not None:
+                self._run.config.update(wandb_rows.config(state), allow_val_change=True)
+            self._run.summary.update(wandb_rows.summary(state))
+            found = wandb_rows.champion(state)
+            if found is not None and state.completed is not None:
+                self._run.log_artifact(_artifact(found, self._target.model))
+            place = str(self._files.folder if self._files else self._run.url or "")
+            self._run.finish(exit_code=1 if state.failed or state.cancelled else 0)
+            if self._files is not None:
+                self._files.supersede()
+        return Sent(
+            run=state.run, status=state.status, generations=len(state.generations), new=self.new,
+            place=place, offline=self.offline,
+        )  # fmt: skip
+
+    def leave(self) -> None:
+        """Close it after an error; nobody is told of another."""
+        with contextlib.suppress(Exception):
+            self._run.finish(exit_code=1)
+
+
+class _Files:
+    """The folders of a run's offline files, each with a note of the newest generation in it.
+
+    `wandb sync` appends a file to what the server has of the run. So a new file holds what no synced
+    one has, and those that were never synced are removed for it: nothing is sent twice.
+    """
+
+    NOTE = "forge.json"
+
+    def __init__(self, run: Any, root: Path) -> None:
+        self.folder = Path(run.dir).parent
+        ours = (root / "wandb").glob(f"offline-run-*-{run.id}/{self.NOTE}")
+        self._earlier = sorted(note.parent for note in ours)
+
+    def note(self, newest: int) -> None:
+        """The newest generation that is on the server once this file is synced."""
+        (self.folder / self.NOTE).write_text(json.dumps({"newest": newest}), "utf-8")
+
+    def synced(self) -> int:
+        """The newest generation of the files that were synced; −1 where none was."""
+        notes = [folder / self.NOTE for folder in self._earlier if _is_synced(folder)]
+        return max((json.loads(note.read_text("utf-8"))["newest"] for note in notes), default=-1)
+
+    def supersede(self) -> None:
+        """Remove the earlier files that were not synced: this one has what they have."""
+        for folder in self._earlier:
+            if not _is_synced(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_synced(folder: Path) -> bool:
+    """Whether `wandb sync` has left its mark."""
+    return any(folder.glob("*.wandb.synced"))
+
+
+def _artifact(found: dict[str, Any], model: Path | None) -> Any:
+    """The champion: its recipe as a file, and those of its folder where that was given."""
+    import wandb
+
+    told = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
+    metadata = {name: found[name] for name in told} | {
+        "recipe": found["recipes"][found["candidate"]]
+    }
+    name = f"{wandb_rows.identity(found['run'])}-champion"
+    artifact = wandb.Artifact(name, type="model", metadata=metadata)
+    if model is not None:
+        artifact.add_dir(str(model))
+        return artifact
+    with artifact.new_file(MARK) as file:
+        file.write(json.dumps(found, indent=2) + "\n")
+    return artifact
+
+
+def _silent() -> bool:
+    """W&B's own lines are left out, unless WANDB_SILENT says otherwise."""
+    return os.environ.get("WANDB_SILENT", "true").lower() in ("1", "true", "yes", "y", "t", "on")
+
+
+@contextlib.contextmanager
+def _explained(run: str) -> Iterator[None]:
+    """Whatever W&B raises, as an error with what to do. Raises UnavailableError."""
+    try:
+        yield
+    except ForgeError:
+        raise
+    except Exception as error:  # a library's, of any kind
+        why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise UnavailableError(
+            f"W&B did not take run {run}: {why}. The run is not touched; "
+            f"`forge wandb sync {run}` sends it later, with --offline into files."
+        ) from error
+
+
+def sync(
+    home: Home,
+    run: str,
+    target: Target,
+    follow: bool = False,
+    wait: Callable[[float], bool] = lambda seconds: bool(time.sleep(seconds)),
+) -> Sent:
+    """Send a run: what is recorded of it, and with `follow` what will be until it has ended.
+
+    `wait(seconds)` passes the time between two looks; true ends following. Raises NotFoundError,
+    ConflictError where another process here is at it, UnavailableError.
+    """
+    store = home.open_store()
+    try:
+        name = repository.full_name(store, run)
+        with _alone(home, name):
+            state = RunState()
+            rows = repository.news(store, name, state)
+            absorb(state, rows, showing=True)
+            _check_model(state, target.model)
+            sender = Sender(state, rows[0].stream.removeprefix(repository.PREFIX), target)
+            try:
+                sender.send(state)
+                stopped = not follow
+                while not (state.ended or stopped):
+                    stopped = wait(POLL)
+                    absorb(state, repository.news(store, name, state), showing=True)
+                    sender.send(state)
+                return sender.finish(state)
+            except BaseException:
+                sender.leave()
+                raise
+    finally:
+        store.close()
+
+
+def _check_model(state: RunState, model: Path | None) -> None:
+    """Raise ConfigError where the folder is not that of the run's champion."""
+    if model is None:
+        return
+    try:
+        found = json.loads((model / MARK).read_text("utf-8"))["candidate"]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if found is None or found != state.champion or state.completed is None:
+        raise ConfigError(
+            f"{model} is not the folder of the champion of run {state.run}: write it with "
+            f"`forge export {state.run} --out DIR`, or leave out --model."
+        )
+
+
+@contextlib.contextmanager
+def _alone(home: Home, run: str) -> Iterator[None]:
+    """One sender of a run at a time, on this machine: two would count its steps twice."""
+    path = home.folder / "tracking" / f"{wandb_rows.identity(run)}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConflictError(
+                f"run {run} is being sent to W&B by another process here. Wait for it to end."
+            ) from error
+        yield

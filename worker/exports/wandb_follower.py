@@ -1,0 +1,123 @@
+"""The process that sends a run to W&B while another one carries it.
+
+It is `python -m worker.exports.wandb_follower`.
+
+It follows the log until the run has ended or its parent is gone, and is ended where it takes too long.
+Whatever becomes of it, the run does not know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from runs.home import Home
+from worker.exports.wandb import Target, client, sync
+
+#: Seconds that the end of a run waits for W&B at most.
+PATIENCE = 30.0
+
+
+def wanted(flag: bool, warn: Callable[[str], None]) -> bool:
+    """Whether runs are to be followed: by the flag, or by FORGE_WANDB.
+
+    Who asks by the flag and has no W&B gets an error before anything begins, UnavailableError; the
+    variable, which stands there for every run, gets a warning. Raises ConfigError.
+    """
+    given = os.environ.get("FORGE_WANDB", "")
+    if given not in ("", "0", "1"):
+        raise ConfigError(
+            f"FORGE_WANDB is {given!r}: give 1 or 0. WANDB_MODE says online or offline."
+        )
+    if not flag and given != "1":
+        return False
+    try:
+        client()
+    except UnavailableError as error:
+        if flag:
+            raise
+        warn(str(error))
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def beside(
+    home: Home, run: str, warn: Callable[[str], None], patience: float | None = None
+) -> Iterator[None]:
+    """Follow a run in a process of its own for as long as this lasts. No error comes out of it."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = _start(home, run, said)
+        except OSError as error:
+            warn(f"W&B does not follow run {run}: {error.strerror}.{_later(run)}")
+            process = None
+        try:
+            yield
+        finally:
+            if process is not None:
+                why = _end(process, run, PATIENCE if patience is None else patience, said)
+                if why:
+                    warn(why)
+
+
+def _later(run: str) -> str:
+    return f" `forge wandb sync {run}` sends it later."
+
+
+def _start(home: Home, run: str, said: Any) -> subprocess.Popen[bytes]:
+    """The process that follows; the end of its standard input tells it to come to an end."""
+    env = {**os.environ, "FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
+    return subprocess.Popen(
+        [sys.executable, "-m", "worker.exports.wandb_follower", run], env=env, stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
+    )  # fmt: skip
+
+
+def _end(process: subprocess.Popen[bytes], run: str, patience: float, said: Any) -> str:
+    """Let it come to an end, or end it; what there is to say, or nothing."""
+    assert process.stdin
+    process.stdin.close()
+    try:
+        code = process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return f"W&B did not take all of run {run} within {patience:g} seconds.{_later(run)}"
+    finally:
+        if process.poll() is None:  # also where somebody presses Ctrl-C
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if not code:
+        return ""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
+    known = code in (ConfigError.exit_code, UnavailableError.exit_code, ConflictError.exit_code)
+    return lines[-1] if known else f"W&B was not sent run {run}: {lines[-1]}.{_later(run)}"
+
+
+def _parent_says_stop(seconds: float) -> bool:
+    """Wait so long, less where the parent closes our standard input or dies."""
+    return bool(select.select([sys.stdin], [], [], seconds)[0])
+
+
+def main() -> None:
+    """Follow the run that the command line names, for `beside`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's terminal is not ours
+    home = Home.default()
+    try:
+        sync(home, sys.argv[1], Target.of(home), follow=True, wait=_parent_says_stop)
+    except ForgeError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The shared queue: which task runs next, on which device, under which lease."""

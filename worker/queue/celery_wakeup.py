@@ -1,0 +1,145 @@
+"""Celery and Redis: doorbells. A message says "look, there may be something for you", and nothing else.
+
+The grant that it is about stands in the database. A message that is lost, doubled, late or in another
+order changes nothing but how soon somebody looks: devices look by themselves every second. So Celery's
+own redelivery is not needed and not used; there is no result backend, and messages are JSON. Whoever
+listens needs no Celery worker: the message's coming is all that it says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+from redis import exceptions as client_errors
+
+from runs.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+DEFAULT_BROKER = "redis://127.0.0.1:6379/0"
+#: Seconds after which a message means nothing any more.
+STALE = 60
+#: Seconds without ringing or listening after the broker could not be reached.
+REST = 1.0
+#: Seconds between two looks whether listening is over.
+LOOK = 1
+
+
+def broker_url() -> str:
+    """FORGE_BROKER_URL, by default a Redis on this machine. Raises ConfigError."""
+    url = os.environ.get("FORGE_BROKER_URL") or DEFAULT_BROKER
+    if not url.startswith(("redis://", "rediss://", "redis+socket://")):
+        raise ConfigError(
+            "FORGE_BROKER_URL is no address of a Redis: give redis://:PASSWORD@HOST:6379/0 (rediss:// "
+            "with TLS)."
+        )
+    return url
+
+
+def make_app(url: str) -> Celery:
+    """The Celery application: JSON, no results, early acknowledgement."""
+    app = Celery("forge", broker=url, set_as_current=False)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        task_ignore_result=True,
+        task_acks_late=False,
+        broker_connection_retry=True,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={"socket_connect_timeout": 2, "socket_timeout": 5},
+    )
+    return app
+
+
+def queue_of(device: str) -> str:
+    """The queue of a device's messages."""
+    return f"forge.{device}"
+
+
+class Bells:
+    """Rings devices from a thread of its own: a broker that hangs holds nobody up."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._wanted: queue.SimpleQueue[tuple[str, str, str] | None] = queue.SimpleQueue()
+        self._rest_until = 0.0
+        self._thread = threading.Thread(target=self._work, name="bells", daemon=True)
+        self._thread.start()
+
+    def ring(self, device: str, run: str, task: str) -> None:
+        """Let a device look soon."""
+        self._wanted.put((device, run, task))
+
+    def close(self) -> None:
+        """Ring no more."""
+        self._wanted.put(None)
+
+    def _work(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            if time.monotonic() < self._rest_until:
+                continue
+            device, run, task = wanted
+            try:
+                self._app.send_task(
+                    "forge.hint", [device, run, task], queue=queue_of(device), expires=STALE,
+                    retry=False,
+                )  # fmt: skip
+            except Exception as error:  # whatever a broker's client raises: nothing depends on it
+                log.warning("the broker cannot be reached: %s. Devices look by themselves.", error)
+                self._rest_until = time.monotonic() + REST
+
+
+class Listener:
+    """A thread that wakes this process's devices when a message comes for them.
+
+    A message means "look", whatever stands in it: it is taken off its queue and not parsed. So nothing
+    that somebody puts there, and no countdown or expiry, can stop or delay the next one.
+    """
+
+    def __init__(self, app: Celery, devices: dict[str, Callable[[], None]]) -> None:
+        self._app = app
+        self._rings = {queue_of(device): ring for device, ring in devices.items()}
+        self._closed = threading.Event()
+        for noisy in ("celery", "kombu", "amqp"):
+            logging.getLogger(noisy).setLevel(logging.ERROR)
+        self._thread = threading.Thread(target=self._listen, name="doorbell", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; not waited for where the broker hangs."""
+        self._closed.set()
+        self._thread.join(timeout=3)
+
+    def _listen(self) -> None:
+        """Listen until it is closed; connect again after whatever went wrong."""
+        while not self._closed.is_set():
+            try:
+                with self._app.connection_for_read() as connection:
+                    self._serve(connection.channel())
+            except (
+                Exception
+            ) as error:  # whatever a broker's client raises: devices look by themselves
+                log.debug("the broker cannot be listened to: %s", error)
+                self._closed.wait(REST)
+
+    def _serve(self, channel: Any) -> None:
+        """Ring for every message; all those that wait for a device are one."""
+        with channel.conn_or_acquire() as client:
+            while not self._closed.is_set():
+                try:
+                    found = client.brpop(list(self._rings), timeout=LOOK)
+                except client_errors.ResponseError:  # something of another kind stands in its place
+                    client.delete(*self._rings)
+                    continue
+                if found is not None:
+                    queue = found[0].decode()
+                    client.delete(queue)
+                    self._rings[queue]()

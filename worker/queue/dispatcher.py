@@ -1,0 +1,422 @@
+"""Who does what next: one thread among all workers follows the log and grants tasks to devices.
+
+It holds a lease; when it dies another worker takes over. All that it knows it knows from the log, the
+roster and the leases, so that nothing is lost with it but what users have received lately, which is
+noted in a table from time to time. Two at once are harmless: a device takes one grant, a task has one
+lease, and an event has one key.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
+from evomerge.reports import queries
+from evomerge.run import events
+from evomerge.run.decide import Task
+from evomerge.run.repository import load
+from runs import imported_pasts
+from runs.errors import ForgeError
+from runs.streams import PREFIX
+from worker.commands import user_limits
+from worker.commands.submit import project
+from worker.queue.bookkeeping import Flight, Known, Measures, Received
+from worker.queue.device_table import Device, Roster
+from worker.queue.leases import Leases, myself
+from worker.queue.requirements import needs
+from worker.queue.run_cache import Desk
+from worker.queue.scheduler import Job, Needs, Scheduler
+
+log = logging.getLogger(__name__)
+
+#: The lease of whoever dispatches, and the seconds that it lasts at the most without a heartbeat.
+LEASE, LIFETIME = "@dispatcher", 10.0
+#: Seconds between two steps: while devices work, and while nothing is to be done.
+BUSY, QUIET = 0.02, 0.1
+#: Seconds between two looks at runs to which nothing happened.
+LOOK = 0.1
+#: Seconds that a device has to claim what it was granted.
+UNCLAIMED = 10.0
+
+Ring = Callable[[str, str, str], None]
+
+
+class Dispatcher(threading.Thread):
+    """The thread; `step` is one turn of it."""
+
+    def __init__(self, store: EventStore, ring: Ring, name: str) -> None:
+        super().__init__(name="dispatcher", daemon=True)
+        self._store = store
+        self._ring = ring
+        self._context = Context(actor=f"worker/{name}")
+        self._leases = Leases(store.database, myself(f"dispatcher {name}"))
+        self._leases.lifetime = min(LIFETIME, self._leases.lifetime)
+        self._roster = Roster(store.database)
+        self._received = Received(store.database)
+        self._nudged = threading.Event()
+        self._stopping = threading.Event()
+        self.measures = Measures()
+        self._reset()
+
+    def _reset(self) -> None:
+        """Know nothing."""
+        self._scheduler = Scheduler()
+        self._rules = user_limits.Rules()
+        self._runs: dict[str, Known] = {}
+        self._desk = Desk(self._store, self._context)
+        self._changed: set[str] = set()
+        self._flights: dict[str, Flight] = {}
+        #: Runs whose history cannot be read here, until something is recorded for them.
+        self._aside: set[str] = set()
+        #: Where runs end that are the past of a fork only.
+        self._pasts: frozenset[str] = frozenset()
+        self._after = 0
+        #: What was noted last of what users have received.
+        self._told: dict[str, float] | None = None
+        self._renewed = self._noted = self._measured = self._looked = 0.0
+        self.measures.leads = False
+
+    # ---- the thread ------------------------------------------------------------------------
+
+    def nudge(self) -> None:
+        """Something has happened here: do not wait."""
+        self._nudged.set()
+
+    def stop(self) -> None:
+        """End, and let another worker take over."""
+        self._stopping.set()
+        self._nudged.set()
+
+    def run(self) -> None:
+        """Step after step until it is stopped."""
+        while not self._stopping.is_set():
+            wait = 1.0
+            try:
+                if self._leads():
+                    granted = self.step()
+                    wait = BUSY if granted or self._flights else QUIET
+            except StoreUnavailableError as error:
+                log.warning("nothing was dispatched: %s", error)
+                self._reset()
+            except Exception:  # a defect must not end the queue for everybody
+                log.exception("nothing was dispatched")
+                self._reset()
+                wait = 5.0
+            self._nudged.wait(wait)
+            self._nudged.clear()
+        try:
+            if self.measures.leads:
+                self._note_received()
+                self._leases.release(LEASE)
+        except EventsError as error:
+            log.warning("the next dispatcher has to wait: %s", error)
+        self._store.close()
+
+    def _leads(self) -> bool:
+        """Whether we are the one who dispatches."""
+        now = time.monotonic()
+        if self.measures.leads and now - self._renewed < self._leases.lifetime / 6:
+            return True
+        if self._leases.claim(LEASE) is None:
+            if self.measures.leads:
+                self._reset()
+            return False
+        self._renewed = now
+        if not self.measures.leads:
+            self._take_over()
+        return True
+
+    def _take_over(self) -> None:
+        """Learn what waits, and what users have received."""
+        self._reset()
+        self._scheduler.restore(self._received.read())
+        user_limits.read(self._store, self._rules)
+        self._apply_rules()
+        self._pasts = imported_pasts.heads(self._store)
+        self._after = queries.position(self._store)
+        for row in queries.queue(self._store):
+            labels = tuple(row["labels"].split())
+            self._runs[row["run"]] = Known(
+                row["owner"],
+                row["first"],
+                row["priority"],
+                labels,
+                row["device"],
+                row["paused"] or row["past"],
+            )
+            self._put(row["run"])
+        self.measures.leads = True
+        log.info("dispatching %d runs", len(self._runs))
+
+    # ---- one step --------------------------------------------------------------------------
+
+    def step(self) -> int:
+        """Follow the log, decide, grant; the number of grants."""
+        self._follow()
+        devices = self._roster.devices()
+        held = self._leases.held()
+        self._land(devices, held)
+        changed, self._changed = sorted(self._changed), set()
+        for run in changed:
+            if run in self._desk.states:
+                self._decide(run)
+        look = time.monotonic() - self._looked > LOOK  # leases and pauses end by themselves
+        for run in [*self._desk.tasks] if look else changed:
+            self._put(run, held)
+        self._looked = time.monotonic() if look else self._looked
+        granted = self._grant([d for d in devices if d.free], held)
+        if time.monotonic() - self._noted > 5.0:
+            self._note_received()
+        self._measure()
+        return granted
+
+    def _follow(self) -> None:
+        """What was recorded since."""
+        while rows := self._store.read_all(self._after, limit=1000):
+            for row in rows:
+                try:
+                    self._notice(row)
+                except StoreUnavailableError:
+                    raise
+                except (EventsError, ForgeError) as error:
+                    self._set_aside(row.stream.removeprefix(PREFIX), error)
+            self._after = rows[-1].position
+
+    def _notice(self, row: Envelope) -> None:
+        if row.stream == user_limits.STREAM:
+            user_limits.read(self._store, self._rules)
+            self._apply_rules()
+            return
+        if row.stream == imported_pasts.STREAM:
+            self._pasts = imported_pasts.heads(self._store)
+        if not row.stream.startswith(PREFIX):
+            return
+        run = row.stream.removeprefix(PREFIX)
+        if row.type in (events.Submitted.type, events.Forked.type):
+            self._welcome(run, row)
+        elif row.type == events.Retried.type and run not in self._runs:
+            self._return(run)
+        known = self._runs.get(run)
+        if known is None:
+            return
+        if row.type in (events.Completed.type, events.Failed.type, events.Cancelled.type):
+            self._forget(run)
+            return
+        if row.type == events.Imported.type:
+            self._scheduler.drop(run)  # it has another owner, and waits
+            self._return(run, known.order)
+            known = self._runs[run]
+        if row.type in (events.Paused.type, events.Resumed.type):
+            known.paused = row.type == events.Paused.type
+            known.pending = 1
+        if row.type == events.PriorityChanged.type:
+            event = events.REGISTRY.load(row)
+            assert isinstance(event, events.PriorityChanged)
+            known.priority = event.priority
+        if row.hash in self._pasts:
+            known.paused = True
+        self._aside.discard(run)
+        self._changed.add(run)
+        if run not in self._desk.states:
+            known.pending = 1
+            self._put(run)
+
+    def _welcome(self, run: str, row: Envelope) -> None:
+        """A run that is new here."""
+        event = events.REGISTRY.load(row)
+        if isinstance(event, events.Submitted):
+            self._runs[run] = Known(
+                event.owner, row.position, event.priority, event.labels, event.config.device
+            )
+        else:
+            self._return(run, row.position)
+
+    def _return(self, run: str, order: int | None = None) -> None:
+        """A run of which more than its first event must be known: a fork, or one tried again."""
+        state = load(self._store, run)
+        given = state.submitted
+        assert given is not None
+        if not state.ended:
+            order = order or self._after
+            device = given.config.device
+            self._runs[run] = Known(
+                given.owner, order, state.priority, given.labels, device, state.paused
+            )
+
+    def _forget(self, run: str) -> None:
+        """The run has ended."""
+        for flight in self._flights.values():
+            if flight.run == run and flight.counts:
+                flight.counts = False
+                self._scheduler.finish(run, flight.owner, time.monotonic() - flight.began)
+        del self._runs[run]
+        self._aside.discard(run)
+        self._desk.forget(run)
+        self._scheduler.drop(run)
+        self._leases.forget(run)
+        project(self._store)
+
+    def _apply_rules(self) -> None:
+        self._scheduler.limit(self._rules.everybody, self._rules.tasks)
+        for owner, weight in sorted(self._rules.weights.items()):
+            self._scheduler.weigh(owner, weight)
+
+    # ---- tasks that devices have -------------------------------------------------------------
+
+    def _land(self, devices: list[Device], held: dict[str, str]) -> None:
+        """Notice tasks that were finished, given back, lost with their device or never claimed."""
+        for device in devices:
+            if device.living and device.grant and device.name not in self._flights:
+                run, task = device.grant  # of a dispatcher before us
+                if run in self._runs:
+                    self._take_off(device.name, run, task)
+        here = {device.name: device for device in devices}
+        for name, flight in [*self._flights.items()]:
+            device = here.get(name)
+            if device is None or not device.living or device.grant != (flight.run, flight.task):
+                # One that stopped in order has left the roster by itself.
+                self._landed(name, flight, lost=device is not None and not device.living)
+            elif device.status != "busy" and flight.unclaimed(held, UNCLAIMED):
+                log.warning("device %s does not claim %s/%s", name, flight.run, flight.task)
+                self._roster.revoke(name, flight.run, flight.task)
+                self._landed(name, flight, lost=False)
+        gone = [device.name for device in devices if not device.living]
+        if gone:
+            self._roster.sweep(gone)
+
+    def _take_off(self, device: str, run: str, task: str) -> None:
+        now = time.monotonic()
+        self._flights[device] = Flight(run, task, self._runs[run].owner, now)
+        self._runs[run].since = now
+        self._scheduler.start(run)
+        if run not in self._desk.states:  # what else it has to do is not known yet
+            self._runs[run].pending = 1
+            self._put(run)
+
+    def _landed(self, name: str, flight: Flight, lost: bool) -> None:
+        del self._flights[name]
+        now = time.monotonic()
+        if flight.counts:
+            self._scheduler.finish(flight.run, flight.owner, now - flight.began)
+        known = self._runs.get(flight.run)
+        if known is None:
+            return
+        self._changed.add(flight.run)
+        if flight.run not in self._desk.states:
+            known.pending = 1
+            self._put(flight.run)
+        self._desk.came_back(flight.run, flight.task)
+        if lost:
+            self._decide(flight.run)
+            if flight.task in {task.key for task in self._desk.tasks.get(flight.run, [])}:
+                self.measures.expired += 1
+                log.warning("task %s/%s was lost with device %s", flight.run, flight.task, name)
+
+    # ---- what is to be done ------------------------------------------------------------------
+
+    def _set_aside(self, run: str, error: Exception) -> None:
+        """A history that cannot be read here keeps nobody else waiting."""
+        why = str(error) or type(error).__name__
+        log.error("run %s is set aside until something is recorded for it: %s", run, why)
+        self._desk.drop(run)
+        self._aside.add(run)
+        self._put(run)
+
+    def _decide(self, run: str) -> None:
+        """Bring a run's tasks up to date; facts are appended on the way."""
+        try:
+            ended = self._desk.bring(run).ended
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # what is wrong with one run is no reason for others to wait
+            log.debug("run %s", run, exc_info=error)
+            self._set_aside(run, error)
+            return
+        if ended and run in self._runs:
+            self._forget(run)
+        for dropped in self._desk.unload({flight.run for flight in self._flights.values()}):
+            if dropped in self._runs:
+                self._runs[dropped].pending = 1
+                self._put(dropped)
+
+    def _free_tasks(self, run: str, held: dict[str, str]) -> list[Task]:
+        """Tasks of a run that nobody has."""
+        taken = {(f.run, f.task) for f in self._flights.values()}
+        ready = self._desk.ready(run)
+        return [t for t in ready if (run, t.key) not in taken and f"{run}/{t.key}" not in held]
+
+    def _put(self, run: str, held: dict[str, str] | None = None) -> None:
+        """Tell the scheduler how things stand with a run."""
+        known = self._runs.get(run)
+        if known is None:
+            return
+        if held is not None and run in self._desk.tasks:
+            known.pending = len(self._free_tasks(run, held))
+        pending = 0 if known.paused or run in self._aside else known.pending
+        wants = self._needs(run)
+        self._scheduler.put(Job(run, known.owner, known.order, known.priority, wants, pending))
+
+    def _needs(self, run: str) -> Needs:
+        known = self._runs[run]
+        return needs(known.device, known.labels, self._desk.states.get(run))
+
+    def _grant(self, devices: list[Device], held: dict[str, str]) -> int:
+        """Give every free device the task that is its turn."""
+        chosen: dict[str, tuple[str, str]] = {}
+        for device in devices:
+            picked = self._pick(device, held)
+            if picked is not None:
+                run, task = chosen[device.name] = picked
+                self._take_off(device.name, run, task)
+        if not chosen:
+            return 0
+        taken = self._roster.grant(chosen)
+        for name, (run, task) in chosen.items():
+            if name in taken:
+                self._ring(name, run, task)
+            else:  # it went away, or another dispatcher was first
+                flight = self._flights.pop(name)
+                self._scheduler.finish(run, flight.owner, 0.0)
+        return len(taken)
+
+    def _pick(self, device: Device, held: dict[str, str]) -> tuple[str, str] | None:
+        """The run whose turn it is on this device, and its task that fits here best."""
+        seen: set[str] = set()
+        while True:
+            self.measures.decisions += 1
+            run = self._scheduler.pick(device.offer, lambda r: r in seen or device.refuses(r))
+            if run is None:
+                return None
+            seen.add(run)
+            if run not in self._desk.states:
+                self._decide(run)
+            if run not in self._runs:
+                continue
+            self._put(run, held)  # now its needs are known, and what it has to do
+            fits = device.offer.meets(self._needs(run))
+            tasks = self._free_tasks(run, held) if fits else []
+            if tasks:
+                return run, self._desk.homes.best(run, tasks, device.name).key
+
+    # ---- notes -------------------------------------------------------------------------------
+
+    def _note_received(self) -> None:
+        """Leave word for the next dispatcher."""
+        self._noted = time.monotonic()
+        tags = self._scheduler.active_received()
+        if tags != self._told:
+            self._received.write(tags)
+            self._told = tags
+
+    def _measure(self) -> None:
+        """Once a second, because it looks at every run."""
+        now = time.monotonic()
+        if now - self._measured < 1.0:
+            return
+        self._measured = now
+        waiting = [known for known in self._runs.values() if known.pending and not known.paused]
+        self.measures.waiting = sum(known.pending for known in waiting)
+        self.measures.oldest = max((now - known.since for known in waiting), default=0.0)

@@ -1,0 +1,220 @@
+"""Leases: who works on which task. Not truth: the table may be dropped at any time.
+
+A claim is a conditional write that raises the fence number. It is held until it expires without a
+heartbeat, by the database's clock, or its owner is known to be dead (asked by pid and start time, on
+the same machine). Two holders at once are harmless: both append under one idempotency key, and the
+first wins.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import Connection, Executable, Float, delete, insert, literal_column, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Field, SQLModel
+
+from events import StoreUnavailableError, failpoints
+from events.database import Database
+from runs.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+class LeaseRow(SQLModel, table=True):
+    """The table of leases."""
+
+    __tablename__ = "leases"  # pyright: ignore[reportAssignmentType]
+
+    task: str = Field(primary_key=True)
+    owner: str = Field(index=True)
+    fence: int
+    expires: float
+
+
+LEASES = LeaseRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def lifetime() -> float:
+    """Seconds that a lease lasts without a heartbeat: FORGE_LEASE_SECONDS, by default 60."""
+    given = os.environ.get("FORGE_LEASE_SECONDS", "60")
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0.5 <= seconds <= 3600:
+        raise ConfigError(f"FORGE_LEASE_SECONDS is {given!r}: give seconds between 0.5 and 3600.")
+    return seconds
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's own unit; empty where that cannot be known.
+
+    "dead" for one that was killed and that nobody has waited for yet.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "dead" if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        return ""
+
+
+@cache
+def here() -> str:
+    """Where pids mean the same as to us: the host, and its name for our space of pids."""
+    try:
+        space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        space = ""
+    try:  # machines that were cloned may share a name
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()}:{space}:{boot}"
+
+
+def myself(name: str | None = None) -> str:
+    """Our own process: place, pid and start time, so that a reused pid is another owner.
+
+    `name` tells apart several owners in one process; by default threads.
+    """
+    pid = os.getpid()
+    return owner_of(pid, name or str(threading.get_ident()))
+
+
+def owner_of(pid: int, name: str) -> str:
+    """Return what a process of this machine is called in leases; `alive` understands it."""
+    return f"{here()}/{pid}/{_started(pid)}/{name}"
+
+
+def alive(owner: str) -> bool | None:
+    """Whether a lease's owner lives; None where it is on another machine."""
+    place, pid, started, _ = owner.split("/", 3)
+    if place != here():
+        return None
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return not started or _started(int(pid)) == started
+
+
+class Leases:
+    """Claims on the tasks of runs, in the database of the log."""
+
+    def __init__(self, database: Database, owner: str | None = None) -> None:
+        self._database = database
+        self._now = literal_column(database.clock, Float)
+        self.lifetime = lifetime()
+        #: Seconds between two heartbeats.
+        self.beat = self.lifetime / 6
+        self.owner = owner or myself()
+        with database.explained(), database.migrating() as connection:
+            LEASES.create(connection, checkfirst=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """A transaction whose failure is said like one of the log. Raises StoreUnavailableError."""
+        with self._database.explained(), self._database.writing() as connection:
+            yield connection
+
+    def claim(self, task: str, also: Executable | None = None) -> int | None:
+        """Take the task unless somebody has it: the fence number, or None.
+
+        `also` is done in the same transaction, which saves one.
+        """
+        query = select(LEASES, self._now.label("now")).where(LEASES.c.task == task)
+        with self._writing() as connection:
+            row = connection.execute(query).first()
+            others = row is not None and row.owner != self.owner
+            if row is not None and others and held(row.owner, row.expires, row.now):
+                return None
+            fence = self._take(connection, task, row.fence if row else None)
+            if fence is not None and also is not None:
+                connection.execute(also)
+        if fence is not None:
+            failpoints.hit("task-claimed")
+        return fence
+
+    def _take(self, connection: Connection, task: str, fence: int | None) -> int | None:
+        """Write the claim, unless somebody has claimed since the fence was read."""
+        values = {"owner": self.owner, "expires": self._now + self.lifetime}
+        if fence is None:
+            try:
+                with connection.begin_nested():
+                    connection.execute(insert(LEASES).values(task=task, fence=1, **values))
+            except IntegrityError:
+                return None
+            return 1
+        fenced = (LEASES.c.task == task) & (LEASES.c.fence == fence)
+        done = connection.execute(update(LEASES).where(fenced).values(fence=fence + 1, **values))
+        return fence + 1 if done.rowcount == 1 else None
+
+    def holds(self, task: str, fence: int, owner: str | None = None) -> bool:
+        """Whether the task is still the owner's (by default ours) by this fence."""
+        query = select(LEASES.c.fence, LEASES.c.owner).where(LEASES.c.task == task)
+        rows = self._database.rows(query)
+        return bool(rows) and tuple(rows[0]) == (fence, owner or self.owner)
+
+    def held(self) -> dict[str, str]:
+        """Task → owner, of every lease that holds now."""
+        query = select(LEASES, self._now.label("now")).where(LEASES.c.owner > "")
+        rows = self._database.rows(query)
+        return {row.task: row.owner for row in rows if held(row.owner, row.expires, row.now)}
+
+    def release(self, task: str, also: Executable | None = None) -> None:
+        """Give the task back, and do `also`.
+
+        The row stays, with its fence: the next claim gets a higher one.
+        """
+        mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
+        with self._writing() as connection:
+            connection.execute(update(LEASES).where(mine).values(owner="", expires=0.0))
+            if also is not None:
+                connection.execute(also)
+
+    def forget(self, run: str) -> None:
+        """Drop the rows of a run that has ended."""
+        its = LEASES.c.task.startswith(f"{run}/", autoescape=True)
+        with self._writing() as connection:
+            connection.execute(delete(LEASES).where(its))
+
+    def renew(self, tasks: Collection[str]) -> None:
+        """Let our leases on these tasks last on. Raises StoreUnavailableError."""
+        mine = LEASES.c.task.in_(list(tasks)) & (LEASES.c.owner == self.owner)
+        with self._writing() as connection:
+            connection.execute(update(LEASES).where(mine).values(expires=self._now + self.lifetime))
+
+    @contextmanager
+    def heartbeat(self, task: str) -> Iterator[None]:
+        """Keep the lease alive from a thread of its own while the work is done."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(self.beat):
+                try:
+                    self.renew([task])
+                except StoreUnavailableError as error:  # the next beat may succeed
+                    log.warning("the lease on %s was not renewed: %s", task, error)
+
+        thread = threading.Thread(target=beat, name="lease heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def held(owner: str, expires: float, now: float) -> bool:
+    """Whether a lease holds: it has not expired, and its owner is not known to be dead."""
+    return bool(owner) and expires > now and alive(owner) is not False

@@ -1,0 +1,99 @@
+"""What runs need and what devices have, in the scheduler's words. No torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+from evomerge.run.state import RunState
+from runs.errors import ConfigError, UnavailableError
+from worker.queue.scheduler import Needs
+
+
+def kind_label(device: str) -> str:
+    """The label of a device's kind: "device:cpu", "device:cuda"."""
+    return f"device:{device.partition(':')[0]}"
+
+
+def needs(device: str, labels: tuple[str, ...], state: RunState | None) -> Needs:
+    """What a run asks of a device: its kind, its labels, and, once started, its profile and memory.
+
+    Memory is what was measured: the weights, and beside them the peak of scoring a batch of windows
+    where the device tells it.
+    """
+    wanted = frozenset({kind_label(device), *labels})
+    if state is None or state.started is None:
+        return Needs(wanted)
+    peak = state.profiled.speed.peak_bytes or 0 if state.profiled else 0
+    started = state.started
+    assert state.submitted
+    more = state.submitted.config.longest_path(started.blocks) - started.blocks
+    deepest = (
+        started.cost.with_blocks(more, started.block_cost) if started.block_cost else started.cost
+    )
+    memory = int(deepest.bytes) + peak
+    return Needs(wanted, memory, state.started.profile.of_machine)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A device, and the environment of the process that uses it."""
+
+    device: str
+    #: Ends the device's name on its host.
+    name: str
+    env: dict[str, str]
+
+
+def placements(devices: str, concurrency: int) -> list[Placement]:
+    """The devices that `--device` means, one process each; several for one CPU.
+
+    auto: every GPU that CUDA_VISIBLE_DEVICES leaves, else the CPU. Raises ConfigError and
+    UnavailableError.
+    """
+    visible = _visible_gpus()
+    if devices == "auto":
+        devices = ",".join(f"cuda:{n}" for n in range(len(visible))) or "cpu"
+    found: list[Placement] = []
+    for device in devices.split(","):
+        match = re.fullmatch(r"cpu|cuda:(\d+)", device.strip())
+        if match is None:
+            raise ConfigError(
+                f"device {device!r} is not known: give cpu, cuda:N, several, or auto."
+            )
+        if match[1] is not None:
+            if int(match[1]) >= len(visible):
+                raise UnavailableError(
+                    f"device {device} is not here: {len(visible)} GPUs are visible. "
+                    "CUDA_VISIBLE_DEVICES and nvidia-smi say which."
+                )
+            gpu = visible[int(match[1])]
+            env = {"CUDA_VISIBLE_DEVICES": gpu, "FORGE_DEVICE": "cuda:0"}
+            found += [Placement(device, f"cuda{match[1]}", env)]
+        else:
+            found += _on_cpu(concurrency)
+    if len({placement.name for placement in found}) < len(found):
+        raise ConfigError(f"a device stands twice in {devices}.")
+    return found
+
+
+def _on_cpu(concurrency: int) -> list[Placement]:
+    """So many processes that share the cores, unless FORGE_THREADS says how many threads each has."""
+    cores = len(os.sched_getaffinity(0))
+    threads = os.environ.get("FORGE_THREADS") or str(max(1, cores // concurrency))
+    env = {"CUDA_VISIBLE_DEVICES": "", "FORGE_DEVICE": "cpu", "FORGE_THREADS": threads}
+    return [Placement("cpu", f"cpu{n}", env) for n in range(concurrency)]
+
+
+def _visible_gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES may be set to, one for each GPU that we may use."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [part.strip() for part in given.split(",") if part.strip() and part.strip() != "-1"]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [str(n) for n, _ in enumerate(re.findall(r"^GPU \d+", listed.stdout, re.MULTILINE))]

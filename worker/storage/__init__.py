@@ -1,0 +1,1 @@
+"""Weights and inputs on disk: cache, shared artifact store, encryption."""

@@ -1,0 +1,339 @@
+"""A store of artifacts for workers that share no file system (`worker/storage/remote_files.py`).
+
+    manifests/NAME            which files the artifact has; without it the artifact is not there
+    data/NAME/ATTEMPT/FILE    one file, as it is or sealed (`worker/storage/encryption.py`)
+
+An artifact's name is a digest of what it holds; whole models have the prefix `model-`
+(`worker/storage/inputs.py`). Every upload writes into a new attempt, whose name starts with the second
+it began (hex, Unix time), and then replaces the manifest in one step: uploads and downloads never
+disturb each other, and one that died is not seen. What it left is removed by others once it is a
+day old.
+
+What is fetched has the bytes that were put, or an error says which file has not. Without keys that
+is against accidents: who can write to the store can change a file with its manifest. With keys it
+holds against those too: an artifact is taken only if its manifest and every file are sealed under
+this name. What is not encrypted is refused, unless the vault is opened with `plain`: a store that was
+filled without keys is taken over once, by `rotate`. Whether files fit their name is for the caller
+to check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from events import failpoints
+from runs.errors import ConfigError, ForgeError, TamperedError, UnavailableError
+from runs.home import Home
+from worker.storage import encryption
+from worker.storage.encryption import CHUNK, MANIFEST, Entry, Keys, Manifest, damaged
+from worker.storage.remote_files import GoneError, StoredFiles, connected
+
+log = logging.getLogger(__name__)
+
+#: Age at which an attempt that no manifest names is taken for dead, seconds; beyond any upload's.
+STALE_SECONDS = 24 * 3600
+#: Largest manifest read, bytes.
+MANIFEST_BYTES = 2**24
+#: How often a download begins again because the artifact was replaced below it.
+TRIES = 5
+
+
+class UnsealedError(ConfigError):
+    """An artifact is not encrypted although there are keys: a stranger may have written it."""
+
+
+class Vault:
+    """The artifacts at one URL. Any number of processes and threads may use it at once."""
+
+    def __init__(self, store: StoredFiles, keys: Keys | None, plain: bool = False) -> None:
+        self._store = store
+        self._keys = keys
+        self._takes_plain = plain or keys is None
+
+    @classmethod
+    def open(cls, url: str, keys: Keys | None = None, plain: bool = False) -> Vault:
+        """Open the vault at a URL such as file:///dir or s3://bucket/prefix; nothing is written yet.
+
+        With keys, what is put is encrypted, and what is not encrypted is refused unless `plain`.
+        Raises ConfigError: a bad URL, a missing package.
+        """
+        if keys is not None:
+            encryption.check_installed()
+        return cls(connected(url), keys, plain)
+
+    def put_folder(self, name: str, folder: Path) -> bool:
+        """`put` all files in a folder but the hidden ones."""
+        try:
+            files = {p.name: p for p in folder.iterdir() if not p.name.startswith(".")}
+        except OSError as error:
+            raise UnavailableError(f"{folder} cannot be read: {error}. Check the path.") from error
+        return self.put(name, files)
+
+    def put(self, name: str, files: Mapping[str, Path]) -> bool:
+        """Store files as the artifact of that name, unless it is there whole; whether it was stored.
+
+        One that lacks files or bytes, or is refused as not encrypted, is replaced. Raises
+        ConfigError, UnavailableError.
+        """
+        _check(name, files)
+        before = self._found(name)
+        if before is not None and self._is_whole(before):
+            return False
+        written = self._replace(name, before, {f: _chunks(files[f]) for f in sorted(files)})
+        self._sweep(name)
+        return written
+
+    def fetch(self, name: str, folder: Path) -> bool:
+        """Download an artifact as a folder, whole and checked; False where it is not there.
+
+        A folder that is there already is replaced. Raises TamperedError where a file is not what was
+        put, ConfigError where its key is missing or it is not encrypted, UnavailableError; then
+        nothing is left behind.
+        """
+        _check(name)
+        existed = folder.is_dir()
+        for _ in range(TRIES):
+            manifest = self._manifest(name)
+            if manifest is None:
+                return False
+            hidden = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.part"
+            try:
+                self._download(manifest, hidden)
+                _settle(hidden, folder, existed)
+                return True
+            except TamperedError:
+                if self._manifest(name) == manifest:
+                    raise
+            except OSError as error:
+                failed = f"{folder} cannot be written: {error}. Free space or choose another."
+                raise UnavailableError(failed) from error
+            finally:
+                shutil.rmtree(hidden, ignore_errors=True)
+        raise UnavailableError(f"artifact {name} is replaced all the time. Try again later.")
+
+    def files(self, name: str) -> tuple[str, ...]:
+        """Return the names of an artifact's files; none where it is not there. Raises as `fetch`."""
+        _check(name)
+        manifest = self._manifest(name)
+        return tuple(manifest.files) if manifest else ()
+
+    def names(self) -> list[str]:
+        """Names of all artifacts that are there, sorted."""
+        return [
+            name for name in self._store.list("manifests") if re.fullmatch(encryption.NAME, name)
+        ]
+
+    def remove(self, name: str) -> bool:
+        """Remove an artifact, also a damaged one; whether it was there. Uploads of it fail."""
+        _check(name)
+        there = self._store.size(f"manifests/{name}") is not None
+        self._store.drop(f"manifests/{name}")
+        self._store.drop(f"data/{name}")
+        return there
+
+    def rotate(self) -> int:
+        """Encrypt again, under the first key, all that is under another; how many were.
+
+        What is not encrypted counts as unreadable, unless the vault takes it. May be interrupted and
+        repeated. What cannot be read is left as it is, and its error raised once all others are done.
+        Older keys may go when nothing was raised and nobody puts with them.
+        """
+        if self._keys is None:
+            raise ConfigError(f"encrypting again needs keys. Set {encryption.FILE_VARIABLE}.")
+        rewritten, failed = 0, []
+        for name in self.names():
+            try:
+                rewritten += self._rotated(name, self._keys.first)
+            except (TamperedError, ConfigError) as error:
+                failed.append(error)
+        self.sweep()
+        if failed:
+            count = f"{rewritten} artifacts were encrypted again, {len(failed)} cannot be"
+            raise type(failed[0])(f"{count}: {failed[0]}") from failed[0]
+        return rewritten
+
+    def sweep(self) -> int:
+        """Remove what uploads that died left more than a day ago; how many there were."""
+        return sum(
+            self._sweep(n) for n in self._store.list("data") if re.fullmatch(encryption.NAME, n)
+        )
+
+    def _rotated(self, name: str, key: str) -> bool:
+        """Encrypt one artifact under the first key; False where it is, or another one does so."""
+        before = self._manifest(name)
+        if before is None or before.key == key:
+            return False
+        try:
+            sources = {file: self._plain(before, file) for file in before.files}
+            return self._replace(name, before, sources)
+        except TamperedError:
+            if self._manifest(name) == before:
+                raise
+            return False
+
+    def _sweep(self, name: str) -> int:
+        try:
+            manifest = self._manifest(name)
+        except (TamperedError, ConfigError):
+            return 0  # nobody knows which attempt counts
+        kept = manifest.attempt if manifest else None
+        before = time.time() - STALE_SECONDS
+        found = [a for a in self._store.list(f"data/{name}") if re.fullmatch(encryption.ATTEMPT, a)]
+        dead = [a for a in found if a != kept and int(a.partition("-")[0], 16) < before]
+        for attempt in dead:
+            self._store.drop(f"data/{name}/{attempt}")
+        return len(dead)
+
+    def _manifest(self, name: str) -> Manifest | None:
+        """The manifest, None where it is not there. Raises TamperedError, ConfigError."""
+        place = f"manifests/{name}"
+        try:
+            size = self._store.size(place)
+            if size is None:
+                return None
+            data = self._store.read(place) if size <= MANIFEST_BYTES else b""
+        except GoneError:
+            return None
+        was_sealed = encryption.is_sealed(data)
+        if was_sealed:
+            parts = encryption.unseal(lambda a, b: data[a:b], len(data), self._keys, name, MANIFEST)
+            data = b"".join(parts)
+        manifest = Manifest.decode(data, name)
+        if was_sealed != (manifest.key is not None):
+            raise damaged(name, MANIFEST, "does not say how the files are encrypted")
+        if manifest.key is None and not self._takes_plain:
+            raise UnsealedError(
+                f"artifact {name} is not encrypted, and keys are set: whoever can write to the store "
+                "may have put it there. If it is from before there were keys, `forge artifacts rotate "
+                "--plain` encrypts everything once; if not, `forge artifacts remove` removes it."
+            )
+        return manifest
+
+    def _found(self, name: str) -> Manifest | None:
+        try:
+            return self._manifest(name)
+        except (TamperedError, UnsealedError) as error:
+            log.warning("%s", error)
+            return None
+
+    def _is_whole(self, manifest: Manifest) -> bool:
+        size, at = self._store.size, manifest.place
+        return all(size(at(file)) == manifest.stored(file) for file in manifest.files)
+
+    def _replace(
+        self, name: str, before: Manifest | None, sources: Mapping[str, Iterable[bytes]]
+    ) -> bool:
+        """Upload an artifact in the place of `before`; False where another one did so meanwhile."""
+        attempt = f"{int(time.time()):x}-{secrets.token_hex(8)}"
+        dead: str | None = attempt
+        try:
+            entries = {file: self._upload(name, attempt, file, sources[file]) for file in sources}
+            key = self._keys.first if self._keys else None
+            manifest = Manifest(name=name, attempt=attempt, key=key, files=entries)
+            pieces = encryption.seal(
+                encryption.split(manifest.encode()), self._keys, name, MANIFEST
+            )
+            self._store.write(manifest.place(".manifest"), pieces)
+            failpoints.hit("vault-uploaded")
+            if self._found(name) != before:
+                return False
+            if not self._is_whole(manifest):
+                raise UnavailableError(f"artifact {name} did not arrive whole. Try again.")
+            dead = None  # from here on the manifest may be in place, whatever is raised
+            self._store.move(manifest.place(".manifest"), f"manifests/{name}")
+            failpoints.hit("vault-published")
+            dead = before.attempt if before else None
+            return True
+        finally:
+            if dead:
+                with contextlib.suppress(ForgeError):
+                    self._store.drop(f"data/{name}/{dead}")
+
+    def _upload(self, name: str, attempt: str, file: str, chunks: Iterable[bytes]) -> Entry:
+        measured = encryption.Measured(chunks)
+        pieces = encryption.seal(measured, self._keys, name, file)
+        self._store.write(f"data/{name}/{attempt}/{file}", pieces)
+        failpoints.hit("vault-file-uploaded")
+        return measured.entry()
+
+    def _plain(self, manifest: Manifest, file: str) -> Iterator[bytes]:
+        """The plain chunks of a file. Raises TamperedError, at its end at the latest."""
+        name, place, stored = manifest.name, manifest.place(file), manifest.stored(file)
+        size = self._store.size(place)
+        if size != stored:
+            lacks = "is not there" if size is None else f"has {size} bytes instead of {stored}"
+            raise damaged(name, file, lacks)
+        unseal = encryption.unseal if manifest.key is not None else encryption.plain_chunks
+        chunks = unseal(partial(self._store.read, place), stored, self._keys, name, file)
+        measured = encryption.Measured(chunks)
+        try:
+            yield from measured
+        except GoneError:
+            raise damaged(name, file, "vanished") from None
+        if measured.entry() != manifest.files[file]:
+            raise damaged(name, file, "has other bytes than were put")
+
+    def _download(self, manifest: Manifest, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        for file in manifest.files:
+            with (folder / file).open("xb") as opened:
+                for chunk in self._plain(manifest, file):
+                    opened.write(chunk)
+                opened.flush()
+                os.fsync(opened.fileno())
+
+
+def _check(name: str, files: Iterable[str] = ("any",)) -> None:
+    """Raise ConfigError where an artifact or its files cannot be called so."""
+    if not re.fullmatch(encryption.NAME, name):
+        raise ConfigError(
+            f"{name!r} cannot name an artifact: give a digest of 64 hex digits, or model- and one."
+        )
+    if not files or not all(re.fullmatch(encryption.FILE, file) for file in files):
+        raise ConfigError(
+            f"artifact {name} cannot hold the files {sorted(files)}: there must be some, each with "
+            "up to 200 letters, digits and ._+- in its name, the first no dot."
+        )
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+    except OSError as error:
+        raise UnavailableError(f"{path} cannot be read: {error}. Check the path.") from error
+
+
+def _settle(hidden: Path, folder: Path, replace: bool) -> None:
+    """Rename a finished download into place. Where another one was faster, its bytes are the same."""
+    aside = hidden.with_suffix(".old")
+    if replace:
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(aside)
+    try:
+        hidden.rename(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def open_vault(home: Home, plain: bool = False) -> Vault:
+    """The store that FORGE_ARTIFACT_STORE names, with the environment's keys. Raises ConfigError."""
+    if home.store is None:
+        raise ConfigError(
+            "FORGE_ARTIFACT_STORE is not set: name a store, such as s3://bucket/forge or file:///mnt/forge."
+        )
+    return Vault.open(home.store, Keys.from_environment(), plain)

@@ -1,0 +1,251 @@
+"""Private copies of models: a run reads its own copy, whatever becomes of the files it was given.
+
+    FOLDER/ADDRESS/           weights, config, tokenizer and templates, named by their content address
+    FOLDER/.HASH.incoming/    a copy being made; HASH is of the path it is made from
+    FOLDER/.HASH.lock         held by the process that makes it
+
+A copy is a cache: one that is missing is made again from the files that the user named, and a run
+refuses it if its address is not the pinned one. Files are read, never mapped, until they are ours: a
+foreign file that is truncated under a memory map would kill the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from events import failpoints
+from runs.errors import SourceChangedError, SourceError, UnavailableError
+from runs.system.digests import checked
+from weights import companions
+from weights.checkpoint import INDEX, digest, open_checkpoint, settle, sync, weight_files
+
+log = logging.getLogger(__name__)
+
+#: Beside a copy: where it was copied from, and what changes when those files are written to.
+ORIGIN = "origin.json"
+#: Bytes of all copies together, beyond which the longest unused are removed.
+DISK_BYTES = 20_000_000_000
+#: Seconds after its last use in which a copy is not removed.
+LATELY = 3600
+
+Stamps = dict[str, list[int]]
+
+
+class Copies:
+    """The copies that this machine keeps."""
+
+    def __init__(self, folder: Path, disk_bytes: int = DISK_BYTES) -> None:
+        self._folder = folder
+        self._disk_bytes = disk_bytes
+        #: Copy → descriptor with a shared lock: none that a living process uses is evicted.
+        self._locks: dict[Path, int] = {}
+
+    def place(self, address: str) -> Path:
+        """Return where the copy with this address is, or would be."""
+        return self._folder / checked(address)
+
+    def find(self, address: str, files: Mapping[str, str]) -> Path | None:
+        """Return the copy with this address whose companions have these digests, or None.
+
+        A damaged copy is removed. Its weights are for the caller to check.
+        """
+        place = self.place(address)
+        if not place.is_dir():
+            return None
+        try:
+            open_checkpoint(place)  # every shard is there and whole
+            intact = companions.digests(place) == dict(files)
+        except SourceError:
+            intact = False
+        except OSError as error:  # the machine's fault: the copy may be the last one
+            raise UnavailableError(f"the copy {place} cannot be read: {error}.") from error
+        if not intact:
+            log.warning("the copy %s of a model is damaged: it is removed", address[:12])
+            self.drop(place)
+            return None
+        self._use(place)
+        return place
+
+    def take(self, given: Path) -> Path:
+        """Copy a model folder; return the copy, which is named by its content address.
+
+        Raises SourceError for what is no model, SourceChangedError if the folder is written to
+        meanwhile, UnavailableError if there is no space.
+        """
+        open_checkpoint(given)  # raises what is wrong with the user's own folder
+        files = model_files(given)
+        name = hashlib.sha256(str(given.resolve()).encode()).hexdigest()[:16]
+        incoming = self._folder / f".{name}.incoming"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with alone(self._folder / f".{name}.lock"):
+                shutil.rmtree(incoming, ignore_errors=True)
+                try:
+                    self._check_space(given, files)
+                    place = self._copied(given, files, incoming)
+                finally:
+                    shutil.rmtree(incoming, ignore_errors=True)
+        except OSError as error:
+            raise UnavailableError(
+                f"model {given} cannot be copied to {self._folder}: {error.strerror or error}."
+            ) from error
+        self._use(place)
+        evict(self._folder, self._disk_bytes, self.drop)
+        return place
+
+    def _copied(self, given: Path, files: Mapping[str, Path], incoming: Path) -> Path:
+        before = stamps(files)
+        incoming.mkdir()
+        for name, file in files.items():
+            _copy(file, incoming / name)
+        failpoints.hit("source-copied")
+        if stamps(files) != before:
+            raise SourceChangedError(
+                f"model {given} was written to while it was copied. Start again when its files are "
+                "complete."
+            )
+        weights = digest(open_checkpoint(incoming, given).tensors())
+        kept = companions.digests(incoming)
+        address = companions.address(weights, kept)
+        note = {"folder": str(given), "stamps": before}
+        (incoming / ORIGIN).write_text(json.dumps(note, indent=2) + "\n", "utf-8")
+        settle(incoming)
+        place = self.place(address)
+        there = self.find(address, kept)
+        if there is not None and digest(open_checkpoint(there).tensors()) != weights:
+            self.drop(there)
+        try:
+            incoming.rename(place)
+        except OSError as error:  # it is there, and whole
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        sync(self._folder)
+        failpoints.hit("source-kept")
+        return place
+
+    def _check_space(self, given: Path, files: Mapping[str, Path]) -> None:
+        need = sum(file.stat().st_size for file in files.values())
+        free = shutil.disk_usage(self._folder).free
+        if need > free:
+            raise UnavailableError(
+                f"a run reads its own copy of each model, and {given.name} has {need / 1e9:.1f} GB: "
+                f"{self._folder} has {free / 1e9:.1f} GB free. Free space, or set FORGE_HOME to a "
+                "folder on another disk."
+            )
+
+    def _use(self, place: Path) -> None:
+        """Hold the copy until this process ends, or these `Copies` do."""
+        touch(place)
+        if place not in self._locks:
+            self._locks[place] = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._locks[place], fcntl.LOCK_SH)
+
+    def __del__(self) -> None:
+        for descriptor in self._locks.values():
+            os.close(descriptor)
+
+    def drop(self, place: Path) -> None:
+        """Remove a copy, at once for others. Processes that have it open keep what they have."""
+        hidden = place.with_name(f".{place.name[:16]}.{os.getpid()}.dropped")
+        with contextlib.suppress(OSError):
+            place.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
+    """Drop the longest unused folders of models until they have `most` bytes.
+
+    None goes that was used within the hour, or that a living process holds.
+    """
+    found, now = [], time.time()
+    for place in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process just removed it
+            if place.is_dir():
+                size = sum(file.stat().st_size for file in place.iterdir())
+                found.append((place.stat().st_mtime, place, size))
+    total = sum(size for _, _, size in found)
+    for used, place, size in sorted(found):
+        if total > most and now - used > LATELY and not _held(place):
+            drop(place)
+            total -= size
+
+
+def model_files(folder: Path) -> dict[str, Path]:
+    """Return the files that a model consists of: name → file. Raises SourceError."""
+    found = {file.name: file for file in weight_files(folder)}
+    if (folder / INDEX).is_file():
+        found[INDEX] = folder / INDEX
+    return found | companions.found(folder)
+
+
+def stamps(files: Mapping[str, Path]) -> Stamps:
+    """Return what changes when a file is written to: inode, size, times of content and of status."""
+    told = {name: file.stat() for name, file in files.items()}
+    return {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in told.items()}
+
+
+def written_since(place: Path, given: Path) -> bool:
+    """Return True if a copy was made of this folder and its files were written to since."""
+    try:
+        note = json.loads((place / ORIGIN).read_text("utf-8"))
+        same, before = note["folder"] == str(given), note["stamps"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+    if not same or not given.exists():
+        return False
+    try:
+        return stamps(model_files(given)) != before
+    except (OSError, SourceError):
+        return True
+
+
+def _held(place: Path) -> bool:
+    """Return True if a process holds a copy."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def touch(place: Path) -> None:
+    """Note that a folder was used."""
+    with contextlib.suppress(OSError):
+        os.utime(place)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file's bytes; on file systems that can, blocks are shared until one side is written."""
+    with source.open("rb") as read, target.open("xb") as write:
+        try:
+            while os.copy_file_range(read.fileno(), write.fileno(), 1 << 30):
+                pass
+        except OSError:  # between file systems that cannot: by hand, from the start
+            read.seek(0)
+            write.seek(0)
+            write.truncate()
+            shutil.copyfileobj(read, write, 1 << 20)
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a lock that the kernel drops with this process."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,118 @@
+"""The file system below a vault, at any URL that fsspec knows. Errors of its library become ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from runs.errors import ConfigError, ForgeError, UnavailableError
+from runs.system.redaction import Address
+from worker.storage.encryption import CHUNK
+
+
+class GoneError(UnavailableError):
+    """What is asked of the store is not there."""
+
+
+class StoredFiles:
+    """What a vault needs of a file system; whatever its library raises becomes an error of ours."""
+
+    def __init__(self, fs: Any, root: str, address: Address) -> None:
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self._address = address
+        self._is_local = getattr(fs, "local_file", False)
+
+    def size(self, place: str) -> int | None:
+        """Bytes of a file, None where it is not there."""
+        info: dict[str, Any] = {"type": "none"}
+        with contextlib.suppress(GoneError), self._doing("look for", place) as path:
+            self._fs.invalidate_cache()
+            info = self._fs.info(path)
+        return info["size"] if info["type"] == "file" else None
+
+    def read(self, place: str, start: int | None = None, end: int | None = None) -> bytes:
+        """Stored bytes. Raises GoneError."""
+        with self._doing("read", place) as path:
+            return self._fs.cat_file(path, start=start, end=end)
+
+    def list(self, place: str) -> list[str]:
+        """Names of what is in a folder, sorted; none where there is no folder."""
+        found = []
+        with contextlib.suppress(GoneError), self._doing("list", place) as path:
+            self._fs.invalidate_cache()
+            found = self._fs.ls(path, detail=False)
+        return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
+
+    def write(self, place: str, pieces: Iterable[bytes]) -> None:
+        """Write a file that is not there yet; on a local disk it is synced."""
+        with self._doing("write", place) as path:
+            opening = partial(self._fs.open, path, "wb", block_size=8 * CHUNK)
+            with self._below(path, opening) as file:
+                for piece in pieces:
+                    file.write(piece)
+                if self._is_local:
+                    file.flush()
+                    os.fsync(file.fileno())
+
+    def move(self, old: str, new: str) -> None:
+        """Replace a file by another in one step: renamed, or copied by a store of objects."""
+        move = os.replace if self._is_local else self._fs.mv  # a local mv may copy, byte by byte
+        with self._doing("write", new) as path:
+            self._below(path, lambda: move(f"{self._root}/{old}", path))
+
+    def _below(self, path: str, act: Callable[[], Any]) -> Any:
+        """Do what needs a path's folder; only stores that have folders miss it."""
+        try:
+            return act()
+        except FileNotFoundError:
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            return act()
+
+    def drop(self, place: str) -> None:
+        """Remove a file, or a folder with all that is in it; nothing where it is not there."""
+        with contextlib.suppress(GoneError), self._doing("remove", place) as path:
+            self._fs.rm(path, recursive=True)
+
+    @contextlib.contextmanager
+    def _doing(self, what: str, place: str) -> Iterator[str]:
+        """Give the path of a place and translate what is raised meanwhile."""
+        path = f"{self._root}/{place}"
+        failed = f"vault {self._address.shown} cannot {what} {place}"
+        try:
+            yield path
+        except ForgeError:
+            raise
+        except FileNotFoundError as error:
+            raise GoneError(f"{failed}: it is not there. Check the vault's URL.") from error
+        except Exception as error:  # the libraries of stores have no base class in common
+            why = self._address.masked(str(error)) or type(error).__name__
+            remedy = "Check free space, permissions and the network, then try again"
+            raise UnavailableError(
+                f"{failed}: {why}. {remedy}; what is stored is whole."
+            ) from error
+
+
+def connected(url: str) -> StoredFiles:
+    """The store at a URL, whose user and password are never shown. Raises ConfigError."""
+    protocol, _, rest = url.partition("://")
+    address = Address(url)
+    shown = address.shown
+    names_a_folder = rest.strip("/") and (rest[0] == "/" or protocol != "file")
+    if not protocol or not names_a_folder or "::" in url or set("*?[") & set(rest):
+        remedy = "Give the URL of a folder, as file:///dir or s3://bucket/prefix, without :: * ? ["
+        raise ConfigError(f"{shown} cannot be a vault. {remedy}")
+    try:
+        from fsspec.core import url_to_fs
+
+        return StoredFiles(*url_to_fs(url, use_listings_cache=False), address)
+    except (ImportError, ValueError) as error:
+        remedy = "Install the package that is named, or correct the URL."
+        why = address.masked(str(error))
+        raise ConfigError(f"vault {shown} cannot be used: {why}. {remedy}") from error
+    except Exception as error:
+        why = address.masked(str(error))
+        raise UnavailableError(f"vault {shown} cannot be reached: {why}. Try later.") from error

@@ -1,0 +1,202 @@
+"""Weights by digest: a cache of the log.
+
+Memory first, within a budget; on disk only what is kept (champion and elites), within another.
+Whatever is missing is rebuilt from its recipe, so every failure here costs time and nothing else.
+What is read from disk is checked against its digest; a damaged file is removed and counts as missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evomerge.merging.builder import Weights
+from runs.errors import ConfigError, TamperedError, UnavailableError
+from runs.system.digests import checked
+from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
+from worker.storage.inputs import Supply
+
+if TYPE_CHECKING:
+    from runs.home import Home
+    from worker.storage.artifact_store import Vault
+
+log = logging.getLogger(__name__)
+
+MEMORY_BYTES = 700_000_000
+DISK_BYTES = 20_000_000_000
+
+
+def size(weights: Weights) -> int:
+    """Bytes of all tensors."""
+    return sum(t.numel() * t.element_size() for t in weights.values())
+
+
+class Artifacts:
+    """The cache of one process, on a folder that processes share."""
+
+    def __init__(
+        self,
+        folder: Path,
+        memory_bytes: int = MEMORY_BYTES,
+        disk_bytes: int = DISK_BYTES,
+        vault: Vault | None = None,
+    ) -> None:
+        self.folder = folder
+        #: Shared with machines that do not have our disk.
+        self._vault = vault
+        self.supply = Supply(folder / "supply", vault)
+        self._memory_bytes = memory_bytes
+        self._disk_bytes = disk_bytes
+        self._memory: OrderedDict[str, Weights] = OrderedDict()
+        self.hits = self.misses = 0
+
+    @classmethod
+    def of(cls, home: Home) -> Artifacts:
+        """The cache of a home, and the shared store that the environment names. Raises ConfigError."""
+        if home.store is None:
+            return cls(home.artifacts)
+        from worker.storage.artifact_store import open_vault
+
+        return cls(home.artifacts, vault=open_vault(home))
+
+    def get(self, digest_: str) -> Weights | None:
+        """The weights with this digest, or None where they must be rebuilt."""
+        weights = self._memory.get(digest_)
+        if weights is None:
+            weights = self._read(digest_)
+        if weights is None and self._fetched(digest_):
+            weights = self._read(digest_)
+        if weights is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self.put(digest_, weights)
+        return weights
+
+    def in_memory(self, digest_: str) -> Weights | None:
+        """The weights with this digest, where they need not be read or rebuilt."""
+        return self._memory.get(digest_)
+
+    def put(self, digest_: str, weights: Weights) -> None:
+        """Hold weights in memory; the longest unused go when the budget is exceeded."""
+        self._memory[digest_] = weights
+        self._memory.move_to_end(digest_)
+        while len(self._memory) > 1 and sum(map(size, self._memory.values())) > self._memory_bytes:
+            self._memory.popitem(last=False)
+
+    def keep(self, digest_: str, weights: Weights) -> None:
+        """Put weights on disk too, and into the store.
+
+        A full disk is a warning: they can be rebuilt.
+        """
+        place = self._place(digest_)
+        if place.exists():
+            return
+        try:
+            publish(place, lambda folder: write_weights(folder, weights, SHARD_BYTES))
+            if self._vault is not None:
+                self._vault.put_folder(digest_, place)
+        except (UnavailableError, ConfigError) as error:
+            log.warning("the weights cache is not written: %s", error)
+        self._shrink(place)
+
+    def _fetched(self, digest_: str) -> bool:
+        """Whether the shared store had it; what is damaged there is removed, and built again."""
+        if self._vault is None:
+            return False
+        try:
+            return self._vault.fetch(digest_, self._place(digest_))
+        except TamperedError as error:
+            log.warning("%s It is removed, and built again.", error)
+            self._vault.remove(digest_)
+        except (UnavailableError, ConfigError) as error:
+            log.warning("the shared store is not used: %s", error)
+        return False
+
+    def _place(self, digest_: str) -> Path:
+        return self.folder / digest_[:2] / checked(digest_)
+
+    def check(self, digest_: str) -> bool | None:
+        """Whether what is on disk under this digest has it; None where nothing is there."""
+        place = self._place(digest_)
+        return read_weights(place, digest_) is not None if place.exists() else None
+
+    def files(self, digest_: str) -> list[Path]:
+        """The files on disk under this digest."""
+        return sorted(self._place(digest_).glob("*.safetensors"))
+
+    def adopt(self, folder: Path) -> bool:
+        """Take in a folder of weights that is named by their digest; False where it is another's.
+
+        Raises UnavailableError if the cache cannot be written.
+        """
+        weights = read_weights(folder, folder.name)
+        if weights is None:
+            log.warning("weights %s are not what their name says: left out", folder.name[:12])
+            return False
+        self.keep(folder.name, weights)
+        if not self._place(folder.name).exists():
+            raise UnavailableError(
+                f"the weights cannot be kept in {self.folder}. Nothing was imported; free space, or "
+                "set FORGE_HOME to a folder that you can write to."
+            )
+        return True
+
+    def _read(self, digest_: str) -> Weights | None:
+        place = self._place(digest_)
+        weights = read_weights(place, digest_)
+        if weights is not None:
+            with contextlib.suppress(OSError):
+                os.utime(place)
+            return weights
+        if place.exists():
+            log.warning("cached weights %s are damaged: removed, they are rebuilt", digest_[:12])
+            shutil.rmtree(place, ignore_errors=True)
+        return None
+
+    def _shrink(self, spared: Path) -> None:
+        """Remove the longest unused folders until the disk budget holds."""
+        found = sorted(filter(None, map(_measured, self.folder.glob("??/*"))))
+        total = sum(bytes_ for _, _, bytes_ in found)
+        for _, place, bytes_ in found:
+            if total <= self._disk_bytes:
+                return
+            if place != spared:
+                shutil.rmtree(place, ignore_errors=True)
+                total -= bytes_
+
+
+def read_weights(place: Path, digest_: str) -> Weights | None:
+    """The weights in a folder, if they are there, can be read and have the digest."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    weights: dict = {}
+    try:
+        for file in sorted(place.glob("*.safetensors")):
+            weights.update(load_file(file))
+    except (OSError, SafetensorError) as error:
+        log.warning("cached weights %s cannot be read: %s", digest_[:12], error)
+        return None
+    if not weights or digest(weights) != digest_:
+        return None
+    return {name: weights[name] for name in sorted(weights)}
+
+
+def _measured(place: Path) -> tuple[float, Path, int] | None:
+    """(last use, folder, bytes) of cached weights; None where another process just removed them."""
+    try:
+        if place.name.startswith(".") or not place.is_dir():
+            return None
+        return (
+            place.stat().st_mtime,
+            place,
+            sum(f.stat().st_size for f in place.glob("*.safetensors")),
+        )
+    except OSError:
+        return None

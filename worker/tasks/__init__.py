@@ -1,0 +1,1 @@
+"""Doing one task of a run, or one command that needs weights."""

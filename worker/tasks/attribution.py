@@ -1,0 +1,95 @@
+"""What a candidate is made of, layer by layer, from its weights; worked out once and kept in the home.
+
+`python -m worker.tasks.attribution RUN CANDIDATE` does it in a process of its own: a server
+that shows runs need not hold models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from events import canonical_json
+from evomerge.recipes.recipe import path
+from evomerge.run import repository
+from evomerge.run.state import RunState
+from runs.errors import ForgeError
+from runs.home import Home
+
+
+def key(state: RunState, recipe_id: str) -> str:
+    """What the result depends on, as a name: the candidate, the base, the sources in their order."""
+    assert state.started
+    sources = [(s.recipe_id, s.name) for s in state.started.sources]
+    told = canonical_json([recipe_id, state.started.base.recipe_id, sources])
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, Any] | None:
+    """What was worked out before."""
+    try:
+        return json.loads(_file(home, key(state, recipe_id)).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _file(home: Home, name: str) -> Path:
+    return home.folder / "makeup" / f"{name}.json"
+
+
+def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
+    """The layers of a candidate: {candidate, sources, rows}. Builds it where it is not at hand."""
+    known = kept(home, state, recipe_id)
+    if known is not None:
+        return known
+    from evomerge.merging.attribution import makeup
+    from worker.storage.weight_cache import Artifacts
+    from worker.tasks.context import Bench, set_threads
+
+    assert state.started
+    set_threads(state.started.profile.threads)
+    bench = Bench(state, Artifacts.of(home))
+    bench.check_sources()
+    taken = path(state.recipes[recipe_id], state.recipes)
+    rows = makeup(bench.weights(recipe_id), bench.origin, bench.source_weights, taken)
+    found = {
+        "candidate": recipe_id,
+        "sources": [source.name for source in state.started.sources],
+        "rows": [asdict(row) for row in rows],
+    }
+    _keep(_file(home, key(state, recipe_id)), found)
+    return found
+
+
+def _keep(file: Path, found: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        json.dump(found, out)
+    os.replace(name, file)
+
+
+def main(run: str, candidate: str) -> int:
+    """Work it out and keep it; 0, or an exit code with the reason on stderr."""
+    home = Home.default()
+    try:
+        store = home.open_store()
+        try:
+            state = repository.load(store, run, showing=True)
+        finally:
+            store.close()
+        find(home, state, repository.find(state, candidate))
+    except ForgeError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,399 @@
+"""What a process keeps in hand for a run: sources, data, the resident model, the builder.
+
+Opening it at resume checks that everything is still what `started` recorded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evaluation.backends.backend import BATCH_TOKENS
+from evaluation.backends.inductor import compiler
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import domains
+from evaluation.data import items as data_items
+from evaluation.data.builtin import corpus
+from evaluation.data.items import Item
+from evaluation.data.outcomes import Pool
+from evaluation.data.packing import PackedData, pack
+from evaluation.data.slices import Slice
+from evaluation.evaluate import Judge
+from evaluation.lm_eval import items as tasks
+from evaluation.lm_eval.spec import is_task
+from evomerge import search
+from evomerge.config import EvoMergeConfig
+from evomerge.merging import dataflow, sketch
+from evomerge.merging.builder import Builder, Weights, not_finite
+from evomerge.merging.methods import frankenmerge
+from evomerge.recipes.recipe import Source
+from evomerge.run import events
+from evomerge.run.state import RunState
+from runs.errors import ConfigError, DataError, SourceChangedError, SourceError, UnavailableError
+from runs.home import threads
+from weights import checkpoint as weights_checkpoint
+from weights import companions, cost, model_config
+from weights.sources import Family, open_family
+from worker.storage.inputs import check_named
+from worker.storage.weight_cache import Artifacts
+from worker.tasks import evaluation_mode
+from worker.tasks.item_filter import measurable, why_not_run
+
+
+def load_items(
+    paths: tuple[str, ...],
+    allow_benchmarks: bool = False,
+    parameters: int = 0,
+    note: Callable[[str], None] = lambda words: None,
+) -> list[Item]:
+    """Return the run's items: its data files and tasks, or built-in ones for models with so many
+    `parameters`.
+
+    `note` is told how files were read that are not written as items.
+    Raises DataError, UnavailableError.
+    """
+    if not paths:
+        return data_items.from_rows(corpus.default(max(1, parameters)))
+    if domains.NAME in paths:
+        if len(paths) > 1:
+            raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
+        return data_items.from_rows(domains.items())
+    files = [Path(path) for path in paths if not is_task(path)]
+    return data_items.load(files, tasks.rows(paths, allow_benchmarks), note=note)
+
+
+def made_for_any_model(paths: tuple[str, ...]) -> bool:
+    """Return True if the items are built-in ones, of which those that do not fit are left out."""
+    return not paths or domains.NAME in paths
+
+
+def load_tokenizer(folder: str) -> Any:
+    """The model folder's tokenizer. Raises SourceError."""
+    from transformers import AutoTokenizer
+
+    model_config.check_tokenizer(Path(folder))
+    with model_config.described(f"model {folder} has no usable tokenizer"):
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+def set_threads(count: int | None = None) -> None:
+    """Use `count` threads (default: FORGE_THREADS, or every core we may run on)."""
+    torch.set_num_threads(count or threads() or len(os.sched_getaffinity(0)))
+
+
+class Bench:
+    """Everything that tasks of one run need. Made from `submitted`, before or after `started`."""
+
+    def __init__(self, state: RunState, artifacts: Artifacts) -> None:
+        assert state.submitted
+        self._submitted = state.submitted
+        self.artifacts = artifacts
+        self.state = state
+
+    # ---- what was given ------------------------------------------------------------------
+
+    @cached_property
+    def family(self) -> Family:
+        """The opened models, read from this machine's own copies."""
+        given = self._submitted
+        copies = {m.path: place for m, place in zip(self._given, self.copies, strict=True)}
+        return open_family(given.sources, given.base, given.config.strict, copies)
+
+    @property
+    def _given(self) -> tuple[events.ModelReference, ...]:
+        """The models as the user named them, the base (or what stands in for it) first."""
+        return (self._submitted.base or self._submitted.sources[0], *self._submitted.sources)
+
+    @cached_property
+    def copies(self) -> tuple[Path, ...]:
+        """Folders of base and sources on this machine, the base first."""
+        started, places = self.state.started, dict[str, Path]()
+        nothing = [None] * len(self._given)
+        pinned = nothing if started is None else (started.base, *started.sources)
+        for model, record in zip(self._given, pinned, strict=True):
+            if model.path not in places:  # the first source may stand in for the base
+                places[model.path] = self.artifacts.supply.model(model, record)
+        return tuple(places[model.path] for model in self._given)
+
+    @cached_property
+    def origin(self) -> Weights:
+        """The base's weights."""
+        return self._open(self.family.base)
+
+    @cached_property
+    def source_weights(self) -> list[Weights]:
+        """The sources' weights, in the order given."""
+        return [self._open(c) for c in self.family.sources]
+
+    def _open(self, checkpoint: weights_checkpoint.Checkpoint) -> Weights:
+        tensors = checkpoint.tensors()
+        return tensors if self.family.tied else weights_checkpoint.untied(tensors)
+
+    @cached_property
+    def digests(self) -> list[str]:
+        """Digests of base and sources, the base first."""
+        return [weights_checkpoint.digest(w) for w in (self.origin, *self.source_weights)]
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """What fitness is measured on."""
+        given, started = self._submitted.data, self.state.started
+        digest = None if started is None else started.data_digest
+        fetched = self.artifacts.supply.items(given, digest)
+        allowed = self._submitted.config.allow_benchmarks
+        return (
+            load_items(given, allowed, self.family.base.parameters) if fetched is None else fetched
+        )
+
+    @property
+    def resident(self) -> ResidentModel:
+        """The model object that candidates' weights go into, run as the profile says."""
+        return evaluation_mode.follow(self._resident, self._submitted.config, self.state.started)
+
+    @cached_property
+    def _resident(self) -> ResidentModel:
+        return ResidentModel(self.copies[0], self.device, self.family.tied)
+
+    @property
+    def device(self) -> str:
+        """The run's device; in a worker's process, the one GPU that it sees."""
+        given = self._submitted.config.device
+        own = os.environ.get("FORGE_DEVICE", given)
+        return own if own.partition(":")[0] == given.partition(":")[0] else given
+
+    @cached_property
+    def context(self) -> int:
+        """Tokens of a window: the setting, or the model's own limit where that is smaller."""
+        return min(self._submitted.config.context, self.resident.positions or 1 << 30)
+
+    @cached_property
+    def packed(self) -> PackedData:
+        """The items as token ids."""
+        return pack(self._measurable[0], self.judge.tokenizer, self.context)
+
+    @cached_property
+    def _measurable(self) -> tuple[list[Item], tuple[str, ...]]:
+        """The items without those that cannot be measured, and what is said of these."""
+        ours = made_for_any_model(self._submitted.data)
+        return measurable(self.items, self.judge.tokenizer, self.context, ours, self.not_run)
+
+    @cached_property
+    def not_run(self) -> str:
+        """Why items that run code are left out: as `started` says, or as it is on this machine."""
+        if self.state.started is not None:
+            return self.state.started.not_run
+        return why_not_run(self.items, self.judge.verifier)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Who reads and verifies replies."""
+        return Judge(load_tokenizer(str(self.copies[0])))
+
+    def profile(self) -> events.Profile:
+        """What can change the last bit of a number, here and now."""
+        dtype = str(next(iter(self.origin.values())).dtype).removeprefix("torch.")
+        attention = str(self.resident.module.config._attn_implementation)
+        evaluation = self.resident.dtype
+        return evaluation_mode.machine_profile(self.device, dtype, attention).model_copy(
+            update={
+                "batch_tokens": self.resident.batch_tokens or BATCH_TOKENS,
+                "evaluation": str(evaluation).removeprefix("torch.") if evaluation else "",
+                "compiled": compiler(self.resident.device) if self.resident.compiled else "",
+            }
+        )
+
+    # ---- started -------------------------------------------------------------------------
+
+    def started(self) -> events.Started:
+        """Read and check everything; the event that pins it. Raises ConfigError."""
+        config = self._submitted.config
+        data_items.check_settings(self._measurable[0], config)
+        check_paths(self.family, config)
+        weights = [self.origin, *self.source_weights]
+        records = self._records(weights)
+        _check_different(records[1:])
+        probed = evaluation_mode.probe(
+            self.resident, config, weights, self.packed["train"], self.context
+        )  # SourceError where names do not fit the architecture
+        shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
+        width = next(iter(self.origin.values())).element_size()
+        pools: dict[Slice, dict[str, Pool]] = {
+            slice_: {domain: packed.pool() for domain, packed in sorted(domains.items())}
+            for slice_, domains in self.packed.items()
+        }
+        supply, digest = self.artifacts.supply, data_items.digest(self.items)
+        for place in self.copies:
+            supply.share_model(place)
+        supply.keep_items(self._submitted.data, self.items, digest)
+        return events.Started(
+            base=records[0],
+            sources=tuple(records[1:]),
+            tied=self.family.tied,
+            blocks=frankenmerge.blocks(list(self.origin)),
+            cost=cost.cost(shapes, width, self.resident.config, self.context),
+            block_cost=cost.of_block(shapes, width, self.resident.config, self.context),
+            context=self.context,
+            data_digest=digest,
+            pools=pools,
+            profile=self.profile(),
+            warnings=self.family.warnings + self._code_named() + self._measurable[1] + probed,
+            strategy=search.current(config),
+            not_run=self.not_run,
+        )
+
+    def _records(self, weights: Sequence[Weights]) -> list[events.SourceRecord]:
+        """Return what is pinned of base and sources. Raises SourceError."""
+        names = [reference.name for reference in self._given]
+        for named in zip(self._given, self.digests, self.copies, strict=True):
+            check_named(*named)
+        for name, tensors in zip(names, weights, strict=True):
+            if bad := not_finite(tensors):
+                raise SourceError(f"model {name}: tensor {bad} holds NaN or Inf.")
+        return [
+            events.SourceRecord(
+                name=name,
+                recipe_id=Source(digest=digest).id,
+                digest=digest,
+                sketch=sketch.sketch(tensors, self.origin),
+                parameters=sum(t.numel() for t in tensors.values()),
+                model=place.name,
+                files=companions.digests(place),
+            )
+            for name, digest, tensors, place in zip(
+                names, self.digests, weights, self.copies, strict=True
+            )
+        ]
+
+    def _code_named(self) -> tuple[str, ...]:
+        """Return a warning for each model whose settings name code that loaders may run."""
+        return tuple(
+            f"{', '.join(files)} of model {given.name} name Python code (auto_map): it is not run "
+            "here, and results are written without it."
+            for given, place in zip(self._given, self.copies, strict=True)
+            if (files := companions.naming_code(place))
+        )
+
+    def check_unchanged(self) -> None:
+        """Raise where a source, the data or the profile is not what `started` recorded."""
+        self.check_sources()
+        started = self.state.started
+        assert started
+        if data_items.digest(self.items) != started.data_digest:
+            raise DataError(
+                "the data has changed since the run started. Put the old files back, or start a "
+                "new run."
+            )
+        if other := self.other_profile():
+            raise UnavailableError(
+                "this process does not match the profile that the run is pinned to: "
+                f"{'; '.join(other)}. Resume it where it was started (FORGE_THREADS sets the "
+                "number of threads, CXX the compiler)."
+            )
+
+    def check_sources(self) -> None:
+        """Raise where a source's weights are not those that `started` recorded.
+
+        A copy of ours that is damaged is made again from the files that the user named.
+        """
+        started = self.state.started
+        assert started
+        records = (started.base, *started.sources)
+        found = list(zip(records, self.digests, self.copies, strict=True))
+        damaged = [c for r, digest, c in found if r.digest != digest and r.model == c.name]
+        if damaged:
+            for place in damaged:
+                self.artifacts.supply.forget(place)
+            for name in ("copies", "family", "origin", "source_weights", "digests"):
+                self.__dict__.pop(name, None)
+        for record, digest in zip(records, self.digests, strict=True):
+            if record.digest != digest:
+                raise SourceChangedError(
+                    f"model {record.name} has changed since the run started (its digest was "
+                    f"{record.digest[:12]}, it is {digest[:12]}). Put the old files back, or start "
+                    "a new run."
+                )
+
+    def other_profile(self) -> list[str]:
+        """What of the profile is different here; empty where numbers come out bit for bit."""
+        assert self.state.started
+        mine, theirs = self.profile().model_dump(), self.state.started.profile.model_dump()
+        return [
+            f"{k} is {mine[k] or 'not set'}, not {v or 'unset'}"
+            for k, v in theirs.items() if mine[k] != v
+        ]  # fmt: skip
+
+    # ---- weights -------------------------------------------------------------------------
+
+    @cached_property
+    def _sources_by_id(self) -> dict[str, Weights]:
+        assert self.state.started
+        started = self.state.started
+        pairs = zip(
+            (started.base, *started.sources), (self.origin, *self.source_weights), strict=True
+        )
+        return {record.recipe_id: weights for record, weights in pairs}
+
+    def _stored(self, recipe_id: str) -> Weights | None:
+        source = self._sources_by_id.get(recipe_id)
+        if source is not None:
+            return source
+        built = self.state.built.get(recipe_id)
+        return self.artifacts.get(built[0]) if built else None
+
+    @property
+    def builder(self) -> Builder:
+        """Builds recipes from what is known and at hand."""
+        return Builder(self.state.recipes, self.weights_if_known)
+
+    def weights_if_known(self, recipe_id: str) -> Weights | None:
+        """Weights at hand, or rebuilt and checked where the log knows their digest."""
+        stored = self._stored(recipe_id)
+        if stored is not None or recipe_id not in self.state.built:
+            return stored
+        expected = self.state.built[recipe_id][0]
+        weights = self.builder.build(self.state.recipes[recipe_id])
+        found = weights_checkpoint.digest(weights)
+        if found != expected:
+            raise SourceChangedError(
+                f"candidate {recipe_id[:12]} rebuilt from its recipe has digest {found[:12]}, the "
+                f"log says {expected[:12]}: this machine or its libraries compute differently."
+            )
+        self.artifacts.put(expected, weights)
+        return weights
+
+    def weights(self, recipe_id: str) -> Weights:
+        """The weights of a recipe that the log knows."""
+        weights = self.weights_if_known(recipe_id)
+        if weights is None:
+            raise ConfigError(f"recipe {recipe_id[:12]} was never built")
+        return weights
+
+
+def check_paths(family: Family, config: EvoMergeConfig) -> None:
+    """Raise ConfigError where the settings want paths that these models do not allow."""
+    if not config.path_repeats:
+        return
+    found = model_config.load(family.base.folder)
+    dataflow.check_architecture(found.to_dict())  # with what the file leaves to defaults
+    blocks = int(found.get_text_config().num_hidden_layers)
+    if config.path_blocks is not None and config.path_blocks < blocks:
+        raise ConfigError(
+            f"setting path_blocks: the models have {blocks} blocks, and no path could hold them with "
+            f"{config.path_blocks}."
+        )
+
+
+def _check_different(records: list[events.SourceRecord]) -> None:
+    seen: dict[str, str] = {}
+    for record in records:
+        if record.digest in seen:
+            raise SourceError(
+                f"models {seen[record.digest]} and {record.name} hold the same weights. Every "
+                "source must be another model."
+            )
+        seen[record.digest] = record.name

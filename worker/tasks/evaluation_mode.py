@@ -1,0 +1,112 @@
+"""How evaluations are run here: as settings say, as was probed, as a run's profile is pinned to."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import transformers
+
+from evaluation.backends import autotune, inductor
+from evaluation.backends.backend import BATCH_TOKENS
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Packed
+from evomerge.config import EvoMergeConfig
+from evomerge.merging.builder import Weights
+from evomerge.run.events import Profile, Started
+
+
+def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profile:
+    """What can change the last bit of a number on a device of this machine."""
+    machine = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    if autotune.has_bfloat16(torch.device("cpu")):  # emulated, sums are rounded elsewhere
+        machine += " bf16"
+    if device.startswith("cuda"):
+        machine += f" {torch.cuda.get_device_name(torch.device(device))}"
+    return Profile(
+        device=device,
+        dtype=dtype,
+        threads=torch.get_num_threads(),
+        batch_tokens=BATCH_TOKENS,
+        attention=attention,
+        machine=machine,
+        torch=str(torch.__version__),
+        transformers=transformers.__version__,
+        numpy=np.__version__,
+    )
+
+
+def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:
+    """Set the model as the profile says; before there is one, as the settings do."""
+    if started is not None:
+        profile = started.profile
+        model.batch_tokens = None if config.batch_tokens is None else profile.batch_tokens
+        model.dtype = getattr(torch, profile.evaluation) if profile.evaluation else None
+        shape = (model.rows(started.context), started.context)
+        model.compiled = shape if profile.compiled else None
+    elif config.batch_tokens != "probe" and config.evaluation_dtype not in ("auto", "probe"):
+        model.batch_tokens = config.batch_tokens
+        model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
+    return model  # what is to be found out is set by `probe`
+
+
+def probe(
+    model: ResidentModel,
+    config: EvoMergeConfig,
+    sources: Sequence[Weights],
+    data: Mapping[str, Packed],
+    context: int,
+) -> tuple[str, ...]:
+    """Measure what the settings want measured and set the model so; a line on what was timed."""
+    told = []
+    model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
+    model.load(sources[0])
+    if config.batch_tokens == "probe":
+        speeds = autotune.batch(model, context, config.search_windows)
+        model.batch_tokens = autotune.chosen(speeds)
+        told.append(
+            f"probed: {model.batch_tokens} tokens a forward pass, "
+            f"{speeds[model.batch_tokens]:,.0f} tokens/s (one window: {speeds[context]:,.0f})"
+        )
+    elif config.batch_tokens is not None:
+        model.batch_tokens = config.batch_tokens
+    if config.evaluation_dtype == "auto":
+        model.dtype = torch.bfloat16 if autotune.natively(model, sources, data) else None
+    elif config.evaluation_dtype == "probe":
+        found = autotune.halved(model, sources, data, context)
+        model.dtype = torch.bfloat16 if found.better else None
+        told.append(_told("bfloat16 is", found, found.better))
+    if config.evaluation_compile == "probe":
+        told.append(_compiled(model, config, sources, data, context))
+    return tuple(told)
+
+
+def _compiled(
+    model: ResidentModel,
+    config: EvoMergeConfig,
+    sources: Sequence[Weights],
+    data: Mapping[str, Packed],
+    context: int,
+) -> str:
+    """Try compiled passes, and set the model so where they pay within the run's search."""
+    if not inductor.compiler(model.device):
+        return "not probed: this machine has no compiler for evaluation_compile: not used"
+    try:
+        found = autotune.compiled(model, sources, data, context)
+    except inductor.NotCompiledError as error:
+        return f"not probed: {error}: not used"
+    rows = model.rows(context)
+    long = sum(any(len(w) == context for w in packed.windows) for packed in data.values())
+    full = config.search_windows // rows * rows * context
+    used = found.pays(config.generations * config.population_size * long * full)
+    model.compiled = (rows, context) if used else None
+    return _told(f"compiling takes {found.seconds:.0f} s, and evaluation is", found, used)
+
+
+def _told(what: str, found: autotune.Trial, used: bool) -> str:
+    return (
+        f"probed: {what} {found.ratio:.2f} times as fast and changes the sources' perplexity "
+        f"by at most {found.change:.2%}: {'used' if used else 'not used'}"
+    )

@@ -1,0 +1,155 @@
+"""Carry out one task; the result is the event that says what happened."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from evaluation.backends.speed import measure
+from evaluation.data.outcomes import Draws, Outcomes
+from evaluation.evaluate import Seen, Watch, evaluate
+from events import Event, failpoints
+from evomerge.merging.builder import not_finite
+from evomerge.merging.layer_fitness import MEASURE, swap_gains
+from evomerge.merging.sketch import sketch
+from evomerge.recipes.layer_choice import choose
+from evomerge.recipes.recipe import Recipe, path
+from evomerge.run import early_stopping, events
+from evomerge.run.decide import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from runs.errors import NotFiniteError
+from weights.checkpoint import digest
+from worker.tasks.context import Bench
+
+
+def carry_out(task: Task, bench: Bench) -> Event:
+    """Do the task and return its event. Raises what the work raises; appends nothing."""
+    match task:
+        case Start():
+            return bench.started()
+        case Measure():
+            return _measure(bench)
+        case BuildBaseline():
+            return events.BaselineBuilt(name=task.name, **_build(task.recipe, bench))
+        case ChooseLayers():
+            return _choose_layers(task, bench)
+        case Build():
+            return _build_candidate(task, bench)
+        case Evaluate():
+            return _evaluate(task, bench)
+
+
+def _measure(bench: Bench) -> Event:
+    began = time.perf_counter()
+    bench.resident.load(bench.origin)
+    most = max(len(p.windows) for domains in bench.packed.values() for p in domains.values())
+    speed = measure(bench.resident, bench.context, most=most)
+    return events.Profiled(seconds=time.perf_counter() - began, speed=speed)
+
+
+def _build(recipe: Recipe, bench: Bench) -> dict:
+    """Build a recipe; the fields that every event of something built has."""
+    began = time.perf_counter()
+    weights = bench.builder.build(recipe)
+    failpoints.hit("build-computed")
+    found = digest(weights)
+    described = {
+        "recipe_id": recipe.id,
+        "recipe": recipe,
+        "digest": found,
+        "sketch": sketch(weights, bench.builder.origin(recipe, bench.origin)),
+    }
+    bench.artifacts.put(found, weights)
+    failpoints.hit("build-stored")
+    return {**described, "seconds": time.perf_counter() - began}
+
+
+def _build_candidate(task: Build, bench: Bench) -> Event:
+    proposal = task.proposal
+    fields = {
+        "generation": task.generation,
+        "slot": proposal.slot,
+        **_build(proposal.recipe, bench),
+    }
+    return events.candidate(proposal.kind, proposal.parents, **fields)
+
+
+def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
+    """Build what the pipeline's first two stages make, swap blocks in, choose."""
+    began = time.perf_counter()
+    pipeline = task.proposal.pipeline
+    assert pipeline is not None
+    assert bench.state.started
+    own = task.proposal.with_layers((0,) * bench.state.started.blocks).pipeline
+    assert own is not None
+    merged = bench.builder.build(own)
+    inputs = [bench.weights(id_) for id_ in pipeline.inputs]
+    gains = swap_gains(bench.resident, merged, inputs, bench.packed["train"])
+    failpoints.hit("layers-scored")
+    return events.LayersChosen(
+        generation=task.generation,
+        slot=task.proposal.slot,
+        proposal=task.proposal.recipe.id,
+        measure=MEASURE,
+        scores=tuple(map(tuple, gains)),
+        layers=choose(gains),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _evaluate(task: Evaluate, bench: Bench) -> Event:
+    state = bench.state
+    assert state.started
+    began = time.perf_counter()
+    weights = bench.weights(task.recipe_id)
+    draws = state.draws(task.slice, task.generation)
+    failpoints.hit("evaluate-loaded")
+    bad = not_finite(weights)
+    data = bench.packed[task.slice]
+    seen = Seen({})
+    if not bad:
+        taken = path(state.recipes[task.recipe_id], state.recipes)
+        bench.resident.load(weights, None if taken is None else len(taken.steps))
+        watch = _watch(task, bench)
+        seen = evaluate(bench.resident, data, draws, bench.judge, watch)
+    failpoints.hit("evaluate-scored")
+    outcomes = seen.outcomes
+    measured = None if bad else state.measure(task.recipe_id, outcomes)
+    best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured, seen.scored)
+    if state.is_source(task.recipe_id) and measured is None:
+        raise NotFiniteError("a source's log-likelihood on this data is NaN or Inf")
+    return events.Evaluated(
+        recipe_id=task.recipe_id,
+        slice=task.slice,
+        generation=task.generation,
+        outcomes=outcomes if measured else {},
+        components=measured,
+        reference=best,
+        fitness=fitness,
+        why_none=None if measured else _why_none(bad, outcomes),
+        stopped=seen.stopped,
+        scored=seen.scored,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _watch(task: Evaluate, bench: Bench) -> Watch | None:
+    """Candidates of a search are watched; what is compared on whole slices is not."""
+    state = bench.state
+    gate = early_stopping.rules(state, task.recipe_id, task.slice, task.generation)
+    if gate is None:
+        return None
+    parts = early_stopping.blocks(state, task.slice, task.generation)
+
+    def reason(sofar: Outcomes, scored: Draws) -> str | None:
+        return early_stopping.reason(state, gate, task.slice, sofar, scored, len(parts) - 1)
+
+    return Watch(parts, reason)
+
+
+def _why_none(tensor: str | None, outcomes: Outcomes) -> str:
+    if tensor:
+        return f"tensor {tensor} holds NaN or Inf"
+    bad = [d for d in sorted(outcomes) if not all(map(math.isfinite, outcomes[d].nll))]
+    if bad:
+        return f"log-likelihood is NaN or Inf in {', '.join(bad)}"
+    return "perplexity overflows"

@@ -1,0 +1,103 @@
+"""`forge merge`: from a config file to folders. Nothing is written before everything was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evomerge.mergekit import engine, method_map, model_folder, parser
+from evomerge.mergekit.inputs import Adapter, Model
+from evomerge.mergekit.parser import Document, Reference
+from evomerge.mergekit.plan import Layout, lay_out
+from evomerge.merging.kernels.chunks import Pool
+from runs.errors import ConflictError
+from weights.checkpoint import SHARD_BYTES, open_checkpoint
+from weights.sources import resolve
+from worker.storage.output_folder import check_target
+
+#: (document, tensors done, of so many, the last one's name).
+Progress = Callable[[Document, int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A merge whose config, models and parameters fit together."""
+
+    document: Document
+    models: Mapping[Reference, Model]
+    layout: Layout
+    out: Path
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know."""
+        return [*self.document.warnings, *method_map.unread(self.document), *self.layout.warnings]
+
+
+def open_models(document: Document, made: Mapping[str, Path]) -> dict[Reference, Model]:
+    """Every model of a config, opened: headers only. `made` are those of earlier documents."""
+    found = {}
+    for reference in document.references():
+        place = made.get(reference.model) or Path(resolve(reference.model).path)
+        adapter = None
+        if reference.adapter is not None:
+            adapter = Adapter(Path(resolve(reference.adapter).path))
+        found[reference] = Model(str(reference), open_checkpoint(place), adapter)
+    return found
+
+
+def prepare(document: Document, out: Path, made: Mapping[str, Path]) -> Prepared:
+    """Check one merge. Raises ConfigError, SourceError, ConflictError, UnavailableError."""
+    target = check_target(out)
+    models = open_models(document, made)
+    for model in models.values():
+        taken = [model.checkpoint.folder, *([model.adapter.folder] if model.adapter else [])]
+        for place in (given.resolve() for given in taken):
+            if target == place or target in place.parents or place in target.parents:
+                raise ConflictError(f"the output folder {out} is, or holds, model {model.name}.")
+    layout = lay_out(document, models)
+    model_folder.check(document, layout, models)
+    return Prepared(document, models, layout, target)
+
+
+def run(
+    prepared: Prepared,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    threads: int | None = None,
+    shard_bytes: int = SHARD_BYTES,
+    progress: Progress = lambda document, done, all_, name: None,
+) -> str:
+    """Do one merge; the digest of its weights."""
+    document, layout = prepared.document, prepared.layout
+    seed = seed if document.seed is None else document.seed
+    with Pool(threads, device) as pool:
+        return engine.merge(
+            layout,
+            prepared.models,
+            prepared.out,
+            lambda place, digest: model_folder.fill(
+                place, document, layout, prepared.models, digest, seed
+            ),
+            seed=seed,
+            pool=pool,
+            shard_bytes=shard_bytes,
+            progress=lambda done, all_, name: progress(document, done, all_, name),
+        )
+
+
+def outputs(documents: list[Document], out: Path) -> list[Path]:
+    """Where each merge of a file goes: `out` itself, or a folder in it for each of several."""
+    if len(documents) == 1:
+        return [out]
+    return [out / str(document.name) for document in documents]
+
+
+def read(config: Path) -> list[Document]:
+    """The merges of a config file. Raises ConfigError."""
+    documents = parser.read(config)
+    for document in documents:
+        method_map.method(document)
+    return documents

@@ -1,0 +1,88 @@
+"""A candidate's recipe file → its folder, without the log: from the sources alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evomerge.merging.builder import Builder, Weights
+from evomerge.merging.dataflow import settings_for
+from evomerge.recipes.recipe import Source
+from runs.errors import ConfigError, ForgeError, SourceChangedError
+from weights import companions
+from weights.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied, write_weights
+from weights.sources import resolve
+from worker.storage.output_folder import MARK, check_target
+from worker.tasks.verify import read_document
+
+
+def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -> str:
+    """Build what a recipe file says and check its digest. `given`: source name → where it is.
+
+    Raises ConfigError, SourceChangedError, and what `check_target` does.
+    """
+    out = check_target(out)
+    document = read_document(file)
+    recipes = document["recipes"]
+    if changed := [id_ for id_, recipe in recipes.items() if recipe.id != id_]:
+        raise ConfigError(f"{file}: recipe {changed[0][:12]} was changed: it has another id.")
+    names = document["sources"]
+    if unknown := sorted(set(given) - set(names.values())):
+        known = ", ".join(sorted(set(names.values())))
+        raise ConfigError(f"--model {unknown[0]}: the recipe's models are {known}.")
+    sources: dict[str, tuple[Checkpoint, Weights]] = {}
+    for id_, recipe in recipes.items():
+        if isinstance(recipe, Source):
+            name = names.get(id_, id_[:12])
+            where = given.get(name) or document["places"].get(id_) or name
+            sources[id_] = _open(name, where, recipe.digest)
+    stored = {id_: weights for id_, (_, weights) in sources.items()}
+    candidate = recipes.get(document["candidate"])
+    if candidate is None:
+        raise ConfigError(f"{file}: the recipe of {document['candidate'][:12]} is missing.")
+    weights = Builder(recipes, stored.get).build(candidate)
+    found = digest(weights)
+    if found != document["digest"]:
+        raise SourceChangedError(
+            f"{file}: what its recipe gives has digest {found[:12]}, it says "
+            f"{document['digest'][:12]}: this version or its libraries compute differently."
+        )
+    base = sources[_origin(recipes, document["candidate"])][0]
+    publish(out, lambda folder: _fill(folder, weights, base, file, shard_bytes))
+    return found
+
+
+def _open(name: str, where: str, expected: str) -> tuple[Checkpoint, Weights]:
+    """A source whose weights are those of the recipe, with a head of its own or not."""
+    try:
+        checkpoint = open_checkpoint(Path(resolve(where).path))
+    except ForgeError as error:
+        raise ConfigError(f"{error} Say where {name} is: --model {name}=PATH.") from error
+    tensors = checkpoint.tensors()
+    for weights in (tensors, untied(tensors) if checkpoint.tied else None):
+        if weights is not None and digest(weights) == expected:
+            return checkpoint, weights
+    raise SourceChangedError(
+        f"model {name} at {where} is not the one of the recipe, whose digest is {expected[:12]}. "
+        f"Say where that is: --model {name}=PATH."
+    )
+
+
+def _origin(recipes: Mapping[str, Any], id_: str) -> str:
+    """The source that a candidate's config comes from: its base, or the base of what it is made of."""
+    recipe = recipes[id_]
+    while not isinstance(recipe, Source):
+        id_ = recipe.base or recipe.inputs[0]
+        recipe = recipes[id_]
+    return id_
+
+
+def _fill(folder: Path, weights: Weights, base: Checkpoint, file: Path, shard_bytes: int) -> None:
+    write_weights(folder, weights, shard_bytes)
+    companions.write(base.folder, folder)
+    tied = not any("lm_head" in n or "embed_out" in n for n in weights)
+    config = settings_for(weights, base, tied)
+    (folder / companions.CONFIG).write_text(companions.as_text(config), "utf-8")
+    shutil.copyfile(file, folder / MARK)

@@ -1,0 +1,127 @@
+"""advance: fold, decide, append or work. Stateless but for caches; any number of processes may do
+it with one run at once, and any of them may be killed at any point.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from events import ConcurrencyError, Context, Envelope, EventStore, New, failpoints
+from evomerge.run.decide import Task, decide
+from evomerge.run.repository import news, stream
+from evomerge.run.state import RunState, absorb
+from runs.errors import ForgeError, NotFoundError, RunCancelledError, RunFailedError
+from worker.commands.submit import actor, project
+from worker.queue.leases import Leases
+from worker.storage.weight_cache import Artifacts
+from worker.tasks.context import set_threads
+from worker.tasks.recorder import Hands
+
+log = logging.getLogger(__name__)
+
+#: Seconds between looks at the log while others hold every task.
+POLL = 0.05
+#: Seconds between looks at the log of a paused run.
+PAUSED_POLL = 0.5
+
+#: After these the run list is brought up to date; whoever reads it does so anyway.
+PROJECTED = frozenset(
+    {"submitted", "forked", "generation_completed", "completed", "failed", "cancelled"}
+)
+
+Watcher = Callable[[RunState, list[Envelope]], None]
+
+
+def append_facts(store: EventStore, state: RunState, new: list[New], context: Context) -> None:
+    """Append facts at the version that they were decided at; nothing where somebody was first.
+
+    Raises ForgeError where they are recorded already and the state does not know it: it would go on
+    for ever.
+    """
+    failpoints.hit("facts-decided")
+    try:
+        done = store.append(stream(state.run), state.version, new, context)
+    except ConcurrencyError:
+        return  # fold and decide again
+    if not done.fresh and done.rows[-1].version <= state.version:
+        known = ", ".join(row.key for row in done.rows)
+        raise ForgeError(f"run {state.run} cannot go on: {known} is recorded already.")
+    failpoints.hit("facts-appended")
+
+
+@dataclass
+class Worker:
+    """One process's way of carrying a run on."""
+
+    store: EventStore
+    artifacts: Artifacts
+    watch: Watcher = lambda state, rows: None
+    #: Asked between tasks: true stops.
+    stop: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        set_threads()
+        self._leases = Leases(self.store.database)
+        self._context = Context(actor=actor())
+        self._hands = Hands(self.store, self.artifacts, self._context, self._refresh)
+
+    def run(self, run: str) -> RunState:
+        """Carry the run on until it has ended or `stop()`. Raises what cannot be worked around."""
+        state = RunState()
+        while True:
+            self._refresh(state, run)
+            decision = decide(state)
+            if decision.facts:
+                append_facts(self.store, state, decision.facts, self._context)
+            elif state.ended or self.stop():
+                if state.ended:
+                    self._leases.forget(run)
+                return state
+            elif not self._work_on(state, decision.tasks):
+                time.sleep(PAUSED_POLL if state.paused else POLL)
+
+    def _refresh(self, state: RunState, run: str = "") -> None:
+        """Fold what is new, tell the watcher, and keep what the next generation will read."""
+        rows = news(self.store, run or state.run, state)
+        if not rows and not state.version:
+            raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
+        absorb(state, rows)
+        if any(row.type == "generation_completed" for row in rows):
+            self._hands.keep(state)
+        if any(row.type in PROJECTED for row in rows):
+            project(self.store)
+        if rows:
+            self.watch(state, rows)
+
+    def _work_on(self, state: RunState, tasks: list[Task]) -> bool:
+        """Do the first task that nobody else is at. False: all are taken."""
+        for task in tasks:
+            name = f"{state.run}/{task.key}"
+            if self._leases.claim(name) is None:
+                continue
+            try:
+                if self.store.version(stream(state.run)) == state.version:
+                    with self._leases.heartbeat(name):
+                        self._hands.do(state, task)
+            finally:
+                self._leases.release(name)
+            failpoints.hit("task-released")
+            return True
+        return False
+
+
+def finish(worker: Worker, run: str) -> RunState:
+    """Carry the run on to its end. Raises RunFailedError, RunCancelledError where that is not good."""
+    state = worker.run(run)
+    if state.failed is not None:
+        raise RunFailedError(
+            f"run {run} failed: {state.failed.reason}. Try again with `forge retry {run}` and "
+            f"`forge evo --resume {run}`."
+        )
+    if state.cancelled is not None:
+        why = f": {state.cancelled.reason}" if state.cancelled.reason else ""
+        raise RunCancelledError(f"run {run} was cancelled{why}. `forge fork` can branch it.")
+    return state

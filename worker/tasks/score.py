@@ -1,0 +1,157 @@
+"""One model on some items, alone: the evaluation that runs use, without a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.backends.backend import Evaluator
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.backends.openai_backend import Endpoint
+from evaluation.backends.speed import Beside, paired
+from evaluation.data import items as itemdata
+from evaluation.data import outcomes
+from evaluation.data.items import Item
+from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from evaluation.data.packing import Packed, pack
+from evaluation.data.slices import Slice
+from evaluation.evaluate import Judge, evaluate
+from evomerge.fitness import composite
+from evomerge.fitness.composite import Components
+from evomerge.fitness.per_item import Item as Scored
+from evomerge.fitness.per_item import Kind, itemise
+from evomerge.merging.builder import not_finite
+from evomerge.run.events import ModelReference
+from runs.errors import DataError, NotFiniteError
+from weights import checkpoint, model_config
+from weights.cost import Cost, cost
+from worker.tasks.context import load_tokenizer
+from worker.tasks.item_filter import measurable, why_not_run
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a model scored on a slice of the data."""
+
+    name: str
+    slice: Slice
+    components: Components
+    outcomes: Outcomes
+    items: list[Scored]
+    #: Domain → kind → grade → (right, asked), of questions and problems.
+    grades: dict[str, dict[Kind, dict[int, tuple[float, int]]]]
+    context: int
+    #: What is to be said of items that were left out.
+    left_out: tuple[str, ...]
+    seconds: float
+
+
+def score(
+    model: ModelReference,
+    items: Sequence[Item],
+    slice_: Slice,
+    evaluator: Evaluator,
+    context: int = 512,
+    builtin: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Score:
+    """Measure one model on a whole slice. Of `builtin` items those that do not fit are left out.
+
+    `evaluator` has its weights. Raises DataError, EndpointError, NotFiniteError.
+    """
+    began = time.perf_counter()
+    context = min(context, evaluator.positions or context)
+    judge = Judge(load_tokenizer(model.path))
+    asked = [item for item in items if item.slice == slice_]
+    if not any(isinstance(item, itemdata.Text) for item in asked):
+        raise DataError(
+            f"the data has no text in the slice {slice_}: there is no perplexity of it."
+        )
+    not_run = why_not_run(asked, judge.verifier)
+    kept, left_out = measurable(asked, judge.tokenizer, context, builtin, not_run)
+    data = pack(kept, judge.tokenizer, context)[slice_]
+    tell(f"scoring {model.name} on {len(kept)} items of the {slice_} slice")
+    draws = outcomes.whole({domain: packed.pool() for domain, packed in data.items()})
+    seen = evaluate(evaluator, data, draws, judge).outcomes
+    price = _price(model, context)
+    measured = composite.components(seen, price.flops_per_token, price.bytes)
+    if measured is None:
+        raise NotFiniteError(f"model {model.name}: its log-likelihood on this data is NaN or Inf.")
+    return Score(
+        name=model.name,
+        slice=slice_,
+        components=measured,
+        outcomes=seen,
+        items=itemise(seen, draws, names(data)),
+        grades={domain: _grades(data[domain], seen[domain]) for domain in sorted(seen)},
+        context=context,
+        left_out=left_out,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
+    """The model, loaded. Raises SourceError, NotFiniteError."""
+    opened = checkpoint.open_checkpoint(Path(model.path))
+    weights = opened.tensors()
+    if bad := not_finite(weights):
+        raise NotFiniteError(f"model {model.name}: tensor {bad} holds NaN or Inf.")
+    found = ResidentModel(Path(model.path), device, opened.tied)
+    found.load(weights)
+    return found
+
+
+def speeds(
+    models: Sequence[ResidentModel], context: int, tell: Callable[[str], None]
+) -> list[Beside]:
+    """How fast the loaded models are, in turns."""
+    tell("measuring speed and memory, in turns")
+    return paired(models, context)
+
+
+def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
+    """The model as a server holds it under `name`; the folder tells its limits.
+
+    Raises SourceError, EndpointError.
+    """
+    positions = checkpoint.open_checkpoint(Path(model.path)).positions
+    return Endpoint(url, name or model.name, positions, os.environ.get("FORGE_ENDPOINT_KEY"))
+
+
+def _price(model: ModelReference, context: int) -> Cost:
+    """What the model costs by its shapes."""
+    weights = checkpoint.open_checkpoint(Path(model.path)).tensors()
+    shapes = {name: tuple(t.shape) for name, t in weights.items()}
+    width = next(iter(weights.values())).element_size()
+    return cost(shapes, width, model_config.load(Path(model.path)), context)
+
+
+def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:
+    """Names of a slice's items: ids; of a window the first and the last of its texts."""
+    return {
+        domain: {
+            "window": [
+                f"{n}: {first}" + (f" … {last}" if last != first else "")
+                for n, (first, last) in enumerate(packed.texts)
+            ],
+            "question": [asked.id for asked in packed.questions],
+            "problem": [posed.problem.id for posed in packed.problems],
+        }
+        for domain, packed in data.items()
+    }
+
+
+def _grades(packed: Packed, seen: DomainOutcomes) -> dict[Kind, dict[int, tuple[float, int]]]:
+    found: dict[Kind, dict[int, tuple[float, int]]] = {}
+    kinds: list[tuple[Kind, list[int], Sequence[float]]] = [
+        ("question", [q.grade for q in packed.questions], seen.right),
+        ("problem", [p.problem.grade for p in packed.problems], seen.solved),
+    ]
+    for kind, grades, values in kinds:
+        for grade, value in zip(grades, values, strict=True):
+            right, asked = found.setdefault(kind, {}).get(grade, (0.0, 0))
+            found[kind][grade] = (right + value, asked + 1)
+    return found

@@ -1,0 +1,121 @@
+"""A champion's folder against the log, file by file: what `forge verify FOLDER` looks at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from events import Envelope
+from events.store import CODE_VERSION
+from evomerge.merging.builder import Weights
+from evomerge.reports import report
+from evomerge.run import repository
+from evomerge.run.audit import Finding
+from evomerge.run.state import RunState, fold
+from runs.errors import ForgeError, SourceError
+from runs.home import Home
+from weights import companions
+from weights.checkpoint import open_checkpoint
+from worker.exports import champion, delivery
+from worker.storage.weight_cache import Artifacts
+
+
+def check(
+    home: Home, folder: Path, document: dict[str, Any], weights: Weights
+) -> Iterator[Finding]:
+    """Compare a folder's files with what its run, as it was at the export, would write.
+
+    `document` is the folder's recipe file, `weights` are the folder's. Pictures are not compared.
+    """
+    store = home.open_store()
+    try:
+        rows = every = list(repository.history(store, document["run"]))
+    finally:
+        store.close()
+    heads = [row.hash for row in rows]
+    if document["chain_head"] not in heads:
+        return  # the comparison of heads says so
+    rows = rows[: heads.index(document["chain_head"]) + 1]
+    state = fold(rows)
+    if not state.completed or state.champion != document["candidate"]:
+        return  # the comparison of candidates says so
+    expected = delivery.documents(report.report(state, rows))
+    try:
+        expected |= documents(home, state, document["candidate"], weights, document["chain_head"])
+    except ForgeError as error:
+        what = f"config and tokenizer cannot be compared: {error}"
+        yield Finding("unchecked", "files", what)
+    for name, content in sorted(expected.items()):
+        if (found := _content(folder / name)) == _plain(name, content):
+            continue
+        if why := _incomparable(name, state, every):
+            yield Finding("unchecked", "files", f"{name} of the folder cannot be compared: {why}")
+            continue
+        what = "is missing" if found is None else "is not what the run wrote"
+        yield Finding("error", "files", f"{name} of the folder {what}")
+    for name in sorted(set(companions.found(folder)) - set(expected)):
+        if companions.CONFIG in expected:
+            yield Finding("error", "files", f"{name} of the folder was not written by the run")
+
+
+def taken_over(folder: Path, made: dict[str, bytes]) -> bool:
+    """Return True if a folder's config, tokenizer and templates are those of what was `made`."""
+    names = {name for name in made if name in (companions.CONFIG, *companions.COMPANIONS)}
+    try:
+        if set(companions.found(folder)) != names:
+            return False
+    except SourceError:
+        return False
+    return all(_content(folder / name) == _plain(name, made[name]) for name in names)
+
+
+def _incomparable(name: str, state: RunState, rows: Sequence[Envelope]) -> str:
+    """Return why an honest file may differ from what is rendered here; "" if it must be the same.
+
+    Other versions may word a file otherwise. The pinned files are taken over as they are.
+    """
+    from transformers import __version__ as library
+
+    assert state.started
+    if name in state.started.base.files:
+        return ""
+    for row in rows:
+        if row.code_version != CODE_VERSION:
+            return f"the run is of {row.code_version}, and this is {CODE_VERSION}."
+    then = state.started.profile.transformers
+    if name == champion.GENERATION and then != library:
+        return f"the run had transformers {then}, and here is {library}."
+    return ""
+
+
+def documents(
+    home: Home, state: RunState, recipe_id: str, weights: Weights, chain_head: str
+) -> dict[str, bytes]:
+    """Return a candidate's files beside its weights: name → content.
+
+    Raises ForgeError without the base's pinned copy.
+    """
+    assert state.started
+    assert state.submitted
+    if not state.started.base.model:
+        raise ForgeError("the run is of a version that did not pin them.")
+    given = state.submitted.base or state.submitted.sources[0]
+    place = Artifacts.of(home).supply.model(given, state.started.base)
+    return champion.documents(state, recipe_id, open_checkpoint(place), weights, chain_head)
+
+
+def _content(file: Path) -> Any:
+    return _plain(file.name, file.read_bytes()) if file.is_file() else None
+
+
+def _plain(name: str, content: bytes) -> Any:
+    """Return what is compared: of generation settings all but the version that wrote them."""
+    if name != champion.GENERATION:
+        return content
+    try:
+        settings = json.loads(content)
+    except ValueError:
+        return content
+    return {k: v for k, v in settings.items() if k != "transformers_version"}
