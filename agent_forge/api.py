@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.data.items import check_settings
-from evaluation.data.items import given as given_data
 from evomerge import search
 from evomerge.config import EvoMergeConfig, parse
+from evomerge.data_settings import check_settings
+from evomerge.data_settings import given as given_data
 from evomerge.reports import report
 from evomerge.reports.notebook import Run
 from evomerge.run.events import ModelReference

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
+from evaluation.data import outcomes
 from evomerge.fitness import early_stopping
 from evomerge.fitness.early_stopping import Gate
 from evomerge.run import repository
@@ -41,8 +42,8 @@ def tried(state: RunState, gate: Gate, least: int) -> Counter[str]:
         whole = sum(len(draw.windows) for draw in draws.values())
         read = whole
         for number in range(1, len(parts)):
-            scored = early_stopping.joined(parts[:number])
-            seen = early_stopping.narrowed(event.outcomes, draws, scored)
+            scored = outcomes.joined(parts[:number])
+            seen = outcomes.narrowed(event.outcomes, draws, scored)
             if early_stopping.reason(gate, seen, state.sources_on(slice_, scored), len(parts) - 1):
                 read = sum(len(draw.windows) for draw in scored.values())
                 break

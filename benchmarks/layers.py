@@ -24,10 +24,10 @@ from evaluation.data.packing import pack
 from evaluation.perplexity import score_windows
 from evomerge.merging import layer_fitness
 from evomerge.merging.builder import Builder, Weights
-from evomerge.merging.methods import frankenmerge
 from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import PIPELINES, Genes, Pipeline, Source
 from runs import keys
+from weights import block_names
 from weights.checkpoint import open_checkpoint
 
 WINDOWS = 12
@@ -43,7 +43,7 @@ def main() -> None:
     model = ResidentModel(folders[0], "cpu", True)
     tokenizer = AutoTokenizer.from_pretrained(folders[0])
     packed = pack(items.load([folder / "items"]), tokenizer, 512)
-    blocks = frankenmerge.blocks(list(weights[0]))
+    blocks = block_names.count(list(weights[0]))
 
     def judged(candidate: Weights) -> float:
         model.load(candidate)

@@ -61,7 +61,7 @@ def score_command(
       forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
     from evaluation.data import domains
-    from evaluation.data.items import given
+    from evomerge.data_settings import given
     from evomerge.fitness.composite import Weighting
     from runs.home import Home
     from weights.sources import resolve

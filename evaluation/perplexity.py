@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 
 from evaluation.backends.backend import Evaluator
-from evaluation.data.packing import Ids
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Ids, Packed
 
 
 def score_windows(
@@ -17,3 +20,21 @@ def score_windows(
     scored = model.losses(windows)
     nll = [float(losses.astype(np.float64).sum()) for losses, _ in scored]
     return nll, [len(losses) for losses, _ in scored], [int(best.sum()) for _, best in scored]
+
+
+#: Windows of calibration text per domain.
+WINDOWS = 8
+
+
+def calibration_loss(
+    model: ResidentModel, weights: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
+) -> float:
+    """Mean over domains of −log p a token on the first `WINDOWS` windows of each."""
+    model.load(weights)
+    rates = []
+    for domain in sorted(data):
+        windows = data[domain].windows[:WINDOWS]
+        if windows:
+            nll, tokens, _ = score_windows(model, windows)
+            rates.append(math.fsum(nll) / sum(tokens))
+    return math.fsum(rates) / len(rates)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.fitness.paired_bootstrap import Comparison
 from runs.system.digests import Digest, Pinned
 from runs.system.integers import Large
 
@@ -71,14 +68,3 @@ class Profile(Part):
         kind = self.device.partition(":")[0]
         rest = (self.threads, self.machine, self.torch, self.transformers)
         return "|".join([kind, *map(str, rest), self.numpy])
-
-
-class Rival(Part):
-    """One source or baseline, and the champion's lead over it on the test slice."""
-
-    name: str
-    kind: Literal["base", "source", "baseline"]
-    recipe_id: str
-    scalar: float | None
-    #: None where the rival has no fitness.
-    lead: Comparison | None

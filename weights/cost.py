@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.methods import frankenmerge
+from weights import block_names
 from weights.tensors import HEADS, Shape, elements
 
 
@@ -64,7 +64,7 @@ def of_block(shapes: Mapping[str, Shape], width: int, config: Any, context: int)
     """What each block of such a model costs: all are alike."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     layers = int(config.num_hidden_layers)
-    others = {n: s for n, s in shapes.items() if frankenmerge.block(n) != layers - 1}
+    others = {n: s for n, s in shapes.items() if block_names.block_of(n) != layers - 1}
     whole = _cost(shapes, width, config, context, layers)
     rest = _cost(others, width, config, context, layers - 1)
     return Cost(

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evomerge.merging.methods import frankenmerge
 from runs.errors import ForgeError, SourceError
 from runs.system import bounded_files
+from weights import block_names
+from weights.block_names import COUNT_KEYS
 from weights.tensors import Shape
 
 FILE = "config.json"
@@ -23,8 +24,6 @@ FILE = "config.json"
 MOST_BYTES = 4 << 20
 #: Blocks of a model whose tensors do not tell them.
 MOST_BLOCKS = 10_000
-#: What a config.json calls the number of its blocks.
-BLOCKS = ("num_hidden_layers", "n_layer", "num_layers")
 #: Sizes and counts that tensors are cut by: none is above the longest side of a tensor.
 SIZES = (
     "vocab_size", "hidden_size", "intermediate_size", "n_embd", "n_inner", "d_model",
@@ -58,7 +57,7 @@ def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) ->
     for key in OBJECTS:
         if not isinstance(config.get(key), dict | None):
             raise SourceError(f"{file}: {key} is {_shown(config[key])}, not an object of settings.")
-    stored = frankenmerge.blocks(list(shapes)) or MOST_BLOCKS
+    stored = block_names.count(list(shapes)) or MOST_BLOCKS
     if stored > max(len(shapes), MOST_BLOCKS):
         raise SourceError(
             f"{file.parent}: a tensor is of block {stored - 1:,}, of few that there are."
@@ -66,7 +65,7 @@ def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) ->
     longest = max((side for shape in shapes.values() for side in shape), default=0)
     for where, settings in (("", config), ("text_config.", config.get("text_config") or {})):
         for keys, most, why in (
-            (BLOCKS, stored, f"the weights hold {stored:,} blocks"),
+            (COUNT_KEYS, stored, f"the weights hold {stored:,} blocks"),
             (SIZES, longest, f"no tensor has a side longer than {longest:,}"),
             (POSITIONS, MOST_POSITIONS, f"{MOST_POSITIONS:,} is the most"),
         ):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evomerge.run.events import ModelReference
+from runs.event_types import ModelReference
 from runs.errors import SourceError, UnavailableError
 from weights import model_config
 from weights.tensors import HEADS, Shape

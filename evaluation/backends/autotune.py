@@ -21,7 +21,7 @@ import torch
 from evaluation.backends.inductor import NotCompiledError
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evomerge.merging.layer_fitness import calibration_loss
+from evaluation.perplexity import calibration_loss
 
 #: Windows of one forward pass, at the most.
 MOST = 256

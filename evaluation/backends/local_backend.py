@@ -19,9 +19,8 @@ from evaluation.backends.backend import Losses, batches, rows_per_batch
 from evaluation.backends.continuations import continuations
 from evaluation.backends.generation import replies
 from evaluation.data.packing import Ids, Posed
-from evomerge.merging import dataflow
 from runs.errors import SourceError
-from weights import model_config
+from weights import block_names, model_config
 from weights.tensors import HEADS
 
 
@@ -77,7 +76,7 @@ class ResidentModel:
         if before is not None:  # they do not hang on the number of blocks
             _share_buffers(before, module)
             return
-        small = type(config).from_dict(dataflow.with_blocks(config.to_dict(), 1))
+        small = type(config).from_dict(block_names.with_blocks(config.to_dict(), 1))
         donor = dict(
             AutoModelForCausalLM.from_config(small, trust_remote_code=False).named_buffers()
         )
@@ -120,7 +119,7 @@ class ResidentModel:
         if blocks is None:
             return
         if blocks not in modules:
-            changed = dataflow.with_blocks(self.config.to_dict(), blocks)
+            changed = block_names.with_blocks(self.config.to_dict(), blocks)
             modules[blocks] = self._empty(type(self.config).from_dict(changed))
         if modules[blocks] is not self.module:
             self._let_go()

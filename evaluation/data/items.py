@@ -15,7 +15,7 @@ thousand characters or so, cut at paragraphs. Other files and rows: `reading.py`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,8 +29,6 @@ from evaluation.verifiers.program import Program
 from evaluation.verifiers.scorer import Scored
 from evaluation.verifiers.verifier import AnyCheck
 from events import canonical_json
-from evomerge.config import EvoMergeConfig
-from evomerge.fitness.composite import Weighting
 from runs.errors import DataError
 
 #: Characters of one item cut from a text file.
@@ -109,16 +107,8 @@ class Problem(_Item):
 Item = Text | Question | Problem
 
 
-def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
-    """What a run is submitted with: absolute paths, or the name of built-in items.
-
-    Fitness that weighs domains is measured on the four built-in ones, unless data is given.
-    """
-    named = tuple(map(_absolute, paths))
-    return named or ((domains.NAME,) if weighting.domains else ())
-
-
-def _absolute(given: str | Path) -> str:
+def absolute(given: str | Path) -> str:
+    """Return the name of built-in items or of a task as it is, else the absolute path."""
     if str(given) == domains.NAME:
         return str(given)
     if spec.is_task(given):
@@ -197,31 +187,6 @@ def check(items: Iterable[Item]) -> None:
             f"which fall into slices by the hash of their ids ({shares}). Or name the slice of each "
             'item with "slice". Tasks of lm-evaluation-harness need text beside them: another --data.'
         )
-
-
-def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
-    """Raise DataError where settings name a domain that has no items to be judged by."""
-    check_weights(items, config.fitness_weights.domains)
-    wanted = [name.partition("/")[2] for name in config.objectives if name.startswith("domain/")]
-    check_weights(items, dict.fromkeys(wanted, 1.0), "objectives names")
-
-
-def check_weights(
-    items: Iterable[Item], weights: Mapping[str, float], who: str = "fitness_weights weighs"
-) -> None:
-    """Raise DataError where a domain that fitness weighs has no items to be judged by."""
-    there: dict[str, set[str]] = {}
-    for item in items:
-        there.setdefault(item.domain, set()).add(item.slice)
-    for domain in sorted(weights):
-        missing = [s for s in SLICES if s != "train" and s not in there.get(domain, ())]
-        if missing:
-            raise DataError(
-                f"{who} the domain {domain!r}, but the data has no item of it in the "
-                f"slice{'s' if len(missing) > 1 else ''} {', '.join(missing)}. The data's domains are "
-                f"{', '.join(sorted(there))}; `--data builtin:domains` has code, data, math and "
-                "multilingual."
-            )
 
 
 def runs_code(item: Item) -> bool:

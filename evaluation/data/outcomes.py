@@ -141,3 +141,23 @@ def shares(strata: Sequence[int], count: int) -> list[int]:
 def pick(outcomes: Outcomes, draws: Draws) -> Outcomes:
     """The part of a whole slice's outcomes that a draw scores."""
     return {d: outcomes[d].pick(draws[d]) for d in sorted(draws)}
+
+
+def joined(some: Sequence[Draws]) -> Draws:
+    """Several blocks as one draw, its windows ascending."""
+    return {
+        domain: Draw(
+            windows=tuple(sorted(i for block in some for i in block[domain].windows)), questions=()
+        )
+        for domain in some[0]
+    }
+
+
+def narrowed(outcomes: Outcomes, draws: Draws, scored: Draws) -> Outcomes:
+    """The part of a draw's outcomes that some of its windows have."""
+    result: Outcomes = {}
+    for domain in sorted(draws):
+        wanted = set(scored[domain].windows)
+        places = tuple(n for n, i in enumerate(draws[domain].windows) if i in wanted)
+        result[domain] = outcomes[domain].pick(Draw(windows=places, questions=()))
+    return result

@@ -18,7 +18,7 @@ sources, so that it still sorts.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import NormalDist
 
 from pydantic import BaseModel, ConfigDict
@@ -65,26 +65,6 @@ def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
         }
         for number in range(count)
     ]
-
-
-def joined(some: Sequence[Draws]) -> Draws:
-    """Several blocks as one draw, its windows ascending."""
-    return {
-        domain: Draw(
-            windows=tuple(sorted(i for block in some for i in block[domain].windows)), questions=()
-        )
-        for domain in some[0]
-    }
-
-
-def narrowed(outcomes: Outcomes, draws: Draws, scored: Draws) -> Outcomes:
-    """The part of a draw's outcomes that some of its windows have."""
-    result: Outcomes = {}
-    for domain in sorted(draws):
-        wanted = set(scored[domain].windows)
-        places = tuple(n for n, i in enumerate(draws[domain].windows) if i in wanted)
-        result[domain] = outcomes[domain].pick(Draw(windows=places, questions=()))
-    return result
 
 
 def reason(gate: Gate, mine: Outcomes, sources: Mapping[str, Outcomes], looks: int) -> str | None:

@@ -22,7 +22,8 @@ from evomerge.merging.dataflow import PRE_NORM
 from evomerge.merging.kernels.chunks import Rows
 from evomerge.merging.methods import frankenmerge
 from runs.errors import ConfigError, SourceError
-from weights.model_config import BLOCKS
+from weights import block_names
+from weights.block_names import COUNT_KEYS
 from weights.sources import compare_settings
 from weights.tensors import HEADS, Shape
 
@@ -85,7 +86,7 @@ class _Layout:
         self._tied = all(m.tied for m in models.values())
         self._names = {r: m.names(self._tied) for r, m in models.items()}
         self._by_layer = {r: _by_layer(names) for r, names in self._names.items()}
-        self._counts = {r: frankenmerge.blocks(names) for r, names in self._names.items()}
+        self._counts = {r: block_names.count(names) for r, names in self._names.items()}
         self._vocabulary = vocabulary.plan(document.vocabulary, document.base, models)
         self._slices = [self._complete(s) for s in document.slices]
         self._warnings: list[str] = []
@@ -298,7 +299,7 @@ class _Layout:
     def _config(self) -> dict[str, Any]:
         config = dict(self._donor.config)
         layers = [end - first for s in self._slices for first, end in [s.parts[0].layers or (0, 0)]]
-        for key in BLOCKS:
+        for key in COUNT_KEYS:
             if key in config:
                 config[key] = sum(layers)
         if isinstance(config.get("layer_types"), list):

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from evomerge.merging.methods import frankenmerge
 from evomerge.recipes.recipe import Flow
+from weights import block_names
 from weights.tensors import HEADS
 
 Weights = Mapping[str, torch.Tensor]
@@ -40,7 +40,7 @@ class Row:
 
 def layer_of(name: str) -> str:
     """Where a tensor stands: "block 3", "embedding", "head" or "rest" (final norms and the like)."""
-    number = frankenmerge.block(name)
+    number = block_names.block_of(name)
     if number is not None:
         return f"block {number}"
     if name in HEADS:
@@ -78,9 +78,9 @@ def _tensors(
 ) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, list[torch.Tensor]]]:
     for name, tensor in merged.items():
         there = name
-        number = frankenmerge.block(name)
+        number = block_names.block_of(name)
         if path is not None and number is not None:
-            there = frankenmerge.renamed(name, path.steps[number].block)
+            there = block_names.rename(name, path.steps[number].block)
         if there not in base or not tensor.is_floating_point():
             continue
         theirs = [source[there].flatten() for source in sources]

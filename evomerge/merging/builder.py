@@ -19,7 +19,7 @@ from evomerge.merging.kernels.chunks import SHARE, Pool, Stretches, as_rows, fin
 from evomerge.merging.kernels.chunks import Merge as Merging
 from evomerge.merging.kernels.fused_merge import Program
 from evomerge.merging.methods import frankenmerge
-from evomerge.recipes import tensor_groups
+from evomerge.recipes import layer_choice, tensor_groups
 from evomerge.recipes.recipe import (
     Flow,
     Grouped,
@@ -33,7 +33,7 @@ from evomerge.recipes.recipe import (
     path,
 )
 from runs.errors import ConfigError
-from weights import randomness
+from weights import block_names, randomness
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -119,7 +119,7 @@ class Builder:
     def _grouped(self, recipe: Grouped) -> Weights:
         base = self.weights(recipe.base)
         inputs = [self.weights(i) for i in recipe.inputs]
-        blocks, params = frankenmerge.blocks(list(base)), check_groups(recipe)
+        blocks, params = block_names.count(list(base)), check_groups(recipe)
 
         def plan(name: str, pool: Pool) -> tuple[Stretches, Merging]:
             work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in inputs], pool)
@@ -144,7 +144,7 @@ class Builder:
 def check_layers(recipe: Pipeline, base: Weights) -> None:
     """Raise ConfigError where the recipe's layers do not fit the model."""
     if recipe.selection == "frankenmerge":
-        count, layers = frankenmerge.blocks(list(base)), recipe.genes.layers or ()
+        count, layers = block_names.count(list(base)), recipe.genes.layers or ()
         frankenmerge.check(layers, count, len(recipe.inputs), whole=False)
 
 
@@ -195,11 +195,11 @@ def _run(work: Stretches, merges: Sequence[Merging], outs: Sequence[torch.Tensor
 
 def _taken(recipe: Merge, origin: Weights, inputs: Sequence[Weights]) -> Weights:
     """Frankenmerge alone: each tensor from one of the inputs, in the origin's dtype."""
-    count = frankenmerge.blocks(list(origin))
+    count = block_names.count(list(origin))
     choice = frankenmerge.Params(**recipe.params).layers
     frankenmerge.check(choice, count, len(inputs), whole=True)
     return {
-        name: inputs[choice[frankenmerge.group(name, count)]][name].to(tensor.dtype, copy=True)
+        name: inputs[choice[layer_choice.group(name, count)]][name].to(tensor.dtype, copy=True)
         for name, tensor in origin.items()
     }
 

@@ -16,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from weights.blocks import with_blocks
 
-from evomerge.merging.methods import frankenmerge
 from evomerge.recipes.recipe import Flow
 from runs.errors import ConfigError
-from weights import companions
+from weights import block_names, companions
 from weights.checkpoint import Checkpoint
-from weights.model_config import BLOCKS
 
 #: Architectures whose blocks norm what comes in, and add by o_proj and down_proj alone.
 PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
@@ -34,7 +33,7 @@ Weights = Mapping[str, torch.Tensor]
 
 def build(recipe: Flow, merged: Weights, inputs: Sequence[Weights]) -> dict[str, torch.Tensor]:
     """The weights along the path, in the merge's dtypes. Raises ConfigError as `check` does."""
-    check(recipe, frankenmerge.blocks(list(merged)))
+    check(recipe, block_names.count(list(merged)))
     return _along(recipe, [merged, *inputs])
 
 
@@ -46,7 +45,7 @@ def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
 def _along(recipe: Flow, models: Sequence[Weights]) -> dict[str, torch.Tensor]:
     """The models' blocks along the path, and what is in no block of the first; copies, all of it."""
     first, scale = models[0], 1.0
-    made = {n: t.clone() for n, t in first.items() if frankenmerge.block(n) is None}
+    made = {n: t.clone() for n, t in first.items() if block_names.block_of(n) is None}
     by_block = _by_block(first)
     for at, step in enumerate(recipe.steps):
         scale *= step.scale
@@ -54,7 +53,7 @@ def _along(recipe: Flow, models: Sequence[Weights]) -> dict[str, torch.Tensor]:
             tensor = models[step.model][name]
             if scale != 1.0 and any(part in name for part in INTO_STREAM):
                 tensor = tensor.to(torch.float32) * (1.0 / scale)
-            made[frankenmerge.renamed(name, at)] = tensor.to(first[name].dtype, copy=True)
+            made[block_names.rename(name, at)] = tensor.to(first[name].dtype, copy=True)
     return made
 
 
@@ -83,22 +82,11 @@ def check_architecture(config: Mapping[str, Any]) -> None:
         )
 
 
-def with_blocks(config: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """A config.json for so many blocks, all of the kind of the first."""
-    changed = dict(config)
-    for key in BLOCKS:
-        if key in changed:
-            changed[key] = count
-    if changed.get("layer_types"):
-        changed["layer_types"] = [changed["layer_types"][0]] * count
-    return changed
-
-
 def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
     """The config.json of a merge with these weights: the donor's, with what is different."""
     config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
-    blocks = frankenmerge.blocks(list(weights))
-    if blocks != frankenmerge.blocks(list(donor.shapes)):
+    blocks = block_names.count(list(weights))
+    if blocks != block_names.count(list(donor.shapes)):
         config = with_blocks(config, blocks)
     config["tie_word_embeddings"] = tied
     config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
@@ -106,9 +94,9 @@ def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, A
 
 
 def _by_block(weights: Weights) -> list[list[str]]:
-    found: list[list[str]] = [[] for _ in range(frankenmerge.blocks(list(weights)))]
+    found: list[list[str]] = [[] for _ in range(block_names.count(list(weights)))]
     for name in weights:
-        number = frankenmerge.block(name)
+        number = block_names.block_of(name)
         if number is not None:
             found[number].append(name)
     return found

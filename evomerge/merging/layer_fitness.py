@@ -19,27 +19,10 @@ from torch.nn import functional as F
 from evaluation.backends.backend import batches
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evaluation.perplexity import score_windows
-from evomerge.merging.methods import frankenmerge
+from evaluation.perplexity import WINDOWS, calibration_loss
+from weights import block_names
 
 MEASURE = "measured-swap@1"
-
-#: Windows of calibration text per domain.
-WINDOWS = 8
-
-
-def calibration_loss(
-    model: ResidentModel, weights: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
-) -> float:
-    """Mean over domains of −log p a token on the first `WINDOWS` windows of each."""
-    model.load(weights)
-    rates = []
-    for domain in sorted(data):
-        windows = data[domain].windows[:WINDOWS]
-        if windows:
-            nll, tokens, _ = score_windows(model, windows)
-            rates.append(math.fsum(nll) / sum(tokens))
-    return math.fsum(rates) / len(rates)
 
 
 def swap_gains(
@@ -54,11 +37,11 @@ def swap_gains(
     """
     before = calibration_loss(model, merged, data)
     gains = []
-    for block in range(frankenmerge.blocks(list(merged))):
+    for block in range(block_names.count(list(merged))):
         row = []
         for other in inputs:
             swapped = {
-                n: other[n] if frankenmerge.block(n) == block else t for n, t in merged.items()
+                n: other[n] if block_names.block_of(n) == block else t for n, t in merged.items()
             }
             gain = before - calibration_loss(model, swapped, data)
             row.append(gain if math.isfinite(gain) else -1e300)
@@ -77,9 +60,9 @@ def taylor_gains(
     One backward pass (Molchanov et al. 2019, arXiv 1906.10771, the Taylor criterion).
     """
     gradients = _gradients(model, merged, data)
-    gains = [[0.0] * len(inputs) for _ in range(frankenmerge.blocks(list(merged)))]
+    gains = [[0.0] * len(inputs) for _ in range(block_names.count(list(merged)))]
     for name, gradient in gradients.items():
-        block = frankenmerge.block(name)
+        block = block_names.block_of(name)
         if block is None:
             continue
         own = merged[name].to(torch.float64)

@@ -10,14 +10,15 @@ import math
 
 from evomerge.merging.kernels.chunks import Stretches
 from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
-from evomerge.merging.methods import dare, dfs, frankenmerge, linear, slerp, ties
+from evomerge.merging.methods import dare, dfs, linear, slerp, ties
 from evomerge.merging.methods.kth_magnitude import kth_magnitudes
 from evomerge.recipes.recipe import Genes, Pipeline
+from weights import block_names
 
 
 def taken(recipe: Pipeline, name: str) -> int:
     """The input (from 1) that a tensor is taken from whole; 0 where the stages make it."""
-    layer = frankenmerge.block(name)
+    layer = block_names.block_of(name)
     if recipe.selection == "dfs" or layer is None or not recipe.genes.layers:
         return 0
     return recipe.genes.layers[layer]

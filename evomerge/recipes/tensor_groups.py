@@ -7,7 +7,8 @@ and whatever else stands outside of the blocks.
 
 from __future__ import annotations
 
-from evomerge.merging.methods import frankenmerge
+from evomerge.recipes import layer_choice
+from weights import block_names
 
 PARTS = ("attention", "mlp", "rest")
 _ATTENTION = ("self_attn.", ".attn.", "attention.")
@@ -42,9 +43,9 @@ def nearest(group: int, depths: int, others: int) -> int:
 
 def of(tensor: str, blocks: int, depths: int) -> int:
     """The group of a tensor, by its name, in a model of so many blocks."""
-    block = frankenmerge.block(tensor)
+    block = block_names.block_of(tensor)
     if block is None:
-        place = frankenmerge.group(tensor, blocks) - blocks
+        place = layer_choice.group(tensor, blocks) - blocks
         return len(PARTS) * depths + (0 if place == 0 else 1)
     return len(PARTS) * (block * depths // blocks) + _part(tensor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evaluation.data import outcomes
 from evaluation.data.outcomes import Draws, Outcomes
 from evaluation.data.slices import Slice
 from evomerge.fitness import early_stopping
@@ -44,10 +45,10 @@ def unfounded(state: RunState, event: events.Evaluated) -> str | None:
     draws = event.scored or state.draws(event.slice, event.generation)
     parts = blocks(state, event.slice, event.generation)
     for number in range(1, len(parts)):
-        scored = early_stopping.joined(parts[:number])
+        scored = outcomes.joined(parts[:number])
         if set(scored) != set(draws) or not _within(scored, draws):
             break
-        seen = early_stopping.narrowed(event.outcomes, draws, scored)
+        seen = outcomes.narrowed(event.outcomes, draws, scored)
         why = reason(state, gate, event.slice, seen, scored, len(parts) - 1)
         if scored == event.scored:
             sound = why is not None and why == event.stopped

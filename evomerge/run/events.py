@@ -15,8 +15,9 @@ from evomerge.config import EvoMergeConfig
 from evomerge.fitness.composite import Components, Fitness, Reference
 from evomerge.recipes.recipe import Recipe
 from evomerge.run import upcasters
+from evomerge.run.event_types import Rival
 from runs import user_events as _wishes
-from runs.event_types import ModelReference, Profile, Rival, SourceRecord
+from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.system.digests import Digest
 from runs.system.integers import Count, Signed
 from runs.user_events import Cancelled as Cancelled

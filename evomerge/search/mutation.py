@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from evomerge.config import EvoMergeConfig
-from evomerge.merging.methods.frankenmerge import replaceable
+from evomerge.recipes.layer_choice import replaceable
 from evomerge.recipes.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
 from evomerge.search.genome import Space
 from evomerge.search.proposals import Family

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool, pick
+from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool, joined, pick
 from events import Envelope, Event, New, chain
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.fitness.early_stopping import joined
 from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import early_stopping, events
 from evomerge.run.decide import (

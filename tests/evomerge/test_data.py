@@ -11,6 +11,7 @@ import pytest
 from evaluation.data import items as data_items
 from evaluation.data.items import Problem, Question, Text
 from evaluation.data.slices import MEASURING_SHARES, SLICES, slice_of
+from evomerge import data_settings
 from evomerge.fitness.composite import Weighting
 from runs.errors import DataError
 from worker.tasks.context import load_items
@@ -249,22 +250,22 @@ def test_the_digest_of_older_data_has_not_changed():
 def test_a_domain_that_counts_must_be_measured(tmp_path: Path):
     """In search, selection and test; the message names what there is."""
     items = data_items.load([write(tmp_path / "math.jsonl")])
-    data_items.check_weights(items, {"math": 1.0})
-    data_items.check_weights(items, {})
+    data_settings.check_weights(items, {"math": 1.0})
+    data_settings.check_weights(items, {})
     with pytest.raises(
         DataError, match=r"domain 'code'.*search, selection, test.*domains are math"
     ):
-        data_items.check_weights(items, {"math": 0.5, "code": 0.5})
+        data_settings.check_weights(items, {"math": 0.5, "code": 0.5})
 
 
 def test_what_is_given_is_a_place_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Paths become absolute; weights of domains mean the built-in four where nothing is given."""
     monkeypatch.chdir(tmp_path)
     scheme = Weighting(domains={"code": 1.0})
-    assert data_items.given(["x.jsonl"], scheme) == (str(tmp_path / "x.jsonl"),)
-    assert data_items.given([], scheme) == ("builtin:domains",)
-    assert data_items.given([], Weighting()) == ()
-    assert data_items.given(["builtin:domains"], Weighting()) == ("builtin:domains",)
+    assert data_settings.given(["x.jsonl"], scheme) == (str(tmp_path / "x.jsonl"),)
+    assert data_settings.given([], scheme) == ("builtin:domains",)
+    assert data_settings.given([], Weighting()) == ()
+    assert data_settings.given(["builtin:domains"], Weighting()) == ("builtin:domains",)
 
 
 def test_built_in_domains_stand_alone(tmp_path: Path):

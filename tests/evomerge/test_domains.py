@@ -23,6 +23,7 @@ from evaluation.data.items import Item, Problem, Question, Text
 from evaluation.sandbox.sandbox import Sandbox
 from evaluation.verifiers import program
 from evaluation.verifiers.verifier import Verifier
+from evomerge import data_settings
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def items() -> list[Item]:
     """All of them, checked as a user's file is."""
     found = data_items.from_rows(domains.items(0))
     data_items.check(found)
-    data_items.check_weights(found, dict.fromkeys(domains.DOMAINS, 0.25))
+    data_settings.check_weights(found, dict.fromkeys(domains.DOMAINS, 0.25))
     return found
 
 

@@ -381,8 +381,8 @@ def test_swap_gains_are_losses_saved(
     assert [row[0] for row in gains] == [0.0, 0.0, 0.0]
     assert [row[2] for row in gains] == [-1e300] * 3
     swapped = {n: source[n] if ".layers.1." in n else t for n, t in weights.items()}
-    before = layer_fitness.calibration_loss(resident, weights, data)
-    after = layer_fitness.calibration_loss(resident, swapped, data)
+    before = perplexity.calibration_loss(resident, weights, data)
+    after = perplexity.calibration_loss(resident, swapped, data)
     assert gains[1][1] == before - after
     assert after != before
 
@@ -412,7 +412,7 @@ def test_calibration_reads_the_first_windows_of_every_domain(
     for chosen in (many[:8], few):
         nll, tokens, _ = perplexity.score_windows(resident, chosen)
         rates.append(sum(nll) / sum(tokens))
-    found = layer_fitness.calibration_loss(resident, weights, data)
+    found = perplexity.calibration_loss(resident, weights, data)
     assert found == pytest.approx(sum(rates) / 2, rel=1e-12)
 
 

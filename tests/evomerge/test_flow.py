@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM
 from evaluation.backends.local_backend import ResidentModel
 from evomerge.merging import dataflow
 from evomerge.merging.builder import Builder
-from evomerge.merging.methods import frankenmerge
 from evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
 from evomerge.reports import report, search_statistics
 from evomerge.run import audit
@@ -29,7 +28,7 @@ from runs.errors import ConfigError, SourceError
 from tests import models
 from tests.evomerge.fake_world import BLOCK_COST, COST, World, small
 from tests.evomerge.toys import Toys, same
-from weights import cost
+from weights import block_names, cost
 from weights.checkpoint import open_checkpoint
 
 PATHS = Paths(blocks=3, sources=3, repeats=2, most=5)
@@ -183,7 +182,7 @@ def test_scales_are_no_part_of_a_task_vector(family) -> None:
         (builder.build(r), builder.origin(r, toys.origin)) for r in (plain, turned)
     )
     for name in one:
-        number = frankenmerge.block(name)
+        number = block_names.block_of(name)
         folded = number is not None and any(part in name for part in dataflow.INTO_STREAM)
         scale = 1.3 ** (number + 1) if folded else 1.0  # pyright: ignore[reportOptionalOperand]
         torch.testing.assert_close(scale * (two[name] - other[name]), one[name] - zero[name],

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluation.data import outcomes
 from evaluation.data.outcomes import DomainOutcomes, Draw, Draws, Outcomes
 from evomerge.fitness import early_stopping
 from evomerge.fitness.early_stopping import Gate
@@ -33,7 +34,7 @@ def test_blocks_hold_every_window_once(first: int, second: int, least: int):
         assert all(size >= least and size % least == 0 for size in full)
         assert sorted(i for part in parts for i in part[domain].windows) == list(range(count))
     if parts:
-        assert early_stopping.joined(parts) == {
+        assert outcomes.joined(parts) == {
             d: Draw(windows=draws[d].windows, questions=()) for d in sorted(draws)
         }
 
@@ -147,5 +148,5 @@ def test_narrowing_takes_the_scored_windows_of_a_draw():
     """Their places in the draw, not in the slice."""
     draws = {"d": Draw(windows=(3, 5, 9), questions=())}
     scored = {"d": Draw(windows=(5, 9), questions=())}
-    found = early_stopping.narrowed(seen([1.0, 2.0, 3.0]), draws, scored)
+    found = outcomes.narrowed(seen([1.0, 2.0, 3.0]), draws, scored)
     assert found["d"].nll == (20.0, 30.0)

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evomerge.merging.methods import dfs, frankenmerge, linear, slerp, ties
+from evomerge.recipes import layer_choice
 from runs.errors import ConfigError
 from tests.evomerge.toys import close, t
+from weights import block_names
 
 # Small integers: sums of them are exact in float32, so that orders can be compared bit for bit.
 whole_numbers = st.lists(st.integers(-20, 20), min_size=6, max_size=6)
@@ -106,13 +108,13 @@ def test_dfs_of_a_single_long_row_does_not_depend_on_threads():
 
 def test_frankenmerge_finds_blocks_and_groups_by_name():
     """Block, then embedding (n), final norm (n + 1) and head (n + 2)."""
-    assert frankenmerge.block("model.layers.11.mlp.up_proj.weight") == 11
-    assert frankenmerge.block("transformer.h.3.attn.weight") == 3
-    assert frankenmerge.block("model.norm.weight") is None
+    assert block_names.block_of("model.layers.11.mlp.up_proj.weight") == 11
+    assert block_names.block_of("transformer.h.3.attn.weight") == 3
+    assert block_names.block_of("model.norm.weight") is None
     names = ["model.layers.1.a", "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"]
-    assert [frankenmerge.group(name, 2) for name in names] == [1, 2, 3, 4]
-    assert frankenmerge.blocks(names) == 2
-    assert frankenmerge.blocks(["model.norm.weight"]) == 0
+    assert [layer_choice.group(name, 2) for name in names] == [1, 2, 3, 4]
+    assert block_names.count(names) == 2
+    assert block_names.count(["model.norm.weight"]) == 0
 
 
 def test_frankenmerge_refuses_a_choice_that_does_not_fit():

@@ -14,6 +14,7 @@ import pytest
 
 from evaluation.data import file_formats
 from evaluation.data import items as data_items
+from evomerge import data_settings
 from evomerge.fitness.composite import Weighting
 from runs.errors import DataError
 
@@ -153,7 +154,7 @@ def test_parquet_without_its_package_names_the_extra(
 def test_a_link_to_itself_is_an_error_and_not_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
     with pytest.raises(DataError, match=r"loop.txt is a link to itself"):
-        data_items.given([tmp_path / "loop.txt"], Weighting())
+        data_settings.given([tmp_path / "loop.txt"], Weighting())
 
 
 def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:

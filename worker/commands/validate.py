@@ -43,8 +43,8 @@ def make(
 
     Raises ConfigError or UnavailableError before anything is started.
     """
-    from evaluation.data.items import given as given_data
     from evomerge import search
+    from evomerge.data_settings import given as given_data
     from weights.sources import ALIASES, resolve
 
     config = settings.parse(dict(given))
@@ -108,10 +108,10 @@ class Checked:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers), tokenizer and data; raise what a run would stumble over."""
-    from evaluation.data.items import check_settings
     from evaluation.data.packing import pack
     from evaluation.verifiers.verifier import Verifier
     from evomerge import search
+    from evomerge.data_settings import check_settings
     from weights import model_config
     from weights.sources import open_family
     from worker.tasks.context import check_paths, load_items, load_tokenizer, made_for_any_model

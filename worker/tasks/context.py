@@ -26,18 +26,17 @@ from evaluation.data.slices import Slice
 from evaluation.evaluate import Judge
 from evaluation.lm_eval import items as tasks
 from evaluation.lm_eval.spec import is_task
-from evomerge import search
+from evomerge import data_settings, search
 from evomerge.config import EvoMergeConfig
 from evomerge.merging import dataflow, sketch
 from evomerge.merging.builder import Builder, Weights, not_finite
-from evomerge.merging.methods import frankenmerge
 from evomerge.recipes.recipe import Source
 from evomerge.run import events
 from evomerge.run.state import RunState
 from runs.errors import ConfigError, DataError, SourceChangedError, SourceError, UnavailableError
 from runs.home import threads
+from weights import block_names, companions, cost, model_config
 from weights import checkpoint as weights_checkpoint
-from weights import companions, cost, model_config
 from weights.sources import Family, open_family
 from worker.storage.inputs import check_named
 from worker.storage.weight_cache import Artifacts
@@ -212,7 +211,7 @@ class Bench:
     def started(self) -> events.Started:
         """Read and check everything; the event that pins it. Raises ConfigError."""
         config = self._submitted.config
-        data_items.check_settings(self._measurable[0], config)
+        data_settings.check_settings(self._measurable[0], config)
         check_paths(self.family, config)
         weights = [self.origin, *self.source_weights]
         records = self._records(weights)
@@ -234,7 +233,7 @@ class Bench:
             base=records[0],
             sources=tuple(records[1:]),
             tied=self.family.tied,
-            blocks=frankenmerge.blocks(list(self.origin)),
+            blocks=block_names.count(list(self.origin)),
             cost=cost.cost(shapes, width, self.resident.config, self.context),
             block_cost=cost.of_block(shapes, width, self.resident.config, self.context),
             context=self.context,

@@ -7,14 +7,11 @@ stages before made, and at most a third of the blocks may be replaced.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from runs.errors import ConfigError
-
-_BLOCK = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 
 
 class Params(BaseModel):
@@ -23,40 +20,6 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layers: tuple[int, ...]
-
-
-def block(name: str) -> int | None:
-    """The block that a tensor belongs to; None for embedding, final norm and head."""
-    match = _BLOCK.search(name)
-    return int(match[1]) if match else None
-
-
-def renamed(name: str, number: int) -> str:
-    """The name of a block's tensor in another block."""
-    match = _BLOCK.search(name)
-    if match is None:
-        raise ValueError(f"tensor {name} is in no block")
-    return f"{name[: match.start(1)]}{number}{name[match.end(1) :]}"
-
-
-def blocks(names: Sequence[str]) -> int:
-    """How many blocks a model with these tensors has."""
-    return 1 + max((b for name in names if (b := block(name)) is not None), default=-1)
-
-
-def group(name: str, count: int) -> int:
-    """Where in `layers` a tensor's entry is: its block, then embedding, final norm, head."""
-    own = block(name)
-    if own is not None:
-        return own
-    if "embed" in name or "wte" in name or "wpe" in name:
-        return count
-    return count + 2 if "lm_head" in name else count + 1
-
-
-def replaceable(count: int) -> int:
-    """How many of `count` blocks a pipeline may replace: at most a third."""
-    return count // 3
 
 
 def check(layers: Sequence[int], count: int, inputs: int, *, whole: bool) -> None:

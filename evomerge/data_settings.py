@@ -1,0 +1,47 @@
+"""Settings that must fit the data of a run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from evaluation.data import domains
+from evaluation.data.items import Item, absolute
+from evaluation.data.slices import SLICES
+from evomerge.config import EvoMergeConfig
+from evomerge.fitness.composite import Weighting
+from runs.errors import DataError
+
+
+def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
+    """What a run is submitted with: absolute paths, or the name of built-in items.
+
+    Fitness that weighs domains is measured on the four built-in ones, unless data is given.
+    """
+    named = tuple(map(absolute, paths))
+    return named or ((domains.NAME,) if weighting.domains else ())
+
+
+def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
+    """Raise DataError where settings name a domain that has no items to be judged by."""
+    check_weights(items, config.fitness_weights.domains)
+    wanted = [name.partition("/")[2] for name in config.objectives if name.startswith("domain/")]
+    check_weights(items, dict.fromkeys(wanted, 1.0), "objectives names")
+
+
+def check_weights(
+    items: Iterable[Item], weights: Mapping[str, float], who: str = "fitness_weights weighs"
+) -> None:
+    """Raise DataError where a domain that fitness weighs has no items to be judged by."""
+    there: dict[str, set[str]] = {}
+    for item in items:
+        there.setdefault(item.domain, set()).add(item.slice)
+    for domain in sorted(weights):
+        missing = [s for s in SLICES if s != "train" and s not in there.get(domain, ())]
+        if missing:
+            raise DataError(
+                f"{who} the domain {domain!r}, but the data has no item of it in the "
+                f"slice{'s' if len(missing) > 1 else ''} {', '.join(missing)}. The data's domains are "
+                f"{', '.join(sorted(there))}; `--data builtin:domains` has code, data, math and "
+                "multilingual."
+            )
