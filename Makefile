@@ -6,13 +6,14 @@ READY  := $(VENV)/.ready
 # Files of tests side by side: each uses about one core.
 JOBS   ?= 2
 
-.PHONY: help demo test browser oracle lint format lock clean
+.PHONY: help demo test browser oracle lint format docs lock clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
 	@echo "make test   run the tests"
 	@echo "make oracle compare merges with mergekit's, which it installs apart"
 	@echo "make lint   ruff and pyright"
+	@echo "make docs   write the pages of docs/ that are made from the code"
 	@echo "make lock   requirements.lock: what the image installs, with hashes"
 
 $(READY): pyproject.toml constraints.txt
@@ -55,6 +56,10 @@ lock:
 	echo 'setuptools>=77' | uv pip compile -q pyproject.toml - -c constraints.txt --extra s3 --extra gcs --universal \
 	  --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
 	  $(APART:%=--no-emit-package %) $(UPGRADE) -o requirements.lock
+
+# Pages of docs/ that are made from the code.
+docs: $(READY)
+	$(BIN)/python docs/generate.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

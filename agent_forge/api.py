@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evaluation.loading import load_items
 from evomerge import search
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.data_settings import check_settings
@@ -27,12 +28,11 @@ from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
 from weights.sources import open_family, resolve
 from worker.commands import submit
 from worker.commands.fork import fork, plan
-from worker.commands.model_origin import finder
 from worker.exports import wandb_follower
 from worker.exports.champion import export
+from worker.exports.model_origin import finder
 from worker.storage.weight_cache import Artifacts
 from worker.tasks import runner
-from worker.tasks.context import load_items
 
 log = logging.getLogger(__name__)
 

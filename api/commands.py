@@ -29,12 +29,13 @@ from runs import imported_pasts
 from runs.errors import ConfigError, ConflictError
 from runs.streams import PREFIX
 from weights.sources import ALIASES
+from worker import append
 from worker.commands import fork as forks
-from worker.commands import model_origin as origins
 from worker.commands import submit
 from worker.commands import validate as plans
 from worker.commands.accounts import User
 from worker.commands.control import control
+from worker.exports import model_origin as origins
 from worker.queue import wait_reason
 
 router = APIRouter(tags=["asking"])
@@ -230,7 +231,7 @@ def _record(
         labels=tuple(wanted.labels), key=key, quarantine=wanted.quarantine, by=user.name,
         reason=wanted.reason, asked=None if key is None else _digest(wanted),
     )  # fmt: skip
-    submit.project(store)
+    append.project(store)
     return run
 
 
@@ -308,7 +309,7 @@ def fork(
     desk = desk_of(request)
     branch = forks.plan(desk.store, desk.name(run), body.at, body.generation, body.settings)
     made = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
-    submit.project(desk.store)
+    append.project(desk.store)
     return JSONResponse({"run": made}, 201, {"Location": f"/runs/{made}"})
 
 

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from api.run_cache import Desk
-from evomerge.reports import queries, wording
+from evomerge.reports import queries
+from evomerge.run import wording
 from evomerge.run.budget import elapsed
 from evomerge.run.state import RunState
 from worker.queue import outlook, wait_reason

@@ -17,7 +17,8 @@ from api.run_cache import Desk
 from api.runs import desk_of, tagged, told
 from events import EventsError
 from evomerge.reports import model_registry as reports_model_registry
-from evomerge.reports import queries, wording
+from evomerge.reports import queries
+from evomerge.run import wording
 from runs.errors import ForgeError
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.accounts import User

@@ -21,7 +21,8 @@ from typing import Any
 from api import views
 from api.run_cache import Desk
 from events import Envelope, EventsError
-from evomerge.reports import report, wording
+from evomerge.reports import report
+from evomerge.run import wording
 from evomerge.run.repository import history
 from runs.errors import ForgeError
 from runs.streams import PREFIX

@@ -18,9 +18,9 @@ from api import schemas, views
 from api.access import VIEWER
 from api.problems import Problem
 from api.run_cache import Desk
-from evomerge.reports import queries, snapshot, wording
+from evomerge.reports import queries, snapshot
 from evomerge.reports.recipe_file import places, recipe_document
-from evomerge.run import repository
+from evomerge.run import repository, wording
 from evomerge.run.state import RunState
 from worker.tasks import attribution
 

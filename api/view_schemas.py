@@ -1,4 +1,4 @@
-"""Schemas of the answers about candidates, lineage, layers and comparisons; see run_shapes.py."""
+"""Schemas of the answers about candidates, lineage, layers and comparisons; see run_schemas.py."""
 
 from __future__ import annotations
 

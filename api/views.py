@@ -13,9 +13,9 @@ from events import Envelope
 from evomerge.config import EvoMergeConfig
 from evomerge.recipes import tensor_groups
 from evomerge.recipes.recipe import Flow, Grouped, Merge, Recipe, Source, genome, label, parents
-from evomerge.reports import report, search_statistics, wording
+from evomerge.reports import report, search_statistics
 from evomerge.reports import snapshot as views
-from evomerge.run import events, repository
+from evomerge.run import events, repository, wording
 from evomerge.run.commands import refusal
 from evomerge.run.state import RunState
 from runs.streams import PREFIX

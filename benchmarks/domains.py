@@ -27,6 +27,7 @@ from evaluation.data.builtin import phrase_grammar
 from evaluation.data.outcomes import Outcomes
 from evaluation.data.packing import Packed, fitting, pack
 from evaluation.evaluate import Judge, evaluate
+from evaluation.loading import load_tokenizer
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
 from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
@@ -34,7 +35,7 @@ from phases.cognate.create import create
 from phases.cognate.presets import TINY
 from runs import keys
 from weights import checkpoint
-from worker.tasks.context import load_tokenizer, set_threads
+from worker.tasks.context import set_threads
 
 EMBEDDING = "model.embed_tokens.weight"
 

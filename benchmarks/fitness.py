@@ -31,7 +31,7 @@ import torch
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.common import best, folders, machine
-from evaluation.backends import autotune
+from evaluation import autotune
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
 from evaluation.data import outcomes, packing

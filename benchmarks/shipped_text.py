@@ -30,7 +30,7 @@ BUILT = ("config-", "_sysconfigdata")
 LONGEST = 24_000
 #: Shorter files are left out.
 SHORTEST = 400
-HERE = Path(__file__).parents[1] / "evomerge" / "corpus"
+HERE = Path(__file__).parents[1] / "evaluation" / "data" / "builtin"
 
 
 def source(root: Path) -> Iterator[tuple[str, str]]:

@@ -111,7 +111,7 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
     from cli import run_request as plans
     from evomerge.run import events
     from runs.errors import ConfigError
-    from worker.commands.estimate import estimate
+    from worker.tasks.estimate import estimate
 
     for name, given in (("--resume", resume), ("--detach", detach)):
         if given:

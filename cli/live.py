@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.options import number, short
-from evomerge.reports.wording import task as doing
+from evomerge.run.wording import task as doing
 from worker.queue.active_tasks import Hand
 
 #: From low to high; the second for terminals that have no such letters.

@@ -215,9 +215,7 @@ def _explain(error: Exception) -> int:
         raise error
     from cli.options import say
 
-    known: Any = getattr(error, "exit_code", None)
-    if known is None and type(error).__module__.startswith(("cognate", "events")):
-        known = 3 if type(error).__name__ == "StoreUnavailableError" else 1
+    known: int | None = getattr(error, "exit_code", None)
     if known is None:
         say(
             f"error: {type(error).__name__}: {error}\nThis is a defect of forge. Run again with "

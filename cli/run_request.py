@@ -16,8 +16,8 @@ from runs.errors import ConfigError
 from runs.home import Home
 from runs.system import bounded_files
 from worker.commands import validate as plans
-from worker.commands.model_origin import finder
 from worker.commands.validate import Plan, check, check_device
+from worker.exports.model_origin import finder
 
 __all__ = ["Plan", "check", "check_device", "make", "read_file"]
 

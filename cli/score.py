@@ -61,13 +61,14 @@ def score_command(
       forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
     from evaluation.data import domains
+    from evaluation.loading import load_items
     from evomerge.data_settings import given
     from evomerge.fitness.composite import Weighting
     from runs.home import Home
     from weights.sources import resolve
-    from worker.commands.model_origin import finder
+    from worker.exports.model_origin import finder
     from worker.tasks import score
-    from worker.tasks.context import load_items, set_threads
+    from worker.tasks.context import set_threads
 
     _check(models, options)
     named = finder(Home.default(), _tell)

@@ -65,8 +65,8 @@ def _first(home: Any) -> str | None:
     """A token of the first user, who is made here; None where there are users, or where what is
     printed is kept, as by Docker and systemd.
     """
+    from worker.append import actor
     from worker.commands import accounts
-    from worker.commands.submit import actor
 
     if not sys.stderr.isatty():
         return None

@@ -243,7 +243,8 @@ def _folder(folder: Path) -> dict[str, Any]:
     from runs.errors import NotFoundError
     from runs.home import Home
     from weights.checkpoint import open_checkpoint
-    from worker.tasks import verify, verify_folder
+    from worker.exports import verify_folder
+    from worker.tasks import verify
 
     document = verify.read_recipe(folder)
     report: dict[str, Any] = {

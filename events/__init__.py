@@ -1,16 +1,4 @@
-"""The log. It knows nothing of models, merging or queues.
-
-envelope.py   Event (what happened) and Envelope (how it was recorded); canonical JSON
-registry.py   event type and schema version → class; upcasters for old rows
-chain.py      the hash that ties each row of a stream to the one before
-store.py      EventStore: append with optimistic concurrency and idempotency keys, read, tail
-database.py   transactions and errors; sqlite.py and postgres.py: what differs between the two
-projection.py tables that follow the log
-archive.py    logs out to and in from one file
-schema.py     the tables' versions; migrations/: alembic's revisions
-turnstile.py  writers of one SQLite file take turns
-errors.py     what can go wrong
-"""
+"""The log: append-only, hash-chained. Knows nothing of models, merging or queues."""
 
 from __future__ import annotations
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class EventsError(Exception):
-    """Something in the log is wrong."""
+    """Something in the log is wrong. `exit_code` is that of `forge`, see `runs/errors.py`."""
+
+    exit_code = 1
 
 
 class ConcurrencyError(EventsError):
@@ -96,6 +98,8 @@ class UnstorableError(EventsError):
 
 class StoreUnavailableError(EventsError):
     """The database cannot be opened or written."""
+
+    exit_code = 3
 
     #: What to do about a log in a file.
     FILE = (

@@ -5,7 +5,7 @@ bug when two connections checkpoint a WAL together, so there the rollback journa
 far above what a run needs. It is truncated, not deleted, at a commit: SQLite does not sync the folder
 after deleting it, and a power cut could bring it back and with it undo what was acknowledged. No
 memory mapping. Writers take their lock at
-BEGIN, so that two of them queue instead of failing half-way, and take turns (`turnstile.py`).
+BEGIN, so that two of them queue instead of failing half-way, and take turns (`fair_lock.py`).
 Files are made for their owner alone: a reader of another user would keep all writers out.
 """
 

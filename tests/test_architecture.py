@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,51 @@ def test_imports_point_one_way_only(package: str) -> None:
     for file in files:
         ours = _imports(file) & (set(ALLOWED) - {package})
         assert ours <= ALLOWED[package], f"{file} imports {ours - ALLOWED[package]}"
+
+
+def _modules() -> dict[str, Path]:
+    """Every module of ours by its dotted name; a package by its own."""
+    found = {}
+    for package in ALLOWED:
+        for file in (ROOT / package).rglob("*.py"):
+            name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = file
+    return found
+
+
+def _needs(file: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules of ours that a file imports, also those inside its functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module in modules:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in modules else node.module)
+    return found
+
+
+def _child(module: str, package: str) -> str:
+    """The file or the room of `package` that a module is or lies in; empty if in none."""
+    if not module.startswith(f"{package}."):
+        return ""
+    return module.removeprefix(f"{package}.").partition(".")[0]
+
+
+def test_rooms_and_files_form_no_circle() -> None:
+    """What is imported in a circle can be understood, and moved, only as a whole."""
+    modules = _modules()
+    needs = {name: _needs(file, modules) for name, file in modules.items()}
+    packages = [name for name, file in modules.items() if file.name == "__init__.py"]
+    for package in packages:
+        arrows: dict[str, set[str]] = {}
+        for name, needed in needs.items():
+            if (own := _child(name, package)) and name not in packages:
+                others = {_child(other, package) for other in needed} - {own, ""}
+                arrows.setdefault(own, set()).update(others)
+        try:
+            list(TopologicalSorter(arrows).static_order())
+        except CycleError as error:
+            pytest.fail(f"{package}: {' ← '.join(error.args[1])}")
 
 
 def _loaded(statement: str) -> set[str]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runs.event_types import ModelReference
 from runs.errors import SourceError, UnavailableError
+from runs.event_types import ModelReference
 from weights import model_config
 from weights.tensors import HEADS, Shape
 

@@ -41,6 +41,32 @@ class Evaluator(Protocol):
         ...
 
 
+class LocalModel(Protocol):
+    """What reading continuations and writing replies ask of a model in this process."""
+
+    module: Any
+    config: Any
+    device: Any
+    batch_tokens: int | None
+
+    @property
+    def positions(self) -> int | None:
+        """The longest sequence that the architecture takes; None if it does not say."""
+        ...
+
+    def rows(self, length: int) -> int:
+        """Return how many sequences of `length` tokens go into one forward pass."""
+        ...
+
+    def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
+        """Return the losses of every sequence, with lengths rounded up to a multiple of `pad`."""
+        ...
+
+    def continued(self, ids: Any, mask: Any, limit: int, until: Any) -> Any:
+        """Return the most likely next tokens, [batch, at most `limit`] int64 on the CPU."""
+        ...
+
+
 def rows_per_batch(length: int, vocabulary: int, tokens: int | None = None) -> int:
     """How many sequences of `length` tokens go into one forward pass of `tokens`.
 

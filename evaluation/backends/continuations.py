@@ -11,18 +11,15 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from evaluation.backends.backend import BATCH_TOKENS, batches
+from evaluation.backends.backend import BATCH_TOKENS, LocalModel, batches
 from evaluation.data.packing import Ids
-
-if TYPE_CHECKING:
-    from evaluation.backends.local_backend import ResidentModel
 
 #: Lengths are padded to a multiple of this, so that few shapes occur.
 PAD_TO = 16
@@ -30,7 +27,7 @@ PAD_TO = 16
 Floats = NDArray[np.float32]
 
 
-def continuations(model: ResidentModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats]:
+def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats]:
     """−log p of every token of each continuation, [its length] float32, nats."""
     if not shareable(model.module):
         whole = model.losses([np.concatenate(pair) for pair in pairs], PAD_TO)
@@ -63,7 +60,7 @@ _Asked = tuple[Ids, list[tuple[int, Ids]]]
 
 
 @torch.inference_mode()
-def _batch(model: ResidentModel, length: int, asked: Sequence[_Asked]) -> dict[int, Floats]:
+def _batch(model: LocalModel, length: int, asked: Sequence[_Asked]) -> dict[int, Floats]:
     """The continuations of one batch of prompts of at most `length` tokens."""
     ids = torch.zeros((len(asked), length), dtype=torch.int64)
     mask = torch.zeros_like(ids)
@@ -91,7 +88,7 @@ def _batch(model: ResidentModel, length: int, asked: Sequence[_Asked]) -> dict[i
 
 
 def _forward(
-    model: ResidentModel, ids: torch.Tensor, mask: torch.Tensor, cache: Any, keep: int
+    model: LocalModel, ids: torch.Tensor, mask: torch.Tensor, cache: Any, keep: int
 ) -> Any:
     """A pass over `ids`, after what the cache holds; `mask` is over both."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]

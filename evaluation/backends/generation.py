@@ -7,16 +7,14 @@ one of its stop texts, or at its length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from transformers import StoppingCriteria
 
+from evaluation.backends.backend import LocalModel
 from evaluation.data.packing import Posed
-
-if TYPE_CHECKING:
-    from evaluation.backends.local_backend import ResidentModel
 
 #: Prompts are padded to a multiple of this.
 PAD_TO = 32
@@ -24,7 +22,7 @@ PAD_TO = 32
 TAIL = 8
 
 
-def replies(model: ResidentModel, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+def replies(model: LocalModel, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
     """The reply to every problem."""
     result = [""] * len(problems)
     ends = end_tokens(model, tokenizer)
@@ -49,7 +47,7 @@ def replies(model: ResidentModel, problems: Sequence[Posed], tokenizer: Any) -> 
     return result
 
 
-def end_tokens(model: ResidentModel, tokenizer: Any) -> frozenset[int]:
+def end_tokens(model: LocalModel, tokenizer: Any) -> frozenset[int]:
     """What ends a reply: the tokenizer's end token and those of the model's settings."""
     given = getattr(model.config.get_text_config(), "eos_token_id", None)
     several = given if isinstance(given, list | tuple) else [given]

@@ -9,7 +9,7 @@ A line of JSONL is a text, a multiple-choice question or a problem whose reply i
 `domain` is the file's stem by default. `slice` is train (calibration), search, selection or test;
 where it is missing the item falls into one by the hash of its id. `id` must be unique; where it is
 missing it is made from the file's name and the line. A `.txt` file becomes one item for every two
-thousand characters or so, cut at paragraphs. Other files and rows: `reading.py`.
+thousand characters or so, cut at paragraphs. Other files and rows: `file_formats.py`.
 """
 
 from __future__ import annotations

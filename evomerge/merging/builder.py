@@ -1,7 +1,7 @@
 """Recipe → weights, tensor by tensor, in memory.
 
 All mathematics is on task vectors θ − θ₀ in float32; the result is rounded once, to the output
-dtype (the base's). Nothing depends on the number of threads (`stretches.py`).
+dtype (the base's). Nothing depends on the number of threads (`kernels/chunks.py`).
 """
 
 from __future__ import annotations

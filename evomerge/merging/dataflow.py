@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from weights.blocks import with_blocks
 
+from evomerge.config import EvoMergeConfig
 from evomerge.recipes.recipe import Flow
 from runs.errors import ConfigError
-from weights import block_names, companions
+from weights import block_names, companions, model_config
 from weights.checkpoint import Checkpoint
+from weights.sources import Family
 
 #: Architectures whose blocks norm what comes in, and add by o_proj and down_proj alone.
 PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
@@ -87,7 +88,7 @@ def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, A
     config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
     blocks = block_names.count(list(weights))
     if blocks != block_names.count(list(donor.shapes)):
-        config = with_blocks(config, blocks)
+        config = block_names.with_blocks(config, blocks)
     config["tie_word_embeddings"] = tied
     config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
     return config
@@ -100,3 +101,17 @@ def _by_block(weights: Weights) -> list[list[str]]:
         if number is not None:
             found[number].append(name)
     return found
+
+
+def check_paths(family: Family, config: EvoMergeConfig) -> None:
+    """Raise ConfigError where the settings want paths that these models do not allow."""
+    if not config.path_repeats:
+        return
+    found = model_config.load(family.base.folder)
+    check_architecture(found.to_dict())  # with what the file leaves to defaults
+    blocks = int(found.get_text_config().num_hidden_layers)
+    if config.path_blocks is not None and config.path_blocks < blocks:
+        raise ConfigError(
+            f"setting path_blocks: the models have {blocks} blocks, and no path could hold them with "
+            f"{config.path_blocks}."
+        )

@@ -1,13 +1,14 @@
 """Which blocks a frankenmerge takes from which input, given the measured gains. Pure.
 
-The measure itself is in `layers.py`; how both were chosen: docs/decisions/0003-layer-fitness.md.
+The measure itself is in `evomerge/merging/layer_fitness.py`. How both were chosen:
+docs/decisions/0003-layer-fitness.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weights.blocks import block
+from weights.block_names import block_of
 
 
 def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
@@ -24,7 +25,7 @@ def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
 
 def group(name: str, count: int) -> int:
     """Where in `layers` a tensor's entry is: its block, then embedding, final norm, head."""
-    own = block(name)
+    own = block_of(name)
     if own is not None:
         return own
     if "embed" in name or "wte" in name or "wpe" in name:

@@ -19,8 +19,9 @@ from evomerge.run import events as run_events
 from evomerge.run.answers import ANSWERS, unasked
 from evomerge.run.archive import title
 from evomerge.run.commands import CONTROLS, refusal
-from evomerge.run.decide import Decision, due, failed_key, open_tasks
+from evomerge.run.decide import Decision, due, open_tasks
 from evomerge.run.history import appends
+from evomerge.run.retries import failed_key
 from evomerge.run.state import RunState, absorb
 from runs.errors import ForgeError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from events import Event
 from evomerge.run import events
-from evomerge.run.decide import attempts, deaths
+from evomerge.run.retries import attempts, deaths
 from evomerge.run.state import RunState
 from runs import user_events
 

@@ -6,7 +6,6 @@ tasks, which must be carried out in the world. Facts come first: after appending
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -14,14 +13,13 @@ from typing import Any
 
 from evaluation.data.slices import Slice
 from events import Event, New
-from evomerge.fitness import composite, paired_bootstrap
-from evomerge.fitness.composite import Fitness
 from evomerge.recipes.recipe import Merge
-from evomerge.run import budget, events
+from evomerge.run import events
+from evomerge.run.ranking import champion_score, new_champion, rank, reason_to_stop
+from evomerge.run.retries import ATTEMPTS, attempts, failed_key, quarantine
 from evomerge.run.state import RunState, forgive
 from evomerge.run.strategy_input import (
     Ranking,
-    dropped,
     family,
     proposals,
     stays,
@@ -29,13 +27,9 @@ from evomerge.run.strategy_input import (
     told,
 )
 from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
-from evomerge.search import convergence, diversity
+from evomerge.run.verdict import conclude
+from evomerge.search import diversity
 from evomerge.search.proposals import Proposal
-
-#: A task that failed so often ends the run.
-ATTEMPTS = 3
-#: A task whose process died so often is not tried again.
-DEATHS = 3
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ def due(state: RunState) -> Decision:
     if worn:
         reason = f"task {worn[0].task} failed {ATTEMPTS} times: {worn[0].error}"
         return Decision(facts=[New(events.Failed(reason=reason), failed_key(state))])
-    if poison := _quarantine(state):
+    if poison := quarantine(state):
         return Decision(facts=poison)
     if state.started is None:
         return Decision(tasks=[Start()])
@@ -87,51 +81,6 @@ def open_tasks(state: RunState) -> list[Task]:
     tasks = due(alive).tasks
     alive.quarantined = {}
     return list({task.key: task for task in (*tasks, *due(alive).tasks)}.values())
-
-
-def attempts(state: RunState, task: str) -> int:
-    """How often a task has failed since somebody last asked for another try."""
-    failure = state.failures.get(task)
-    return failure.attempt - state.forgiven.get(task, 0) if failure else 0
-
-
-def deaths(state: RunState, task: str) -> int:
-    """How often a task's process has died since somebody last asked for another try."""
-    death = state.deaths.get(task)
-    return death.attempt - state.forgiven_deaths.get(task, 0) if death else 0
-
-
-def _quarantine(state: RunState) -> list[New]:
-    """Tasks that kill every process that tries them: set aside, or the end of the run."""
-    assert state.submitted
-    for task, death in sorted(state.deaths.items()):
-        if task not in state.quarantined and deaths(state, task) >= DEATHS:
-            event = events.TaskQuarantined(
-                task=task, reason=f"its process died {DEATHS} times: {death.how}"
-            )
-            return [New(event, _again(state, f"{state.run}/{task}/quarantined"))]
-    for task, event in sorted(state.quarantined.items()):
-        if state.submitted.quarantine == "fail" or _essential(state, task):
-            reason = f"task {task} is quarantined: {event.reason}"
-            return [New(events.Failed(reason=reason), failed_key(state))]
-    return []
-
-
-def _essential(state: RunState, task: str) -> bool:
-    """Whether nothing can be compared without this task: the start, the profile, a source's score."""
-    return task in (Start.key, Measure.key) or task.rpartition("/")[2] in (
-        {source.recipe_id for source in state.started.sources} if state.started else ()
-    )
-
-
-def _again(state: RunState, key: str) -> str:
-    """A key that is another one after every retry."""
-    return key + (f"/{state.retries}" if state.retries else "")
-
-
-def failed_key(state: RunState) -> str:
-    """The idempotency key of `failed`: a run that is tried again may fail again."""
-    return _again(state, f"{state.run}/failed")
 
 
 def _new(state: RunState, event: Event, *key: str | int) -> New:
@@ -196,7 +145,7 @@ def _generation(state: RunState, generation: int) -> Decision:
     if not population:
         reason = f"nothing of generation {generation} could be built: every task is in quarantine"
         return Decision(facts=[New(events.Failed(reason=reason), failed_key(state))])
-    ranking = _rank(state, list(dict.fromkeys(population)), generation)
+    ranking = rank(state, list(dict.fromkeys(population)), generation)
     finalists, judging = _finalists(state, generation, ranking)
     if judging:
         return Decision(tasks=judging)
@@ -233,34 +182,6 @@ def _population(state: RunState, generation: int, wanted: Sequence[Proposal]) ->
     return [state.candidates[generation, slot].recipe_id for slot in slots]
 
 
-def _rank(state: RunState, population: list[str], generation: int) -> Ranking:
-    """Recipe ids and selection scores, best first; then those that were dropped early, whose fitness is
-    of other items; no fitness last; ties by recipe id.
-    """
-    assert state.submitted
-    assert state.started
-    weight = state.submitted.config.diversity_weight
-    sketches = [state.built[id_][1] for id_ in population]
-    sources = [s.sketch for s in state.started.sources]
-    scores: dict[str, float | None] = {}
-    for index, id_ in enumerate(population):
-        found = state.fitness((id_, "search", generation))
-        score = None if found is None else found.scalar
-        if score is not None and weight:
-            score += weight * diversity.own_distance(index, sketches, sources)
-        scores[id_] = score
-
-    return sorted(
-        scores.items(),
-        key=lambda pair: (
-            pair[1] is None,
-            dropped(state, pair[0], generation),
-            -(pair[1] or 0.0),
-            pair[0],
-        ),
-    )
-
-
 def _generation_facts(
     state: RunState,
     generation: int,
@@ -286,12 +207,12 @@ def _generation_facts(
         scores=tuple(score for _, score in ranking),
     )
     found: list[Event] = [measured, done]
-    champion = _champion(state, generation, finalists)
+    champion = new_champion(state, generation, finalists)
     if champion is not None:
         found.append(champion)
-    scores = [_champion_score(state, g) for g in range(generation)]
-    scores.append(champion.score if champion else _champion_score(state, generation))
-    reason = _reason_to_stop(state, generation, scores)
+    scores = [champion_score(state, g) for g in range(generation)]
+    scores.append(champion.score if champion else champion_score(state, generation))
+    reason = reason_to_stop(state, generation, scores)
     if reason is not None:
         found.append(events.Converged(generation=generation, reason=reason))
     elif level == "critical":
@@ -300,48 +221,6 @@ def _generation_facts(
         if slots is not None:
             found.append(events.Reseeded(generation=generation + 1, slots=slots, diversity=value))
     return [_new(state, event, "generation", generation, event.type) for event in found]
-
-
-def _champion(
-    state: RunState, generation: int, finalists: list[str]
-) -> events.ChampionChanged | None:
-    """The best finalist on the selection slice, if it is better than the champion before."""
-    judged = []
-    for id_ in finalists:
-        fitness = state.fitness((id_, "selection", None))
-        if fitness is not None:
-            judged.append((-fitness.scalar, id_))
-    if not judged:
-        return None
-    score, best = -min(judged)[0], min(judged)[1]
-    before = state.champions[-1] if state.champions else None
-    if before is not None and score <= before.score:
-        return None
-    previous = before.recipe_id if before else None
-    return events.ChampionChanged(
-        generation=generation, recipe_id=best, previous=previous, score=score
-    )
-
-
-def _champion_score(state: RunState, generation: int) -> float | None:
-    """The champion's selection score after a generation."""
-    scores = [c.score for c in state.champions if c.generation <= generation]
-    return scores[-1] if scores else None
-
-
-def _reason_to_stop(
-    state: RunState, generation: int, scores: list[float | None]
-) -> events.Reason | None:
-    """Why the search ends after this generation, or None."""
-    assert state.submitted
-    config, before = state.submitted.config, state.closed[generation - 1]
-    if generation >= config.generations:
-        return "generations"
-    patience = config.convergence_patience * strategy_of(state, generation).stages
-    if convergence.converged(scores, config.convergence_threshold, patience):
-        return "plateau"
-    last = state.spent.minus(before)
-    return budget.exhausted(config, state.spent, last)
 
 
 def _finish(state: RunState) -> Decision:
@@ -357,68 +236,7 @@ def _finish(state: RunState) -> Decision:
     missing = missing or _unmeasured(state, others, "test", None)
     if missing:
         return Decision(tasks=missing)
-    result = _result(state)
+    result = conclude(state)
     if isinstance(result, events.Failed):
         return Decision(facts=[New(result, failed_key(state))])
     return Decision(facts=[_new(state, result, "completed")])
-
-
-def _result(state: RunState) -> Event:
-    assert state.champion
-    assert state.started
-    fitness = state.fitness((state.champion, "test", None))
-    if fitness is None:
-        task = Evaluate(state.champion, "test", None).key
-        why = "its evaluation is in quarantine" if task in state.quarantined else "NaN or Inf"
-        return events.Failed(reason=f"the champion has no fitness on the test slice: {why}")
-    return events.Completed(
-        champion=state.champion,
-        digest=state.built[state.champion][0],
-        generations=len(state.generations) - 1,
-        test=fitness,
-        rivals=tuple(_rivals(state)),
-        lineage_digest=state.lineage_digest(),
-        chain_head=state.head,
-    )
-
-
-def _apart(state: RunState, mine: Fitness, theirs: Fitness) -> float:
-    """What two models are apart by speed and memory: nothing, unless paths made one deeper."""
-    assert state.submitted
-    weights = state.submitted.config.fitness_weights.parts
-    return math.fsum(
-        weights[name] * (mine.normalised[name] - theirs.normalised[name])
-        for name in composite.ARCHITECTURE
-    )
-
-
-def _rivals(state: RunState) -> list[events.Rival]:
-    """Base, sources and baselines, each with the champion's lead over it on the test slice."""
-    assert state.started
-    assert state.submitted
-    assert state.champion
-    config, best = state.submitted.config, state.reference("test", None)
-    mine = state.outcomes((state.champion, "test", None))
-    own = state.fitness((state.champion, "test", None))
-    assert best is not None
-    assert mine is not None
-    assert own is not None
-    base = state.started.base
-    named = [(s.name, "source", s.recipe_id) for s in state.started.sources]
-    if base.recipe_id not in {id_ for _, _, id_ in named}:
-        named.insert(0, (base.name, "base", base.recipe_id))
-    named += [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
-    rivals = []
-    for name, kind, id_ in named:
-        theirs, fitness = state.outcomes((id_, "test", None)), state.fitness((id_, "test", None))
-        lead = None
-        if fitness is not None and theirs is not None:
-            raw = config.normalise == "none"
-            key = (config.seed, "bootstrap", id_)
-            lead = paired_bootstrap.compare(mine, theirs, best, config.fitness_weights, raw, *key)
-            lead = lead.moved(_apart(state, own, fitness))
-        scalar = None if fitness is None else fitness.scalar
-        rivals.append(
-            events.Rival(name=name, kind=kind, recipe_id=id_, scalar=scalar, lead=lead)  # pyright: ignore[reportArgumentType]
-        )
-    return rivals

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from events import Envelope
 from evomerge.recipes.recipe import Merge, Mutate, Recipe, Source, label
-from evomerge.reports.wording import gist
 from evomerge.run import events
 from evomerge.run.state import RunState, fold
+from evomerge.run.wording import gist
 from runs.errors import AmbiguousError, NotFoundError, TamperedError
 from runs.streams import PREFIX, stream
 

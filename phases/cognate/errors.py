@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from runs.errors import ForgeError
 
-class CognateError(Exception):
+
+class CognateError(ForgeError):
     """Training could not give honest specialists."""
 
 

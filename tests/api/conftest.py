@@ -16,7 +16,8 @@ from evomerge.run import events
 from runs.home import Home
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN
-from worker.commands import accounts, submit
+from worker import append
+from worker.commands import accounts
 from worker.commands.control import control
 from worker.commands.fork import fork, plan
 
@@ -62,7 +63,7 @@ def recorded(
         accounts.add(store, role, role)
         tokens[role] = accounts.issue(store, role)[1]
         forks[role] = fork(store, plan(store, RUN, None, 1, {"generations": 3}), by=role)
-    submit.project(store)
+    append.project(store)
     store.close()
     return folder, tokens, forks
 

@@ -20,7 +20,7 @@ from runs.errors import ConfigError
 from tests.api.conftest import Served
 from tests.evomerge.fake_world import RUN
 from worker.commands.accounts import User
-from worker.commands.model_origin import Origin
+from worker.exports.model_origin import Origin
 
 
 class Watched(Options):

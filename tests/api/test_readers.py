@@ -32,9 +32,11 @@ PATIENCE = 120.0
 
 def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 60.0) -> Lane:
     """A lane whose processes run this code instead of `worker.devices.reading_process`."""
-    (tmp_path / "worker").mkdir()
+    package = tmp_path / "worker" / "devices"
+    package.mkdir(parents=True)
     (tmp_path / "worker" / "__init__.py").touch()
-    (tmp_path / "worker" / "reading.py").write_text(code, "utf-8")
+    (package / "__init__.py").touch()
+    (package / "reading_process.py").write_text(code, "utf-8")
     monkeypatch.setattr(readers, "PATIENCE", 0.5)
     return Lane({**os.environ, "PYTHONPATH": str(tmp_path)}, seconds)
 

@@ -11,13 +11,13 @@ import pytest
 
 from api import schemas as api_schemas
 from events import New
-from evomerge.reports import wording
 from evomerge.run import events as run_events
-from evomerge.run import repository
+from evomerge.run import repository, wording
 from evomerge.run.state import RunState
 from tests.api.conftest import Served
 from tests.evomerge import fake_runs
 from tests.evomerge.fake_world import RUN, World, small
+from worker import append
 from worker.commands import submit
 from worker.queue import outlook, wait_reason
 from worker.queue.device_table import Device, Roster
@@ -34,7 +34,7 @@ def halfway(served: Served, stop: Any) -> str:
     store = served.home.open_store()
     fake_runs.submit(store, "way", population_size=8, elite_size=2, generations=3)
     fake_runs.finish(store, "way", stop)
-    submit.project(store)
+    append.project(store)
     store.close()
     return "way"
 
@@ -277,7 +277,7 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
     wanted = {"strategy": "nsga2", "objectives": ["perplexity", "accuracy"]}
     fake_runs.submit(store, "front", **wanted, population_size=8, generations=3)
     state: RunState = fake_runs.finish(store, "front", varied=True)
-    submit.project(store)
+    append.project(store)
     store.close()
     front = served.get("/runs/front").json()["front"]
     assert front["axes"] == [
@@ -314,7 +314,7 @@ def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> No
     """All names of a run were made for each of its events: 2 ms of the server's time an event."""
     from api.live import Hub
     from api.run_cache import Desk
-    from evomerge.reports import wording
+    from evomerge.run import wording
 
     made: list[str] = []
     names = wording.names

@@ -97,7 +97,7 @@ def test_such_text_is_refused_where_it_is_accepted(home: Home, ask, tmp_path: Pa
 
 
 def test_the_user_of_the_environment_is_plain_text_too(monkeypatch) -> None:
-    from worker.commands.submit import actor
+    from worker.append import actor
 
     monkeypatch.setenv("FORGE_USER", EVIL)
     with pytest.raises(ConfigError, match="FORGE_USER"):

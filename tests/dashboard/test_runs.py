@@ -11,7 +11,7 @@ import pytest
 
 from tests.dashboard.world import DONE, FAILED, FRONT, Site
 from tests.evomerge import fake_runs
-from worker.commands import submit
+from worker import append
 
 MANY = 10_000
 
@@ -94,7 +94,7 @@ def test_news_do_not_move_what_is_in_sight(
     page.wait_for_timeout(100)
     before = first_in_sight(page)
     fake_runs.submit(site.store, "news")
-    submit.project(site.store)
+    append.project(site.store)
     page.get_by_text("10,001 runs").wait_for()
     assert first_in_sight(page) == before
     scroll(page, 0)

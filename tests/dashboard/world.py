@@ -29,6 +29,7 @@ from runs.home import Home
 from tests import runs
 from tests.conftest import Toys
 from tests.evomerge import fake_runs
+from worker import append
 from worker.commands import accounts, submit
 from worker.commands.control import control
 from worker.commands.fork import fork, plan
@@ -84,7 +85,7 @@ def record(folder: Path, toys: Toys | None = None) -> dict[str, str]:
     for name, role in USERS.items():
         accounts.add(store, name, role)
         tokens[name] = accounts.issue(store, name, "laptop")[1]
-    submit.project(store)
+    append.project(store)
     store.close()
     return tokens
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import perplexity
-from evaluation.backends import autotune, inductor
+from evaluation import autotune, perplexity
+from evaluation.backends import inductor
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.runs import REPOSITORY
 
+NUMBA = Path("evomerge", "merging", "kernels", "numba")
+
 MERGE = """
 import torch
 from evomerge.merging.kernels.numba import compiler
@@ -55,7 +57,7 @@ def test_a_change_in_any_of_the_files_is_another_cache(package: Path, tmp_path: 
     kept = list(Path(folder.split()[0]).rglob("*.nbi"))
     assert kept
     assert run(package, tmp_path / "cache")[0].split()[0] == folder.split()[0]
-    changed = package / "evomerge" / "compiled" / "stored.py"
+    changed = package / NUMBA / "dtypes.py"
     changed.write_text(changed.read_text("utf-8") + "\n# changed\n", "utf-8")
     assert run(package, tmp_path / "cache")[0].split()[0] != folder.split()[0]
 
@@ -63,9 +65,7 @@ def test_a_change_in_any_of_the_files_is_another_cache(package: Path, tmp_path: 
 def test_without_a_writable_package_the_user_s_cache_is_taken(
     package: Path, tmp_path: Path
 ) -> None:
-    (package / "evomerge" / "compiled" / "__pycache__").write_text(
-        "a file where the folder would be"
-    )
+    (package / NUMBA / "__pycache__").write_text("a file where the folder would be")
     folder, values = run(package, tmp_path / "cache")
     assert folder.startswith(str(tmp_path / "cache" / "agent-forge"))
     assert values == "[2.0, 2.0, 2.0]"
@@ -75,7 +75,7 @@ def test_without_a_writable_package_the_user_s_cache_is_taken(
 def test_where_nothing_can_be_written_loops_are_compiled_anew(
     package: Path, tmp_path: Path
 ) -> None:
-    (package / "evomerge" / "compiled" / "__pycache__").write_text("a file")
+    (package / NUMBA / "__pycache__").write_text("a file")
     (tmp_path / "cache" / "agent-forge").write_text("a file")
     folder, values = run(package, tmp_path / "cache")
     assert folder == "None True"

@@ -139,7 +139,7 @@ def pythons() -> list[str]:
 @pytest.mark.parametrize("python", pythons())
 def test_the_text_is_the_same_whatever_python_makes_it(python: str):
     """Models are trained on it and measured on it: with other text a verdict would not travel."""
-    root = Path(corpus.__file__).parents[2]
+    root = Path(corpus.__file__).parents[3]
     found = subprocess.run(
         [python, "-c", DIGESTS], cwd=root, check=True, capture_output=True, text=True
     )

@@ -11,10 +11,10 @@ import pytest
 from evaluation.data import items as data_items
 from evaluation.data.items import Problem, Question, Text
 from evaluation.data.slices import MEASURING_SHARES, SLICES, slice_of
+from evaluation.loading import load_items
 from evomerge import data_settings
 from evomerge.fitness.composite import Weighting
 from runs.errors import DataError
-from worker.tasks.context import load_items
 
 #: A text in every slice: what a run needs at least.
 ENOUGH = [{"id": f"text-{s}", "text": f"some {s} text", "slice": s} for s in SLICES]

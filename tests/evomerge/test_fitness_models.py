@@ -23,8 +23,8 @@ from transformers import (
     Qwen2Config,
 )
 
-from evaluation import multiple_choice, perplexity
-from evaluation.backends import backend, continuations, speed
+from evaluation import multiple_choice, perplexity, speed
+from evaluation.backends import backend, continuations
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import packing
 from evaluation.data.outcomes import Draw

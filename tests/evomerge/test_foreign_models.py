@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.loading import load_tokenizer
 from runs.errors import DataError, SourceError
 from runs.system import bounded_files
 from tests.conftest import Toys
@@ -19,7 +20,6 @@ from weights import model_config
 from weights.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
 from weights.sources import resolve
 from worker.commands import validate as plans
-from worker.tasks.context import load_tokenizer
 
 DEEP = "[" * 100_000 + "]" * 100_000
 #: What C's reader of JSON takes and Python's own recursion does not.

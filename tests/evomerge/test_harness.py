@@ -17,13 +17,13 @@ from evaluation.data import items as data_items
 from evaluation.data import outcomes, packing
 from evaluation.data.items import Item
 from evaluation.evaluate import Judge, evaluate
+from evaluation.item_filter import measurable
 from evaluation.lm_eval import items, judge, reader
 from evaluation.lm_eval import spec as lm_eval_spec
 from evaluation.lm_eval.spec import Spec
 from evaluation.verifiers.scorer import Scored
 from runs.errors import DataError, UnavailableError
 from tests import harness_reference, tasks
-from worker.tasks.item_filter import measurable
 
 
 @pytest.fixture

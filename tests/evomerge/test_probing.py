@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import perplexity
-from evaluation.backends import autotune
+from evaluation import autotune, perplexity
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from worker.tasks.evaluation_mode import machine_profile

@@ -6,7 +6,8 @@ import pytest
 
 from evomerge.run import audit, events
 from evomerge.run.commands import refusal
-from evomerge.run.decide import DEATHS, Evaluate, decide
+from evomerge.run.decide import Evaluate, decide
+from evomerge.run.retries import DEATHS
 from evomerge.run.state import fold
 from tests.evomerge.fake_world import SOURCES, World, small
 

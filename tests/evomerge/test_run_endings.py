@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evomerge.run import audit, events
-from evomerge.run.decide import ATTEMPTS, Decision, decide
+from evomerge.run.decide import Decision, decide
+from evomerge.run.retries import ATTEMPTS
 from evomerge.run.state import RunState, evolve
 from tests.evomerge import fake_world
 from tests.evomerge.fake_world import SOURCES, World, all_alike, small

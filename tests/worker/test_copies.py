@@ -19,11 +19,11 @@ from tests.conftest import Toys
 from weights import companions
 from weights.checkpoint import digest as digest_of
 from weights.checkpoint import open_checkpoint
-from worker.exports import delivery
+from worker.exports import delivery, verify_folder
 from worker.storage import model_copies
 from worker.storage.model_copies import Copies, model_files
 from worker.storage.weight_cache import Artifacts
-from worker.tasks import runner, verify, verify_folder
+from worker.tasks import runner, verify
 from worker.tasks.context import Bench
 
 WEIGHTS = "model.safetensors"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.backends import autotune
+from evaluation import autotune
 from evaluation.data.items import Text
 from evaluation.data.slices import SLICES
 from events import Context

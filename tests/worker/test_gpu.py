@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import perplexity
-from evaluation.backends import autotune
+from evaluation import autotune, perplexity
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evomerge.run import events

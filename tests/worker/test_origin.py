@@ -22,8 +22,9 @@ from tests.cli.test_forge import call, fails
 from tests.conftest import Toys
 from weights.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from weights.sources import resolve
-from worker.commands import accounts, model_origin, model_registry
+from worker.commands import accounts, model_registry
 from worker.commands.control import control
+from worker.exports import model_origin
 from worker.exports.champion import export
 from worker.storage import model_copies
 from worker.storage.weight_cache import Artifacts

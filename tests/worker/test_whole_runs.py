@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.backends import autotune
+from evaluation import autotune
 from evaluation.data.packing import Packed
 from evomerge.config import parse
 from evomerge.recipes.recipe import genome

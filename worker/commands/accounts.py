@@ -28,7 +28,7 @@ from events import (
 )
 from runs.errors import ConfigError, ConflictError, NotFoundError
 from runs.system.plain_text import check
-from worker.commands.submit import actor
+from worker.append import actor
 
 log = logging.getLogger(__name__)
 

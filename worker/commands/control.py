@@ -14,7 +14,8 @@ from evomerge.run.state import RunState, absorb
 from runs import imported_pasts
 from runs.errors import ConflictError
 from runs.system.plain_text import check
-from worker.commands.submit import actor, check_queued, project
+from worker.append import actor, project
+from worker.commands.submit import check_queued
 
 
 def control(

@@ -14,7 +14,8 @@ from evomerge.run.repository import full_name, history, stream
 from evomerge.run.state import RunState, fold
 from runs.errors import ConfigError, ConflictError, TamperedError
 from runs.system.plain_text import check
-from worker.commands.submit import actor, keyed_name, new_name
+from worker.append import actor
+from worker.commands.submit import keyed_name, new_name
 
 #: Settings that what is recorded already depends on, and why they stay.
 FIXED = {

@@ -12,7 +12,7 @@ from events import ConcurrencyError, Context, EventStore, New
 from evomerge.reports import model_registry
 from runs.errors import ConfigError, ConflictError
 from runs.system import plain_text
-from worker.commands.submit import actor
+from worker.append import actor
 
 
 @dataclass(frozen=True)

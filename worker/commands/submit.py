@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import logging
-import os
 import re
 import time
 import uuid
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from events import Context, EventsError, EventStore, New
-from events.projection import catch_up
+from events import Context, EventStore, New
 from evomerge.config import EvoMergeConfig
-from evomerge.reports.projections import Runs
 from evomerge.run import events
 from evomerge.run.repository import stream
-from runs.errors import ConfigError, ConflictError, ForgeError
+from runs.errors import ConfigError, ConflictError
 from runs.streams import check_name
 from runs.system.plain_text import check
+from worker.append import actor
 
 log = logging.getLogger(__name__)
-
-
-def actor() -> str:
-    """Who is acting: FORGE_USER or the account's name."""
-    try:
-        return check(
-            os.environ.get("FORGE_USER") or getpass.getuser(), "FORGE_USER, the user's name,"
-        )
-    except (KeyError, OSError):
-        return f"uid-{os.getuid()}"
 
 
 def new_name() -> str:
@@ -48,14 +33,6 @@ def keyed_name(key: str, by: str | None = None) -> str:
     day = re.match(r"20\d{6}(?=-)", key)
     digits = hashlib.sha256(f"{by or actor()}/{key}".encode()).hexdigest()[:12]
     return f"{day[0] if day else 'key'}-{digits}"
-
-
-def project(store: EventStore) -> None:
-    """Bring the run list up to date; a failure there is no failure of the run."""
-    try:
-        catch_up(store, Runs())
-    except (EventsError, ForgeError, SQLAlchemyError) as error:
-        log.warning("the run list is not up to date: %s", error)
 
 
 def submit(

@@ -23,8 +23,7 @@ from events import (
 from runs.errors import ConfigError
 from runs.system import plain_text
 from runs.system.integers import Count
-from worker.commands.submit import actor
-from worker.queue.scheduler import Limits
+from worker.append import actor
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +49,14 @@ class LimitsChanged(Event):
     tasks: Count | None = None
     #: Of one run; for everybody only.
     run_tasks: Count | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many tasks may be under way at once; None is no limit."""
+
+    per_user: int | None = None
+    per_run: int | None = None
 
 
 @dataclass

@@ -39,7 +39,7 @@ def make(
     """Return the plan of a run with these settings; models are found, headers only.
 
     The device need not be on this machine for a run that is carried `elsewhere`. `named` finds models
-    by names of the log, see `worker.commands.model_origin`.
+    by names of the log, see `worker.exports.model_origin`.
 
     Raises ConfigError or UnavailableError before anything is started.
     """
@@ -109,13 +109,14 @@ class Checked:
 def check(plan: Plan) -> Checked:
     """Open models (headers), tokenizer and data; raise what a run would stumble over."""
     from evaluation.data.packing import pack
+    from evaluation.item_filter import measurable, why_not_run
+    from evaluation.loading import load_items, load_tokenizer, made_for_any_model
     from evaluation.verifiers.verifier import Verifier
     from evomerge import search
     from evomerge.data_settings import check_settings
+    from evomerge.merging.dataflow import check_paths
     from weights import model_config
     from weights.sources import open_family
-    from worker.tasks.context import check_paths, load_items, load_tokenizer, made_for_any_model
-    from worker.tasks.item_filter import measurable, why_not_run
 
     family = open_family(plan.sources, plan.base, plan.config.strict)
     model_config.empty(family.base.folder, model_config.load(family.base.folder))

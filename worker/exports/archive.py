@@ -20,7 +20,7 @@ from evomerge.run.state import RunState, fold
 from runs import imported_pasts
 from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.streams import NAME, PREFIX, stream
-from worker.commands.submit import actor, project
+from worker.append import actor, project
 from worker.storage.weight_cache import Artifacts, read_weights
 
 

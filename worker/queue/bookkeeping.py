@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
@@ -65,6 +66,18 @@ class Measures:
     expired: int = 0
     decisions: int = 0
     leads: bool = False
+    #: The last look, by the monotonic clock.
+    looked: float = 0.0
+
+    def look(self, runs: Iterable[Known]) -> None:
+        """Count waiting tasks, at most once a second because it looks at every run."""
+        now = time.monotonic()
+        if now - self.looked < 1.0:
+            return
+        self.looked = now
+        waiting = [known for known in runs if known.pending and not known.paused]
+        self.waiting = sum(known.pending for known in waiting)
+        self.oldest = max((now - known.since for known in waiting), default=0.0)
 
 
 @dataclass

@@ -21,8 +21,8 @@ from evomerge.run.repository import load
 from runs import imported_pasts
 from runs.errors import ForgeError
 from runs.streams import PREFIX
+from worker.append import project
 from worker.commands import user_limits
-from worker.commands.submit import project
 from worker.queue.bookkeeping import Flight, Known, Measures, Received
 from worker.queue.device_table import Device, Roster
 from worker.queue.leases import Leases, myself
@@ -76,7 +76,7 @@ class Dispatcher(threading.Thread):
         self._after = 0
         #: What was noted last of what users have received.
         self._told: dict[str, float] | None = None
-        self._renewed = self._noted = self._measured = self._looked = 0.0
+        self._renewed = self._noted = self._looked = 0.0
         self.measures.leads = False
 
     # ---- the thread ------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Dispatcher(threading.Thread):
         granted = self._grant([d for d in devices if d.free], held)
         if time.monotonic() - self._noted > 5.0:
             self._note_received()
-        self._measure()
+        self.measures.look(self._runs.values())
         return granted
 
     def _follow(self) -> None:
@@ -410,13 +410,3 @@ class Dispatcher(threading.Thread):
         if tags != self._told:
             self._received.write(tags)
             self._told = tags
-
-    def _measure(self) -> None:
-        """Once a second, because it looks at every run."""
-        now = time.monotonic()
-        if now - self._measured < 1.0:
-            return
-        self._measured = now
-        waiting = [known for known in self._runs.values() if known.pending and not known.paused]
-        self.measures.waiting = sum(known.pending for known in waiting)
-        self.measures.oldest = max((now - known.since for known in waiting), default=0.0)

@@ -10,10 +10,9 @@ from events import Context, EventStore
 from evomerge.run.decide import Task, decide
 from evomerge.run.repository import news
 from evomerge.run.state import RunState, absorb
-from worker.commands.submit import project
+from worker.append import PROJECTED, append_facts, project
 from worker.queue.bookkeeping import Backoff
 from worker.queue.build_locality import Homes
-from worker.tasks.runner import PROJECTED, append_facts
 
 #: Runs whose states are kept folded.
 LOADED = 256

@@ -18,6 +18,8 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from worker.commands.user_limits import Limits
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -48,14 +50,6 @@ class Offer:
             and needs.memory <= self.memory
             and needs.profile in (None, self.profile)
         )
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How many tasks may be under way at once; None is no limit."""
-
-    per_user: int | None = None
-    per_run: int | None = None
 
 
 @dataclass

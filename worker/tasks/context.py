@@ -6,78 +6,38 @@ Opening it at resume checks that everything is still what `started` recorded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from evaluation.backends.backend import BATCH_TOKENS
 from evaluation.backends.inductor import compiler
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import domains
 from evaluation.data import items as data_items
-from evaluation.data.builtin import corpus
 from evaluation.data.items import Item
 from evaluation.data.outcomes import Pool
 from evaluation.data.packing import PackedData, pack
 from evaluation.data.slices import Slice
 from evaluation.evaluate import Judge
-from evaluation.lm_eval import items as tasks
-from evaluation.lm_eval.spec import is_task
+from evaluation.item_filter import measurable, why_not_run
+from evaluation.loading import load_items, load_tokenizer, made_for_any_model
 from evomerge import data_settings, search
-from evomerge.config import EvoMergeConfig
-from evomerge.merging import dataflow, sketch
+from evomerge.merging import sketch
 from evomerge.merging.builder import Builder, Weights, not_finite
+from evomerge.merging.dataflow import check_paths
 from evomerge.recipes.recipe import Source
 from evomerge.run import events
 from evomerge.run.state import RunState
 from runs.errors import ConfigError, DataError, SourceChangedError, SourceError, UnavailableError
 from runs.home import threads
-from weights import block_names, companions, cost, model_config
+from weights import block_names, companions, cost
 from weights import checkpoint as weights_checkpoint
 from weights.sources import Family, open_family
 from worker.storage.inputs import check_named
 from worker.storage.weight_cache import Artifacts
 from worker.tasks import evaluation_mode
-from worker.tasks.item_filter import measurable, why_not_run
-
-
-def load_items(
-    paths: tuple[str, ...],
-    allow_benchmarks: bool = False,
-    parameters: int = 0,
-    note: Callable[[str], None] = lambda words: None,
-) -> list[Item]:
-    """Return the run's items: its data files and tasks, or built-in ones for models with so many
-    `parameters`.
-
-    `note` is told how files were read that are not written as items.
-    Raises DataError, UnavailableError.
-    """
-    if not paths:
-        return data_items.from_rows(corpus.default(max(1, parameters)))
-    if domains.NAME in paths:
-        if len(paths) > 1:
-            raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
-        return data_items.from_rows(domains.items())
-    files = [Path(path) for path in paths if not is_task(path)]
-    return data_items.load(files, tasks.rows(paths, allow_benchmarks), note=note)
-
-
-def made_for_any_model(paths: tuple[str, ...]) -> bool:
-    """Return True if the items are built-in ones, of which those that do not fit are left out."""
-    return not paths or domains.NAME in paths
-
-
-def load_tokenizer(folder: str) -> Any:
-    """The model folder's tokenizer. Raises SourceError."""
-    from transformers import AutoTokenizer
-
-    model_config.check_tokenizer(Path(folder))
-    with model_config.described(f"model {folder} has no usable tokenizer"):
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def set_threads(count: int | None = None) -> None:
@@ -371,20 +331,6 @@ class Bench:
         if weights is None:
             raise ConfigError(f"recipe {recipe_id[:12]} was never built")
         return weights
-
-
-def check_paths(family: Family, config: EvoMergeConfig) -> None:
-    """Raise ConfigError where the settings want paths that these models do not allow."""
-    if not config.path_repeats:
-        return
-    found = model_config.load(family.base.folder)
-    dataflow.check_architecture(found.to_dict())  # with what the file leaves to defaults
-    blocks = int(found.get_text_config().num_hidden_layers)
-    if config.path_blocks is not None and config.path_blocks < blocks:
-        raise ConfigError(
-            f"setting path_blocks: the models have {blocks} blocks, and no path could hold them with "
-            f"{config.path_blocks}."
-        )
 
 
 def _check_different(records: list[events.SourceRecord]) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 import transformers
 
-from evaluation.backends import autotune, inductor
+from evaluation import autotune
+from evaluation.backends import inductor
 from evaluation.backends.backend import BATCH_TOKENS
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 
-from evaluation.backends.speed import measure
 from evaluation.data.outcomes import Draws, Outcomes
 from evaluation.evaluate import Seen, Watch, evaluate
+from evaluation.speed import measure
 from events import Event, failpoints
 from evomerge.merging.builder import not_finite
 from evomerge.merging.layer_fitness import MEASURE, swap_gains

@@ -12,8 +12,9 @@ import torch
 
 from events import Appended, ConcurrencyError, Context, Envelope, Event, EventStore, New, failpoints
 from evomerge.run import events
-from evomerge.run.decide import Start, Task, failed_key, open_tasks
+from evomerge.run.decide import Start, Task, open_tasks
 from evomerge.run.repository import stream
+from evomerge.run.retries import failed_key
 from evomerge.run.state import RunState
 from runs.errors import ConfigError, UnavailableError
 from runs.system.plain_text import visible

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from events import ConcurrencyError, Context, Envelope, EventStore, New, failpoints
+from events import Context, Envelope, EventStore, failpoints
 from evomerge.run.decide import Task, decide
 from evomerge.run.repository import news, stream
 from evomerge.run.state import RunState, absorb
-from runs.errors import ForgeError, NotFoundError, RunCancelledError, RunFailedError
-from worker.commands.submit import actor, project
+from runs.errors import NotFoundError, RunCancelledError, RunFailedError
+from worker.append import PROJECTED, actor, append_facts, project
 from worker.queue.leases import Leases
 from worker.storage.weight_cache import Artifacts
 from worker.tasks.context import set_threads
@@ -27,29 +27,8 @@ POLL = 0.05
 #: Seconds between looks at the log of a paused run.
 PAUSED_POLL = 0.5
 
-#: After these the run list is brought up to date; whoever reads it does so anyway.
-PROJECTED = frozenset(
-    {"submitted", "forked", "generation_completed", "completed", "failed", "cancelled"}
-)
 
 Watcher = Callable[[RunState, list[Envelope]], None]
-
-
-def append_facts(store: EventStore, state: RunState, new: list[New], context: Context) -> None:
-    """Append facts at the version that they were decided at; nothing where somebody was first.
-
-    Raises ForgeError where they are recorded already and the state does not know it: it would go on
-    for ever.
-    """
-    failpoints.hit("facts-decided")
-    try:
-        done = store.append(stream(state.run), state.version, new, context)
-    except ConcurrencyError:
-        return  # fold and decide again
-    if not done.fresh and done.rows[-1].version <= state.version:
-        known = ", ".join(row.key for row in done.rows)
-        raise ForgeError(f"run {state.run} cannot go on: {known} is recorded already.")
-    failpoints.hit("facts-appended")
 
 
 @dataclass

@@ -11,7 +11,6 @@ from pathlib import Path
 from evaluation.backends.backend import Evaluator
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.backends.openai_backend import Endpoint
-from evaluation.backends.speed import Beside, paired
 from evaluation.data import items as itemdata
 from evaluation.data import outcomes
 from evaluation.data.items import Item
@@ -19,6 +18,9 @@ from evaluation.data.outcomes import DomainOutcomes, Outcomes
 from evaluation.data.packing import Packed, pack
 from evaluation.data.slices import Slice
 from evaluation.evaluate import Judge, evaluate
+from evaluation.item_filter import measurable, why_not_run
+from evaluation.loading import load_tokenizer
+from evaluation.speed import Beside, paired
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components
 from evomerge.fitness.per_item import Item as Scored
@@ -28,8 +30,6 @@ from evomerge.run.events import ModelReference
 from runs.errors import DataError, NotFiniteError
 from weights import checkpoint, model_config
 from weights.cost import Cost, cost
-from worker.tasks.context import load_tokenizer
-from worker.tasks.item_filter import measurable, why_not_run
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,6 @@ Nothing is reordered or contracted by the compiler: a loop gives the same bits o
 and on any processor. Where a sum's order matters it is added up in float64, in lanes of a fixed number.
 
 The passes (`passes.py`) take tensors as they are stored, by address: they read a block, make float32
-task vectors of it, and are done with it before it leaves the first caches. `kernels.py` calls them,
+task vectors of it, and are done with it before it leaves the first caches. `inner_loops.py` calls them,
 and has the same in torch.
 """

@@ -1,4 +1,4 @@
-"""What lies between two magnitudes, for the k-th largest (`methods/select.py`)."""
+"""What lies between two magnitudes, for the k-th largest (`methods/kth_magnitude.py`)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     RUN:CANDIDATE   a candidate, by the beginning of its recipe's id
     ID or NAME      a registered model
 
-`find` reads the log alone. `python -m worker.commands.model_origin` then finds out where the weights
+`find` reads the log alone. `python -m worker.exports.model_origin` then finds out where the weights
 are, in a process of its own, because it reads or builds whole models: it takes a folder that still has
 the weights with the recorded digest, and the config and tokenizer that the run pinned or wrote. Where
 there is none, it takes this machine's own copy of a source, or builds a merge into `models/DIGEST` of
@@ -33,7 +33,7 @@ from runs.home import Home
 from weights import companions
 
 #: The command that settles where a model is; see `main`.
-COMMAND = (sys.executable, "-m", "worker.commands.model_origin")
+COMMAND = (sys.executable, "-m", "worker.exports.model_origin")
 
 #: A run's state, and the head of its chain.
 Past = tuple[RunState, str]
@@ -265,7 +265,7 @@ def _fits(home: Home, asked: dict[str, Any], past: Past | None, folder: Path) ->
     if sources := _sources(state, asked["recipe_id"]):
         return _digests(folder) in [record.files for _, record in sources]
     from weights.checkpoint import open_checkpoint
-    from worker.tasks.verify_folder import documents, taken_over
+    from worker.exports.verify_folder import documents, taken_over
 
     weights = open_checkpoint(folder).tensors()
     made = documents(home, state, asked["recipe_id"], weights, head)

@@ -1,0 +1,52 @@
+"""Items and tokenizers, loaded and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evaluation.data import domains
+from evaluation.data import items as data_items
+from evaluation.data.builtin import corpus
+from evaluation.data.items import Item
+from evaluation.lm_eval import items as tasks
+from evaluation.lm_eval.spec import is_task
+from runs.errors import DataError
+from weights import model_config
+
+
+def load_items(
+    paths: tuple[str, ...],
+    allow_benchmarks: bool = False,
+    parameters: int = 0,
+    note: Callable[[str], None] = lambda words: None,
+) -> list[Item]:
+    """Return the run's items: its data files and tasks, or built-in ones for models with so many
+    `parameters`.
+
+    `note` is told how files were read that are not written as items.
+    Raises DataError, UnavailableError.
+    """
+    if not paths:
+        return data_items.from_rows(corpus.default(max(1, parameters)))
+    if domains.NAME in paths:
+        if len(paths) > 1:
+            raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
+        return data_items.from_rows(domains.items())
+    files = [Path(path) for path in paths if not is_task(path)]
+    return data_items.load(files, tasks.rows(paths, allow_benchmarks), note=note)
+
+
+def made_for_any_model(paths: tuple[str, ...]) -> bool:
+    """Return True if the items are built-in ones, of which those that do not fit are left out."""
+    return not paths or domains.NAME in paths
+
+
+def load_tokenizer(folder: str) -> Any:
+    """The model folder's tokenizer. Raises SourceError."""
+    from transformers import AutoTokenizer
+
+    model_config.check_tokenizer(Path(folder))
+    with model_config.described(f"model {folder} has no usable tokenizer"):
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

@@ -1,0 +1,82 @@
+"""Ranking of a generation, its champion, and when the search stops. Pure."""
+
+from __future__ import annotations
+
+from evomerge.run import budget, events
+from evomerge.run.state import RunState
+from evomerge.run.strategy_input import (
+    Ranking,
+    dropped,
+    strategy_of,
+)
+from evomerge.search import convergence, diversity
+
+
+def rank(state: RunState, population: list[str], generation: int) -> Ranking:
+    """Recipe ids and selection scores, best first; then those that were dropped early, whose fitness is
+    of other items; no fitness last; ties by recipe id.
+    """
+    assert state.submitted
+    assert state.started
+    weight = state.submitted.config.diversity_weight
+    sketches = [state.built[id_][1] for id_ in population]
+    sources = [s.sketch for s in state.started.sources]
+    scores: dict[str, float | None] = {}
+    for index, id_ in enumerate(population):
+        found = state.fitness((id_, "search", generation))
+        score = None if found is None else found.scalar
+        if score is not None and weight:
+            score += weight * diversity.own_distance(index, sketches, sources)
+        scores[id_] = score
+
+    return sorted(
+        scores.items(),
+        key=lambda pair: (
+            pair[1] is None,
+            dropped(state, pair[0], generation),
+            -(pair[1] or 0.0),
+            pair[0],
+        ),
+    )
+
+
+def new_champion(
+    state: RunState, generation: int, finalists: list[str]
+) -> events.ChampionChanged | None:
+    """The best finalist on the selection slice, if it is better than the champion before."""
+    judged = []
+    for id_ in finalists:
+        fitness = state.fitness((id_, "selection", None))
+        if fitness is not None:
+            judged.append((-fitness.scalar, id_))
+    if not judged:
+        return None
+    score, best = -min(judged)[0], min(judged)[1]
+    before = state.champions[-1] if state.champions else None
+    if before is not None and score <= before.score:
+        return None
+    previous = before.recipe_id if before else None
+    return events.ChampionChanged(
+        generation=generation, recipe_id=best, previous=previous, score=score
+    )
+
+
+def champion_score(state: RunState, generation: int) -> float | None:
+    """The champion's selection score after a generation."""
+    scores = [c.score for c in state.champions if c.generation <= generation]
+    return scores[-1] if scores else None
+
+
+def reason_to_stop(
+    state: RunState, generation: int, scores: list[float | None]
+) -> events.Reason | None:
+    """Why the search ends after this generation, or None."""
+    assert state.submitted
+    config, before = state.submitted.config, state.closed[generation - 1]
+    if generation >= config.generations:
+        return "generations"
+    patience = config.convergence_patience * strategy_of(state, generation).stages
+    if convergence.converged(scores, config.convergence_threshold, patience):
+        return "plateau"
+    last = state.spent.minus(before)
+    return budget.exhausted(config, state.spent, last)
