@@ -1,4 +1,4 @@
-"""Runnable comparisons: each prints ratios from one run.
+"""Runnable benchmarks: each prints ratios measured in one run.
 
-Machines are noisy; absolute times are context.
+Machines are noisy, so absolute times are only context.
 """

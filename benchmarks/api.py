@@ -1,11 +1,12 @@
-"""How long every GET takes on a long log, asked at a steady rate from another process.
+"""Latency of every GET of the API on a long log, at a steady rate of requests.
 
     python -m benchmarks.api --home /tmp/long --runs 10000 --events 100     # makes the log, once
     python -m benchmarks.api --home /tmp/long --seconds 60 --rate 50        # then measures
     python -m benchmarks.api --home /tmp/long --workers 2                   # workers beside it
 
-Requests are sent at their times, whether those before were answered or not (an open loop); their
-latency counts from when they should have been sent. Live events: from the append to the message.
+The client is another process. It sends requests at fixed times, even if earlier ones are not
+answered yet (an open loop). A request's latency counts from the time when it should have been sent.
+Live events: the time from the append to the message.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ FORGE = [sys.executable, "-c", "from cli.main import main; main()"]
 
 
 def template(count: int) -> list[tuple[str, Event]]:
-    """(end of the key, event) of a whole run of about so many events."""
+    """Return (end of the key, event) of a whole run of at least `count` events."""
     generations = 1
     while True:
         world = World(small(generations=generations, convergence_patience=0))
@@ -50,7 +51,7 @@ def template(count: int) -> list[tuple[str, Event]]:
 
 
 def fill(home: Home, runs: int, events: int) -> None:
-    """Write the log; what is there already is kept."""
+    """Write the log; runs that are there already are kept."""
     store = home.open_store()
     if not accounts.read(store).roles:
         accounts.add(store, "bench", "admin")
@@ -65,7 +66,7 @@ def fill(home: Home, runs: int, events: int) -> None:
             if isinstance(event, run_events.Submitted):
                 owner = f"user-{number % 20}"
                 event = event.model_copy(update={"run": run, "owner": owner})
-            if isinstance(event, run_events.Completed):  # its own champion
+            if isinstance(event, run_events.Completed):  # a champion of its own
                 digest = hashlib.sha256(run.encode()).hexdigest()
                 event = event.model_copy(update={"digest": digest})
             new.append(New(event, f"{run}/{key}"))
@@ -78,7 +79,7 @@ def fill(home: Home, runs: int, events: int) -> None:
 
 
 def paths(rng: random.Random, runs: int) -> list[tuple[str, str]]:
-    """(what, path) of one round over every GET."""
+    """Return (kind of request, path) of one round over every GET."""
     run, other = (f"run-{rng.randrange(runs):06d}" for _ in "ab")
     return [
         ("/runs", f"/runs?limit={rng.choice([20, 50, 200])}"),
@@ -103,7 +104,7 @@ def paths(rng: random.Random, runs: int) -> list[tuple[str, str]]:
 async def load(
     url: str, token: str, rate: float, seconds: float, runs: int
 ) -> dict[str, list[float]]:
-    """Latencies by what was asked."""
+    """Send requests at `rate` a second; return the latencies in seconds by kind of request."""
     rng, found = random.Random(7), {}
     tasks: list[asyncio.Task[None]] = []
     limits = httpx2.Limits(max_connections=200)
@@ -129,7 +130,7 @@ async def load(
 
 
 async def live(url: str, token: str, home: Home, count: int) -> list[float]:
-    """Seconds from an append to its message."""
+    """Return the seconds from each of `count` appends to its message."""
     from websockets.asyncio.client import connect
 
     store, found = home.open_store(), []
@@ -154,12 +155,12 @@ async def live(url: str, token: str, home: Home, count: int) -> list[float]:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value below which this share lies."""
+    """Return the value below which this share of the values lies."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def measure(home: Home, rate: float, seconds: float, runs: int, port: int) -> None:
-    """Load a server, and print a row for each kind of request."""
+    """Send load to a server, and print a row for each kind of request."""
     store = home.open_store()
     token = accounts.issue(store, "bench")[1]
     store.close()
@@ -176,7 +177,7 @@ def measure(home: Home, rate: float, seconds: float, runs: int, port: int) -> No
 
 
 def main() -> None:
-    """The whole."""
+    """Write the log if needed, start a server and measure it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=10_000)
@@ -207,7 +208,7 @@ def main() -> None:
 
 
 def wait_for(port: int) -> None:
-    """Until the server answers."""
+    """Wait until the server answers."""
     while True:
         try:
             httpx2.get(f"http://127.0.0.1:{port}/health", timeout=5)

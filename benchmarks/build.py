@@ -1,11 +1,11 @@
-"""How long a 25M candidate takes to build by each pipeline, from sources in memory.
+"""Time to build a 25M candidate with each pipeline, from sources in memory.
 
     python -m benchmarks.build [--large]
 
-Layer choice, which runs the model, is not in it. The yardstick beside it is one linear merge in
-plain torch (`sum(w * x)`) of the same three models. Then eight together in one pass over the sources,
-and a linear merge alone, quiet and beside another busy process; with --large also of three 0.5B models
-in bfloat16.
+The choice of layers, which runs the model, is not included. The yardstick is one linear merge in
+plain torch (`sum(w * x)`) of the same three models. Also timed are all eight pipelines together in
+one pass over the sources, and a linear merge alone, on a quiet machine and beside a busy process;
+with --large also a linear merge of three 0.5B models in bfloat16.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipe
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Another process that computes all the time."""
+    """Run another process that computes all the time."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -35,7 +35,7 @@ def busy() -> Iterator[None]:
 
 
 def main() -> None:
-    """Print a line per pipeline."""
+    """Print a line per pipeline, and lines of the other builds."""
     models = weights(4)
     ids = [Source(digest=str(i)).id for i in range(4)]
     known = {id_: Source(digest=str(i)) for i, id_ in enumerate(ids)}

@@ -1,13 +1,15 @@
-"""Runs on a cluster to which everything happens, compared with the same runs in one quiet process.
+"""Fault injection: runs on a cluster under random faults, compared with the same undisturbed runs.
 
     python -m benchmarks.chaos [--database postgresql] [--faults 60] [--seed 0]
 
-Workers are killed and stopped past their leases, their processes are killed, Redis is killed, emptied
-and fed nonsense, the server is killed, the tables of leases and devices are dropped, one worker's clock
-is an hour ahead, the cache folder is taken away. Dead workers and servers are started again, nothing
-else is helped. After each run: champion and lineage digest are those of the quiet process, the audit
-finds nothing, no key stands twice. A killed process counts as a death; a run that was quarantined for
-three of them is tried again as a user would. Exit code 1 on any mismatch.
+Faults: workers are killed or stopped past their leases, and their processes are killed. Redis is
+killed, emptied and sent nonsense. The database server is killed. The tables of leases and devices
+are emptied, one worker's clock is an hour ahead, and the cache folder is deleted. Dead workers and
+servers are started again; nothing else is repaired.
+
+After each run, champion and lineage digest must be those of the same run in one quiet process. The
+audit must find no error, and no key may occur twice. A killed process counts as a death; a run that
+was quarantined for three deaths is retried as a user would. Exit code 1 on any mismatch.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ WORKERS, LEASE = 2, 2.0
 
 
 class Chaos:
-    """A cluster and its faults."""
+    """A cluster, and the faults that happen to it."""
 
     def __init__(self, folder: Path, database: str, rng: random.Random) -> None:
         self.server = Postgres(folder / "postgres") if database == "postgresql" else None
@@ -61,14 +63,14 @@ class Chaos:
         self.happened: Counter[str] = Counter()
 
     def staff(self) -> None:
-        """As many workers as there should be; the first has a clock of its own."""
+        """Start workers until `WORKERS` are alive; if none was, the first's clock is wrong."""
         alive = [worker for worker in self.workers if worker.poll() is None]
         while len(alive) < WORKERS:
             alive.append(self.cluster.worker(**({} if alive else self._skew)))
         self.workers = alive
 
     def faults(self) -> dict[str, Callable[[], None]]:
-        """Everything that may happen."""
+        """Return all possible faults by name."""
         found = {
             "worker killed": self._kill_worker,
             "process killed": self._kill_process,
@@ -85,7 +87,7 @@ class Chaos:
         return found
 
     def strike(self) -> None:
-        """One of them."""
+        """Cause a random fault, then start dead workers again."""
         name, fault = self.rng.choice(sorted(self.faults().items(), key=lambda item: item[0]))
         with suppress(EventsError, DatabaseError):
             fault()
@@ -128,7 +130,7 @@ class Chaos:
         app.close()
 
     def _drop_tables(self) -> None:
-        """Both are emptied; what is not truth may vanish at any time."""
+        """Empty both tables: only the log is the source of truth, other tables may be lost."""
         self._write(LEASES.delete())
         self._write(DEVICES.delete())
 
@@ -153,7 +155,7 @@ class Chaos:
             store.close()
 
     def judge(self, run: str, quiet: Any) -> list[str]:
-        """What is wrong with a run that has ended."""
+        """Return everything that is wrong with a run that has ended."""
         state = self.cluster.state(run)
         store = self.cluster.home.open_store()
         rows = list(history(store, run))
@@ -168,7 +170,7 @@ class Chaos:
 
 
 def carry(chaos: Chaos, toys: Toys, run: str, seed: int) -> int:
-    """Submit a run and let things happen until it has ended; how often it was tried again."""
+    """Submit a run and cause faults until it has ended; return how often it was retried."""
     while True:
         try:
             runs.submit(chaos.cluster.home, toys, run, seed=seed)
@@ -189,7 +191,7 @@ def carry(chaos: Chaos, toys: Toys, run: str, seed: int) -> int:
 
 
 def torture(chaos: Chaos, folder: Path, toys: Toys, faults: int) -> tuple[int, int, list[str]]:
-    """Run after run; how many, how many times one was tried again, and everything wrong."""
+    """Run until enough faults have happened; return (runs, retries, everything that is wrong)."""
     quiet: dict[int, Any] = {}
     wrong: list[str] = []
     number = retried = 0
@@ -210,7 +212,7 @@ def torture(chaos: Chaos, folder: Path, toys: Toys, faults: int) -> tuple[int, i
 
 
 def main() -> None:
-    """Print what happened and what was wrong."""
+    """Print the faults that happened and everything that was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--database", default="sqlite", choices=["sqlite", "postgresql"])
     parser.add_argument("--faults", type=int, default=60)

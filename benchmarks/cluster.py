@@ -1,10 +1,12 @@
-"""The shared queue with real workers, a real Redis and real processes: ratios and counts from one run.
+"""Speed of the shared queue with real workers, a real Redis and real processes.
 
 python -m benchmarks.cluster [first] [overhead] [two] [--database postgresql]
 
-first      from `submit` to the first task's claim, with a worker that waits
-overhead   from one event to the next on one device, less the work itself
-two        tasks a second with two processes of one thread each, beside one such process
+first      time from `submit` to the first task's claim, with a waiting worker
+overhead   time from one event to the next on one device, less the work itself
+two        tasks a second with two processes of one thread each, against one such process
+
+Ratios and counts are from one run.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from tests.cluster import Cluster
 from tests.conftest import Toys
 from tests.servers import Postgres
 
-#: Submits that are timed, and runs that keep two processes busy.
+#: Number of submits that are timed, and of runs that keep two processes busy.
 FIRST, RUNS = 9, 3
 
 
 @contextmanager
 def cluster(database: str) -> Iterator[Cluster]:
-    """One on a database of its own."""
+    """Start a cluster on a database of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         server = Postgres(folder / "postgres") if database == "postgresql" else None
@@ -45,23 +47,26 @@ def cluster(database: str) -> Iterator[Cluster]:
 
 
 def family(folder: Path, **changes: Any) -> Toys:
-    """Models and data, made by hand."""
+    """Write small models and data below a folder."""
     base, sources = models.family(folder / "models", **changes)
     return Toys(base, tuple(sources), models.data(folder / "data"))
 
 
 def ready(made: Cluster, devices: int = 1) -> None:
-    """Until so many devices wait."""
+    """Wait until exactly `devices` devices are idle."""
     made.wait(lambda: sum(d.status == "idle" for d in made.devices()) == devices)
 
 
 def when(row: Any) -> float:
-    """Seconds since 1970 at which an event was recorded."""
+    """Return the time at which an event was recorded, in seconds since 1970."""
     return datetime.fromisoformat(row.recorded_at).timestamp()
 
 
 def first(database: str) -> None:
-    """A device's row says since when it is busy; the log says when the run was submitted."""
+    """Print the time from `submit` to the first task's claim.
+
+    A device's row says since when it is busy; the log says when the run was submitted.
+    """
     with cluster(database) as made, tempfile.TemporaryDirectory() as name:
         toys = family(Path(name))
         made.worker()
@@ -81,7 +86,7 @@ def first(database: str) -> None:
 
 
 def overhead(database: str) -> None:
-    """One device, one run: what passes between events beside the work that they say they took."""
+    """Print the time between events less the seconds of work in them, for one run on one device."""
     with cluster(database) as made, tempfile.TemporaryDirectory() as name:
         toys = family(Path(name))
         made.worker()
@@ -104,7 +109,11 @@ def overhead(database: str) -> None:
 
 
 def two(database: str) -> None:
-    """Runs of one user, so that there is always a task for everybody; tasks of a third of a second."""
+    """Print the tasks a second of two processes against one.
+
+    The runs are of one user, and there are enough so that every process always has a task. A task
+    takes a third of a second.
+    """
     rates: dict[int, list[float]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as name:
         toys = family(Path(name), hidden_size=96, intermediate_size=384, num_hidden_layers=6)
@@ -121,7 +130,7 @@ def two(database: str) -> None:
 
 
 def rate_of(made: Cluster, toys: Toys) -> float:
-    """Tasks a second from the end of the first run's start until the last run but one has ended."""
+    """Return the tasks a second from the first task's end until all runs but the last are over."""
     names = [f"r{n}" for n in range(RUNS)]
     for run in names:
         runs.submit(made.home, toys, run, search_windows=400, search_questions=400, generations=1)
@@ -135,7 +144,7 @@ def rate_of(made: Cluster, toys: Toys) -> float:
 
 
 def main() -> None:
-    """Those that are named, or all."""
+    """Run the parts that are named, or all."""
     parts = {"first": first, "overhead": overhead, "two": two}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*parts, []])

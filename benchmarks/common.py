@@ -1,4 +1,4 @@
-"""What several benchmarks need: models of 25 million parameters, without training; short items."""
+"""Shared helpers of benchmarks: untrained models of 25 million parameters, short items, timing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from runs import keys
 
 
 def machine() -> str:
-    """Machine and versions, for the record."""
+    """Return the machine, threads and torch version in a line."""
     return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def weights(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
-    """`count` sets of float32 weights of the 25m preset: a base, and siblings 3 % away from it."""
+    """Return `count` sets of float32 weights of the 25m preset: a base, and siblings 3 % away."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         base = {n: p.detach() for n, p in Qwen2ForCausalLM(configuration(M25)).named_parameters()}
@@ -40,7 +40,7 @@ def weights(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
 
 
 def folders(where: Path, count: int = 4) -> list[Path]:
-    """The same as model folders, the base first."""
+    """Write `weights` as model folders with a tokenizer; return the folders, the base first."""
     corpus = builtin_corpus.corpus(0, 2_000_000)
     texts = (d.text for split in corpus.values() for d in split["train"][:200])
     tokenizer = train_tokenizer(texts, M25.vocabulary)
@@ -56,7 +56,7 @@ def folders(where: Path, count: int = 4) -> list[Path]:
 
 
 def shortened(items: Path, out: Path, kept: Mapping[str, int]) -> Path:
-    """The texts of items, cut to so many characters of each domain and slice; a new folder."""
+    """Write the texts of items to a new folder, cut to `kept` characters per domain and slice."""
     out.mkdir()
     for file in sorted(items.glob("*.jsonl")):
         left, lines = dict(kept), []
@@ -71,7 +71,7 @@ def shortened(items: Path, out: Path, kept: Mapping[str, int]) -> Path:
 
 
 def best(function: Callable[[], object], repetitions: int = 5) -> float:
-    """Seconds of the fastest of some calls."""
+    """Return the seconds of the fastest of some calls."""
     times = []
     for _ in range(repetitions):
         began = time.perf_counter()

@@ -1,20 +1,20 @@
-"""Crash a log at every kind of place, go on with it, and compare it with what was promised.
+"""Crash tests of the log: crash it at every kind of point, recover, and check what was promised.
 
     python -m benchmarks.crash_ladder [--sqlite 1000] [--postgres 50] [--seed 0]
 
-The numbers are the most points of one rung; a rung that has fewer is walked whole. Rungs:
+The numbers are the most points of one rung; a rung with fewer points is tested completely. Rungs:
 
     failpoints     a client is killed by SIGKILL at each failpoint of the log
     system calls   a client on SQLite is killed right before each write, sync, unlink and truncation
-    power cuts     what was not synced is lost in any combination; and once more while recovering
+    power cuts     unsynced writes are lost in any combination; and again during recovery
     moments        a client of PostgreSQL is killed at random moments
     server kills   PostgreSQL is killed at random moments under three writers and a follower
-    any order      submits, work, crashes, lost, late, repeated messages in any order, and a model
-    broken places  full and read-only disks, quotas, cut, damaged files: a clear error, and on
+    any order      submits, work, crashes, lost, late, repeated messages in any order; and a model
+    broken places  full or read-only disks, quotas, cut or damaged files: clear error, then recovery
 
-After each: the log opens and is sound, what was acknowledged is there, nothing is there by half, the
-chains are whole, and the same appends made again leave what an undisturbed client would have left.
-SQLite is tried in both journal modes. Exit code 1 on any mismatch.
+After each crash the log must open and be sound: acknowledged events are there, no append is there
+in part, and the chains are whole. The same appends made again must leave the same log as an
+undisturbed client. SQLite is tested in both journal modes. Exit code 1 on any mismatch.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ from tests.servers import Postgres as Server
 _FORK = multiprocessing.get_context("fork")
 WRITERS = 3
 ROOT = Path(__file__).parents[1]
-#: What JUnit calls a test that did not pass.
+#: JUnit's names of results of tests that did not pass.
 BAD = ("failure", "error")
-#: What a log, an artifact and an export must survive.
+#: Tests of the failures that a log, an artifact and an export must survive.
 BROKEN = (
     "tests/events/test_log_failures.py",
     "tests/events/test_sqlite_store.py::test_a_damaged_log_is_reported_by_every_operation",
@@ -78,7 +78,7 @@ BROKEN = (
 
 
 class Rung(NamedTuple):
-    """A line of the table; a verdict for each point."""
+    """A line of the table, with a verdict for each point."""
 
     name: str
     database: str
@@ -86,7 +86,7 @@ class Rung(NamedTuple):
 
 
 def climb(name: str, database: str, walk: Callable[[], list[Verdict]]) -> Rung:
-    """Walk a rung and print its line."""
+    """Test all points of a rung and print its line."""
     began = time.monotonic()
     verdicts = walk()
     wrong = sum(bool(verdict.wrong) for verdict in verdicts)
@@ -97,9 +97,10 @@ def climb(name: str, database: str, walk: Callable[[], list[Verdict]]) -> Rung:
 
 
 def share_out(points: Sequence[Any], work: Callable[[Any, Path], Verdict | None]) -> list[Verdict]:
-    """`work` at each point, in as many processes as there are cores. None: the point does not count.
+    """Run `work` at each point, in as many processes as there are cores.
 
-    The processes are forked from this one, which has imported everything.
+    A point for which `work` gives None does not count. The processes are forked from this one,
+    which has imported everything.
     """
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as name:
@@ -124,12 +125,12 @@ def share_out(points: Sequence[Any], work: Callable[[Any, Path], Verdict | None]
 
 
 def some(points: Sequence[Any], most: int, seed: int) -> list[Any]:
-    """At most so many of the points."""
+    """Return a random sample of at most `most` of the points."""
     return random.Random(seed).sample(points, min(most, len(points)))
 
 
 def crash(work: Work, failpoint: str = "", moment: float | None = None) -> tuple[int, int]:
-    """Do `work` in a process that is killed: its exit code, and the appends that it acknowledged."""
+    """Do `work` in a process that is killed; return its exit code and its acknowledged appends."""
 
     def kill(child: int) -> None:
         if moment is not None:
@@ -140,7 +141,7 @@ def crash(work: Work, failpoint: str = "", moment: float | None = None) -> tuple
 
 
 def hits(work: Work) -> int:
-    """How many failpoints an undisturbed client passes."""
+    """Return how many failpoints an undisturbed client passes."""
     with tempfile.TemporaryDirectory() as name:
         trace = Path(name) / "trace"
         crash(work, f"trace:{trace}")
@@ -148,7 +149,7 @@ def hits(work: Work) -> int:
 
 
 def killed(code: int, where: str, verdict: Verdict) -> Verdict:
-    """A point at which nobody died is a mismatch, too."""
+    """Add a mismatch to the verdict if the client was not killed at the point."""
     alive = [] if code == -signal.SIGKILL else [f"{where}: the client ended with {code}"]
     return Verdict(verdict.lost, alive + [f"{where}: {what}" for what in verdict.wrong])
 
@@ -157,7 +158,7 @@ def killed(code: int, where: str, verdict: Verdict) -> Verdict:
 
 
 def sqlite_rungs(most: int, seed: int) -> list[Rung]:
-    """Both journal modes, whatever this library would be given."""
+    """Test all SQLite rungs in both journal modes, also in the one that is not used here."""
     rungs = []
     for mode in MODES:
         events.sqlite.journal_mode = lambda *_, mode=mode: mode
@@ -172,7 +173,7 @@ def sqlite_rungs(most: int, seed: int) -> list[Rung]:
 
 
 def sqlite_failpoints(most: int, seed: int) -> list[Verdict]:
-    """Every hit of an undisturbed client."""
+    """Kill a client on SQLite at every failpoint that an undisturbed client hits."""
     batches = workload()
     with tempfile.TemporaryDirectory() as name:
         number = hits(client(Path(name) / "log.db", batches))
@@ -187,7 +188,7 @@ def sqlite_failpoints(most: int, seed: int) -> list[Verdict]:
 
 
 def system_calls(most: int, seed: int) -> list[Verdict]:
-    """Every call of an undisturbed client that changes a file or syncs it."""
+    """Kill a client at every system call of an undisturbed client that changes or syncs a file."""
     if why := untraceable():
         print(f"LEFT OUT, system calls: {why}")
         return []
@@ -203,7 +204,7 @@ def system_calls(most: int, seed: int) -> list[Verdict]:
 
 
 def power_cuts(most: int, seed: int, twice: bool = False) -> list[Verdict]:
-    """Cuts of one recorded client, at places that a seed chooses."""
+    """Judge power cuts of one recorded client, at places that a seed chooses."""
     batches = workload()
     with tempfile.TemporaryDirectory() as name:
         script = capture(Path(name) / "log.db", batches)
@@ -225,7 +226,7 @@ def power_cuts(most: int, seed: int, twice: bool = False) -> list[Verdict]:
 
 
 def postgres_rungs(most: int, seed: int) -> list[Rung]:
-    """Each on a server of its own: one with many databases takes seconds to recover."""
+    """Test each rung on a server of its own: with many databases, recovery takes seconds."""
     return [
         climb(name, "PostgreSQL", lambda walk=walk: on_a_server(walk, most, seed))
         for name, walk in (
@@ -237,7 +238,7 @@ def postgres_rungs(most: int, seed: int) -> list[Rung]:
 
 
 def on_a_server(walk: Callable[..., list[Verdict]], most: int, seed: int) -> list[Verdict]:
-    """Walk a rung; its server is gone afterwards."""
+    """Test a rung on a new server, which is stopped afterwards."""
     with tempfile.TemporaryDirectory() as name:
         server = Server(Path(name) / "postgres")
         try:
@@ -249,7 +250,7 @@ def on_a_server(walk: Callable[..., list[Verdict]], most: int, seed: int) -> lis
 def clients(
     server: Server, batches: Sequence[Batch], points: Sequence[tuple[str, float | None]]
 ) -> list[Verdict]:
-    """A client for each (failpoint, moment), each with a database of its own."""
+    """Kill a client at each (failpoint, moment), each with a database of its own."""
     urls = [server.new_database() for _ in points]
 
     def work(point: tuple[str, str, float | None], _folder: Path) -> Verdict | None:
@@ -264,7 +265,7 @@ def clients(
 
 
 def postgres_failpoints(server: Server, most: int, seed: int) -> list[Verdict]:
-    """Every hit of an undisturbed client."""
+    """Kill a client of PostgreSQL at every failpoint that an undisturbed client hits."""
     batches, url = workload(), server.new_database()
     number = hits(lambda said: perform(open_postgres(url), batches, said))
     chosen = some(range(1, number + 1), most, seed)
@@ -272,7 +273,7 @@ def postgres_failpoints(server: Server, most: int, seed: int) -> list[Verdict]:
 
 
 def moments(server: Server, most: int, seed: int) -> list[Verdict]:
-    """Moments of an undisturbed client's time; those that came too late do not count."""
+    """Kill clients at random moments; a client that had ended before its moment does not count."""
     batches, url = workload(), server.new_database()
     began = time.monotonic()
     crash(lambda said: perform(open_postgres(url), batches, said))
@@ -282,7 +283,7 @@ def moments(server: Server, most: int, seed: int) -> list[Verdict]:
 
 
 def server_kills(server: Server, most: int, seed: int) -> list[Verdict]:
-    """Kills under one crowd, which are judged together."""
+    """Kill the server repeatedly under one crowd of writers; all kills are judged together."""
     rng = random.Random(seed)
     url = server.new_database()
     open_postgres(url).close()
@@ -296,11 +297,11 @@ def server_kills(server: Server, most: int, seed: int) -> list[Verdict]:
     return [crowd.judge(), *[Verdict(0, [])] * (most - 1)]
 
 
-# Whatever may come
+# Random histories, broken disks and files
 
 
 def any_order(most: int, seed: int) -> list[Verdict]:
-    """Histories of submitting, working, crashing and losing messages that Hypothesis invents."""
+    """Test histories of submits, work, crashes and lost messages that Hypothesis generates."""
     with tempfile.TemporaryDirectory() as name:
         Machine.prepare(Path(name) / "empty.db")
         tried = itertools.count()
@@ -319,7 +320,7 @@ def any_order(most: int, seed: int) -> list[Verdict]:
 
 
 def broken_places() -> list[Verdict]:
-    """Disks that are full or read-only, and files that were cut or damaged: each is a test."""
+    """Run the tests of full or read-only disks, and of cut or damaged files."""
     with tempfile.TemporaryDirectory() as name:
         report = Path(name) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *BROKEN]
@@ -336,7 +337,7 @@ def broken_places() -> list[Verdict]:
 
 
 def main() -> None:
-    """Walk all rungs; exit code 1 on any mismatch."""
+    """Test all rungs; exit code 1 on any mismatch."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("--sqlite", 1000), ("--postgres", 50), ("--seed", 0)):
         parser.add_argument(name, type=int, default=default)

@@ -1,14 +1,14 @@
-"""Kill a run at every kind of place, resume it, and compare with an undisturbed run.
+"""Crash tests of a run: kill it at every kind of point, resume it, compare with an undisturbed run.
 
     python -m benchmarks.crash_walk [--points 60] [--moments 40] [--generations 8]
     python -m benchmarks.crash_walk --strategy auto …
     python -m benchmarks.crash_walk --database postgresql [--server-kills 25] …
 
-Two passes. In the first the cache survives; in the second it is emptied at each restart, so that
-everything is built and measured anew. Each point is a real SIGKILL of a real process during real
-builds and evaluations. Every process is forked from one that has imported torch but never used it,
-which saves the seconds of importing it and changes nothing else. On PostgreSQL a third pass kills the
-server, with everything it started, at random moments, and starts it again.
+There are two passes. In the first the cache survives. In the second it is emptied at each restart,
+so that everything is built and measured again. Each point is a real SIGKILL of a real process
+during real builds and evaluations. Every process is forked from one that has imported torch but
+never used it, which saves the seconds of the import and changes nothing else. On PostgreSQL a third
+pass kills the server, with everything it started, at random moments, and starts it again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _start(home: Home, failpoint: str = "") -> Any:
 
 
 def _finish(home: Home) -> RunState:
-    """Resume until the run has ended."""
+    """Resume the run in a new process until it has ended."""
     process = _start(home)
     process.join()
     return runs.state(home)
@@ -62,7 +62,7 @@ def _essence(state: RunState) -> tuple[str | None, str | None, str]:
 
 
 def _home(where: Path, number: object, server: Postgres | None) -> Home:
-    """A home of its own, with a database of its own."""
+    """Return a new home, with a database of its own."""
     folder = where / f"home-{os.getpid()}-{number}"
     return Home(folder, server.new_database() if server else None)
 
@@ -70,7 +70,10 @@ def _home(where: Path, number: object, server: Postgres | None) -> Home:
 def _kill_server(
     where: Path, toys: Toys, settings: dict[str, Any], moments: list[float], server: Postgres
 ) -> list[tuple[bool, list]]:
-    """Kill the server at each moment and start it again; the run goes on or is resumed."""
+    """Kill the server at each moment and start it again; the run continues or is resumed.
+
+    Return for each moment whether the run was still alive, and the result of the resumed run.
+    """
     results = []
     for number, moment in enumerate(moments):
         home = _home(where, f"server-{number}", server)
@@ -94,7 +97,7 @@ def _walk(
     empty: bool,
     server: Postgres | None,
 ) -> list[tuple[bool, list]]:
-    """Kill at each point; whether the kill happened, and what the resumed run ended with."""
+    """Kill at each point; return whether the kill happened, and the result of the resumed run."""
     results = []
     for number, point in enumerate(points):
         home = _home(where, number, server)
@@ -120,7 +123,7 @@ def _walk_all(
     empty: bool,
     server: Postgres | None,
 ) -> list[tuple[bool, list]]:
-    """`_walk`, shared out over the cores."""
+    """Run `_walk` with the points divided among the cores."""
     workers = []
     for share in range(os.cpu_count() or 1):
         mine, out = points[share :: os.cpu_count() or 1], where / f"share-{empty}-{share}.json"
@@ -137,7 +140,7 @@ def _walk_all(
 
 
 def _spread(trace: list[str], count: int) -> list[str]:
-    """`count` hits as "name:k": of every failpoint the first, middle and last, then evenly more."""
+    """Choose `count` hits as "name:k": every failpoint's first, middle, last, then evenly more."""
     hits = {name: trace.count(name) for name in sorted(set(trace))}
     chosen = {f"{name}:{k}" for name, n in hits.items() for k in (1, (n + 1) // 2, n)}
     seen: dict[str, int] = {}
@@ -151,7 +154,7 @@ def _spread(trace: list[str], count: int) -> list[str]:
 
 
 def main() -> None:
-    """Walk, print a line per pass; exit code 1 on any mismatch."""
+    """Run all passes and print a line for each; exit code 1 on any mismatch."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--moments", type=int, default=40)
@@ -171,7 +174,7 @@ def main() -> None:
 
 
 def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None) -> bool:
-    """Undisturbed, then every pass; whether anything was wrong."""
+    """Run undisturbed, then every pass; return True if anything was wrong."""
     process = _FORK.Process(target=_make, args=(where,))
     process.start()
     process.join()
@@ -201,7 +204,7 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
     if server:
         began = time.monotonic()
         kills = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.server_kills)]
-        other = Postgres(where / "killed")  # few databases in it: it is up again soon
+        other = Postgres(where / "killed")  # it has few databases, so it restarts quickly
         done = _kill_server(where, toys, settings, kills, other)
         other.stop()
         bad |= _told(f"{len(kills)} moments, the server killed", done, expected, began)
@@ -209,7 +212,7 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
 
 
 def _told(what: str, done: list[tuple[bool, list]], expected: tuple, began: float) -> bool:
-    """Print a pass; whether anything was wrong with it."""
+    """Print a pass; return True if anything was wrong with it."""
     kills = sum(killed for killed, _ in done)
     wrong = sum(tuple(found) != expected for _, found in done)
     took = time.monotonic() - began

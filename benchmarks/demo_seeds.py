@@ -1,11 +1,11 @@
-"""Does the demo's verdict travel? Its own commands for several seeds, and what came out.
+"""Results of the demo's own commands for several seeds, to see if its verdict depends on the seed.
 
     python -m benchmarks.demo_seeds --out FOLDER [--seeds 0-9]
 
-A seed trains its own base and specialists and searches with the same number. What `examples/demo.sh`
-runs is run, each seed in a folder of its own; a seed that is done is skipped, one that was interrupted
-goes on (trained models are kept, the run is resumed), and its minutes are not counted. Results are
-lines of FOLDER/results.jsonl, and the table is printed at the end.
+Each seed trains its own base and specialists and searches with the same number. It runs the
+commands of `examples/demo.sh` in a folder of its own. A finished seed is skipped. An interrupted
+seed goes on (trained models are kept, the run is resumed), and its minutes are not counted. Results
+are lines of FOLDER/results.jsonl, and the table is printed at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def seeds(text: str) -> list[int]:
 
 
 def demo(folder: Path, seed: int) -> None:
-    """Run the demo for a seed, or what is left of it. Raises CalledProcessError."""
+    """Run the demo for a seed, or the rest of an interrupted one. Raises CalledProcessError."""
     here = folder / "demo"
     env = {
         **os.environ, "DEMO": str(here), "SEED": str(seed), "VENV": str(Path(sys.prefix)),
@@ -79,7 +79,7 @@ def unfinished(home: Path) -> str | None:
 
 
 def result(home: Path, seed: int) -> dict[str, Any]:
-    """Return what the seed's newest run found, from its log."""
+    """Return the results of the seed's newest run, from its log."""
     name = runs(home)[-1]
     store = Home(home).open_store()
     try:
@@ -96,7 +96,7 @@ def result(home: Path, seed: int) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]]) -> list[str]:
-    """Return a line a seed, and how many of them beat the base and every source."""
+    """Return a line per seed, and in how many the champion beats the base and every source."""
     lines = ["| seed | " + " | ".join(r["name"] for r in results[0]["rivals"]) + " | beats all |"]
     lines.append("|" + "---|" * (len(results[0]["rivals"]) + 2))
     for one in sorted(results, key=lambda r: r["seed"]):
@@ -113,7 +113,7 @@ def table(results: list[dict[str, Any]]) -> list[str]:
 
 
 def _minutes(results: list[dict[str, Any]]) -> str:
-    """Say how long a seed takes, by those that were done in one go."""
+    """Say how long a seed takes, measured by the seeds that were not interrupted."""
     whole = [one for one in results if not one.get("interrupted")]
     if not whole:
         return "Every seed was interrupted: no minutes"
@@ -126,7 +126,7 @@ def _minutes(results: list[dict[str, Any]]) -> str:
 
 
 def measured(folder: Path, seed: int) -> dict[str, Any]:
-    """Return what a seed finds, and how long it takes if nothing of it was there before."""
+    """Return the results of a seed, and how long it takes if it was not begun earlier."""
     begun = folder.exists()
     folder.mkdir(exist_ok=True)
     before, began = _processor(), time.monotonic()
@@ -139,7 +139,7 @@ def measured(folder: Path, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what is not done, and print the table."""
+    """Run the seeds that are not finished, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=seeds, default=list(range(10)))

@@ -1,13 +1,13 @@
-"""Specialists on the four built-in domains, and damage that was planted in one of them.
+"""Scores of specialists on the four built-in domains, and detection of damage in one domain.
 
-    python -m benchmarks.domains --models FOLDER      # trained there where there are none: minutes
+    python -m benchmarks.domains --models FOLDER      # trains models if there are none: minutes
 
-The first table is every model's score on the test slice. Then each specialist (the base, where a
-domain has none) is damaged where only its own domain reads: the embedding rows of the tokens that
-occur in that domain's text alone are exchanged among each other. Each is compared with what it was,
-domain by domain, by the paired bootstrap that runs use; the damage must show in its own domain and
-nowhere else. What rounding alone does is measured beside it: every model with the inner neurons of its
-blocks in another order, which is the same model with other sums.
+The first table is every model's score on the test slice. Then each specialist (the base, if a
+domain has none) is damaged on purpose: the embedding rows of tokens that occur only in its own
+domain's text are permuted. Each damaged model is compared with the undamaged one, domain by domain,
+by the paired bootstrap that runs use. The damage must show in its own domain and in no other. The
+effect of rounding alone is also measured: the inner neurons of every model's blocks are reordered,
+which gives the same model with sums in another order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from worker.tasks.context import set_threads
 
 EMBEDDING = "model.embed_tokens.weight"
 
-#: The tiny preset, with the languages among what the base learns, and trained for longer.
+#: The tiny preset, but with multilingual text in the base's training, and trained for longer.
 PRESET = TINY.model_copy(update={
     "base_tokens": 2_400_000,
     "specialist_tokens": 900_000,
@@ -62,7 +62,7 @@ class Table:
         self.draws = outcomes.whole({d: packed.pool() for d, packed in self.data.items()})
 
     def score(self, weights: dict[str, torch.Tensor]) -> tuple[Outcomes, Components]:
-        """What a model does on everything."""
+        """Return a model's outcomes on the whole test slice, and their components."""
         self.resident.load(weights)
         seen = evaluate(self.resident, self.data, self.draws, self.judge).outcomes
         measured = composite.components(seen, 1.0, 1.0)
@@ -71,7 +71,10 @@ class Table:
 
 
 def reordered(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The same function, its sums in another order: every block's inner neurons are permuted."""
+    """Return weights of the same function with every block's inner neurons permuted.
+
+    Only the order of sums differs.
+    """
     result = dict(weights)
     for name, tensor in weights.items():
         block, _, leaf = name.partition(".mlp.")
@@ -83,7 +86,7 @@ def reordered(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def reordering(table: Table, models: dict[str, tuple[Outcomes, dict[str, torch.Tensor]]]) -> str:
-    """The most that another order of sums moves a window, in nats a token, and fitness."""
+    """Say how much another order of sums changes a window (nats a token) and fitness at most."""
     apart, moved = [], []
     for seen, weights in models.values():
         again, measured = table.score(reordered(weights))
@@ -98,14 +101,14 @@ def reordering(table: Table, models: dict[str, tuple[Outcomes, dict[str, torch.T
 
 
 def own_tokens(packed: dict[str, Packed], domain: str) -> np.ndarray:
-    """Tokens that occur in the windows of one domain only."""
+    """Return the tokens that occur in the windows of one domain only."""
     used = {d: set(np.concatenate(p.windows).tolist()) for d, p in packed.items()}
     others = set().union(*(tokens for d, tokens in used.items() if d != domain))
     return np.asarray(sorted(used[domain] - others))
 
 
 def damaged(weights: dict[str, torch.Tensor], tokens: np.ndarray) -> dict[str, torch.Tensor]:
-    """The model with these tokens' embeddings moved round by one place."""
+    """Return the weights with the embeddings of these tokens exchanged in one random cycle."""
     embedding = weights[EMBEDDING].clone()
     order = keys.generator("damage").permutation(len(tokens))
     embedding[tokens[order]] = weights[EMBEDDING][tokens[np.roll(order, 1)]]
@@ -155,7 +158,7 @@ def main() -> None:
 
 
 def _by_kind(table: Table, seen: Outcomes) -> str:
-    """Questions on languages that are right, by what they ask and whether their sentence was taught."""
+    """Count right questions on languages, by their kind and whether the sentence was taught."""
     said = {
         f"{language}: {phrase_grammar.say(sentence, language)}": phrase_grammar.taught(sentence)
         for sentence in itertools.product(*map(range, map(len, phrase_grammar.PHRASES.values())))

@@ -1,15 +1,15 @@
-"""How fast evaluation is, against what it could be at best; ratios of one run.
+"""Speed of evaluation against its best possible speed, as ratios of one run.
 
     python -m benchmarks.fitness [--large] [--only NAME …]     # --large: 0.5B parameters too, minutes
 
-loop        tokens a second against the best bare transformers loop, its batch size tuned
+loop        tokens a second against the best bare transformers loop, with tuned batch size
 swap        seconds of a swap of weights against those of an evaluation of 16k tokens
 second      a second evaluation in one process against its forward passes alone
-harness     lm-evaluation-harness on the same local task: the numbers and the time
+harness     against lm-evaluation-harness on the same local task: accuracy and time
 eight       eight candidates against eight times one, and all in one batched pass (`torch.func`)
-half        bfloat16 against float32: time, and perplexity
-compiled    full batches compiled against not: time, perplexity, what compiling takes
-memory      bytes that 300 evaluations in one process leave behind, each
+half        bfloat16 against float32: time and perplexity
+compiled    full batches compiled against not compiled: time, perplexity, time to compile
+memory      bytes that each of 300 evaluations in one process leaves behind
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _model(config: Qwen2Config, seed: int = 0) -> ResidentModel:
 
 
 def half_billion() -> Qwen2Config:
-    """The shape of Qwen2.5-0.5B."""
+    """Return the configuration of a model with the shape of Qwen2.5-0.5B."""
     return Qwen2Config(
         vocab_size=151_936, hidden_size=896, num_hidden_layers=24, num_attention_heads=14,
         num_key_value_heads=2, intermediate_size=4864, tie_word_embeddings=True,
@@ -67,7 +67,7 @@ def _windows(count: int, vocabulary: int) -> list[np.ndarray]:
 
 
 def _turns(first: Callable[[], Any], second: Callable[[], Any], turns: int) -> float:
-    """Seconds of the first over those of the second: the median of turns, one after the other."""
+    """Return seconds of the first over seconds of the second: the median of alternating turns."""
     return statistics.median(best(first, 1) / best(second, 1) for _ in range(turns))
 
 
@@ -76,7 +76,7 @@ def _said(what: str, ratio: float, limit: str, ok: bool) -> None:
 
 
 def loop(model: ResidentModel, name: str, windows: int, turns: int) -> None:
-    """Against `model(input_ids=…, labels=…)`, the fastest of all batch sizes."""
+    """Compare scoring with `model(input_ids=…, labels=…)` at its fastest batch size."""
     drawn = _windows(windows, model.vocabulary)
     stacked = torch.from_numpy(np.stack(drawn))
 
@@ -96,7 +96,7 @@ def loop(model: ResidentModel, name: str, windows: int, turns: int) -> None:
 
 
 def swap(model: ResidentModel, name: str, windows: int) -> None:
-    """Against an evaluation of 16k tokens, from the time of fewer."""
+    """Compare a swap of weights with an evaluation of 16k tokens, extrapolated from fewer."""
     drawn = _windows(windows, model.vocabulary)
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
     swapped = best(lambda: model.load(own), 5)
@@ -105,7 +105,7 @@ def swap(model: ResidentModel, name: str, windows: int) -> None:
 
 
 def second(model: ResidentModel, name: str, windows: int) -> None:
-    """A whole evaluation, weights checked and swapped, over the forward passes in it."""
+    """Compare a whole evaluation, with check and swap of weights, with its forward passes."""
     packed = {"d": Packed(windows=_windows(windows, model.vocabulary))}
     draws = outcomes.whole({"d": packed["d"].pool()})
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
@@ -133,7 +133,7 @@ def second(model: ResidentModel, name: str, windows: int) -> None:
 
 
 def _folder(config: Qwen2Config, where: Path, name: str) -> Path:
-    """A model folder with random weights, and the tokenizer of `common.folders`."""
+    """Write a model folder with random weights and the tokenizer of `common.folders`."""
     base = folders(where / "25M", 1)[0]
     if name == "25M":
         return base
@@ -143,7 +143,7 @@ def _folder(config: Qwen2Config, where: Path, name: str) -> Path:
 
 
 def harness(config: Qwen2Config, name: str, where: Path) -> None:
-    """Accuracy of a task of 100 documents, both ways; a warm process each."""
+    """Compare accuracy and time on a task of 100 documents with the harness, both warm."""
     base = _folder(config, where, name)
     docs = tasks.sums(100)
     task = tasks.write(where, "sums", tasks.CHOICE, docs)
@@ -169,7 +169,7 @@ def harness(config: Qwen2Config, name: str, where: Path) -> None:
 
 
 def eight(config: Qwen2Config, name: str, windows: int) -> None:
-    """One after the other, and stacked under `vmap`."""
+    """Compare eight candidates with one: one after the other, and stacked under `vmap`."""
     from torch.func import functional_call, stack_module_state
 
     model = _model(config)
@@ -188,7 +188,7 @@ def eight(config: Qwen2Config, name: str, windows: int) -> None:
             one(own)
 
     one(candidates[0])
-    pairs = [  # each beside the first, so that a busy moment hits both
+    pairs = [  # each is timed next to the first, so that a busy moment hits both
         (best(lambda own=own: one(own), 1), best(lambda: one(candidates[0]), 1))
         for _ in range(3)
         for own in candidates
@@ -209,7 +209,7 @@ def eight(config: Qwen2Config, name: str, windows: int) -> None:
 
     @torch.inference_mode()
     def batched() -> None:
-        rows = max(1, model.rows(LENGTH) // 8)  # as many tokens a pass as alone
+        rows = max(1, model.rows(LENGTH) // 8)  # as many tokens a pass as with one model
         for start in range(0, windows, rows):
             torch.vmap(losses, in_dims=(0, 0, None))(stacked, buffers, ids[start : start + rows])
 
@@ -225,7 +225,7 @@ def eight(config: Qwen2Config, name: str, windows: int) -> None:
 
 
 def half(model: ResidentModel, name: str) -> None:
-    """Time of forward passes, and the perplexity of the same windows."""
+    """Compare bfloat16 with float32: time of forward passes, perplexity of the same windows."""
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
     packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
     found = [autotune.halved(model, [own], packed, LENGTH) for _ in range(3)]
@@ -235,7 +235,7 @@ def half(model: ResidentModel, name: str) -> None:
 
 
 def compiled(model: ResidentModel, name: str) -> None:
-    """The same for compiled passes of a full batch, in both dtypes."""
+    """Compare compiled passes of a full batch with uncompiled ones, in both dtypes."""
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
     packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
     for dtype in (torch.float32, torch.bfloat16):
@@ -255,7 +255,7 @@ def _bytes() -> int:
 
 
 def memory(config: Qwen2Config, name: str, windows: int, count: int = 300) -> None:
-    """The slope of resident memory over evaluations, the first fifty left out."""
+    """Print the slope of resident memory over evaluations, without the first fifty."""
     model = _model(config)
     candidates = [
         {n: p.detach().clone() for n, p in _model(config, seed).module.named_parameters()}
@@ -268,7 +268,7 @@ def memory(config: Qwen2Config, name: str, windows: int, count: int = 300) -> No
         model.load(candidates[number % 2])
         evaluate(model, packed, draws, judge)
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back: what stays is kept by somebody
+        ctypes.CDLL(None).malloc_trim(0)  # freed memory goes back to the system
         seen.append(_bytes())
     places = np.arange(50, count)
     slope, _ = np.polyfit(places, seen[50:], 1)

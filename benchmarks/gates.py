@@ -1,10 +1,11 @@
-"""What stopping evaluations early would have saved and cost in runs that measured everything.
+"""Savings and costs of early stopping, computed for runs that measured everything.
 
     FORGE_HOME=… python -m benchmarks.gates RUN …
 
-A run's log has every candidate's outcomes window by window, so every rule can be tried on them after
-the event: which evaluations would have ended after which block, how many of the windows would not have
-been read, and whether any that was stopped had become an elite of its generation or the champion.
+A run's log has every candidate's outcomes window by window, so every rule can be tried on them
+afterwards: which evaluations would have ended after which block, and how many windows would not
+have been read. Counted too are stopped candidates that became an elite of their generation or the
+champion.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from runs.home import Home
 
 #: (gate_perplexity, stop_error)
 RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))
-#: Windows of a block, at the least.
+#: Least number of windows in a block.
 BLOCKS = (8, 16)
 
 
 def tried(state: RunState, gate: Gate, least: int) -> Counter[str]:
-    """One rule on one run: counts of evaluations, windows, and of what was stopped."""
+    """Try one rule on one run: count evaluations, windows, and stopped candidates by kind."""
     found: Counter[str] = Counter()
     champions = {change.recipe_id for change in state.champions}
     for (recipe_id, slice_, generation), event in sorted(

@@ -1,13 +1,14 @@
-"""Three models of 25M parameters, 50 generations: time by the clock, memory, and where the time goes.
+"""Time and memory of a whole run: three models of 25M parameters, 50 generations.
 
     python -m benchmarks.headline [--models FOLDER] [--generations 50] [--home FOLDER]
 
-The run is the one that users start: `forge evo` in a process of its own, default settings, no
-`--data`. Without `--models` (a folder of `forge cognate --preset 25m`, say: base and all others in
-it) the models are random weights with siblings 3 % away, which cost the same to merge and to
-measure. Early stopping is off, so that all generations are run. Memory is the highest resident size
-of the process, imports included. With `--home` an interrupted benchmark goes on; its time is then that
-of the log, pauses included, and the result says so.
+The run is one that users start: `forge evo` in a process of its own, default settings, no `--data`.
+`--models` is a folder with the base and all other models, for example of
+`forge cognate --preset 25m`. Without it the models are random weights with siblings 3 % away, which
+cost the same to merge and to measure. The stop at convergence is off, so that all generations are
+run. Memory is the highest resident size of the process, imports included. With `--home` an
+interrupted benchmark goes on; its time is then that of the log, pauses included, and the result
+says so. The result also shows how the time is divided among kinds of tasks.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from evomerge.run.state import RunState
 from runs.home import Home
 
 FORGE = Path(sys.prefix) / "bin" / "forge"
-#: What was asked for: minutes by the clock, GiB.
+#: Limits that are asked for: minutes by the clock, GiB.
 MINUTES, GIB = 15, 2
 
 
 def models(where: Path) -> tuple[Path, list[Path]]:
-    """Return the base and the sources of a folder, made first if it is empty."""
+    """Return the base and the sources of a folder; write random models first if it is empty."""
     if not (where / "base").exists():
         where.mkdir(parents=True, exist_ok=True)
         folders(where)
@@ -44,9 +45,9 @@ def models(where: Path) -> tuple[Path, list[Path]]:
 
 
 def evolve(home: Path, where: Path, generations: int) -> tuple[float | None, float]:
-    """Run `forge evo`, or what is left of it; (seconds by the clock, GiB at the peak).
+    """Run `forge evo`, or the rest of an interrupted run; return (seconds by the clock, peak GiB).
 
-    There are no seconds where the run had begun before: those of this process are too few.
+    The seconds are None if the run had begun earlier: this process's seconds are only a part.
     """
     base, sources = models(where)
     config = home / "headline.toml"
@@ -80,7 +81,7 @@ def told(home: Path, wall: float | None, peak: float) -> list[str]:
 
 
 def lines(state: RunState, rows: Sequence[Envelope], wall: float | None, peak: float) -> list[str]:
-    """Return what was asked for, and what it took; `wall`: None for a run that was interrupted."""
+    """Return lines of time, memory and their limits; `wall` is None if the run was interrupted."""
     assert state.started
     how = ""
     if wall is None:

@@ -1,10 +1,10 @@
-"""What people used until now, said again: mergekit-evolve 0.1.5 (deprecated in June 2026).
+"""The search of mergekit-evolve 0.1.5 (deprecated in June 2026), reimplemented as a baseline.
 
-CMA-ES without bounds on the weight and the density of every model in every group of layers, begun at
-1/n and 1 with a standard deviation of 1/6; every sample is scored on the same first k items; the best
-sample that was ever scored is the result. Negative weights count by their size, densities are clipped.
-Two things differ from the package: this is the paper's DARE, which divides by the density (mergekit
-keeps a tensor's L1 norm), and CMA-ES is of the package `cmaes` instead of `cma`.
+CMA-ES without bounds searches the weight and the density of every model in every group of layers.
+It starts at 1/n and 1 with a standard deviation of 1/6. Every sample is scored on the same first k
+items; the result is the best sample of all. Negative weights count by their absolute value,
+densities are clipped. Two things differ from the package. DARE is the paper's, which divides by the
+density (mergekit keeps a tensor's L1 norm), and CMA-ES is of the package `cmaes` instead of `cma`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from evomerge.run import budget as run_budget
 from evomerge.run.state import RunState, take
 
 SIGMA = 1 / 6
-#: Two of its methods, and their genes: its README's own, and the plainest.
+#: Two merge methods of mergekit-evolve, with their genes: its README's, and the plainest.
 METHODS = {"dare_ties": ("weight", "density"), "task_arithmetic": ("weight",)}
 
 
 def configuration(
     genotype: np.ndarray, models: list[str], base: str, blocks: int, method: str = "dare_ties"
 ) -> dict[str, Any]:
-    """Mergekit's config of a genotype [layer groups, models, 1, (weight, density) or (weight,)]."""
+    """Return mergekit's config of a genotype.
+
+    Its shape is [layer groups, models, 1, genes]; genes are (weight, density) or (weight,).
+    """
     depths = len(genotype)
     step, slices = blocks // depths, []
     for depth, rows in enumerate(genotype):
@@ -55,7 +58,10 @@ def _parameters(genes: np.ndarray) -> dict[str, float]:
 
 
 def recipe(config: dict[str, Any], inputs: tuple[str, ...], base: str, seed: int) -> Grouped:
-    """The same merge as a recipe; what stands before the layers is as the first, after as the last."""
+    """Return the same merge as a recipe.
+
+    Tensors before the layers get the first group's parameters, tensors after them the last group's.
+    """
     rows = [s["sources"][:-1] for s in config["slices"]]
     params = []
     plain = config["merge_method"] == "task_arithmetic"
@@ -75,7 +81,7 @@ def recipe(config: dict[str, Any], inputs: tuple[str, ...], base: str, seed: int
 def search(
     lab: Laboratory, seed: int, budget: int, method: str = "dare_ties", depths: int = 3
 ) -> Curve:
-    """One run: the best sample so far, and after how many items it stood."""
+    """Run one search; return each new best sample and the items that were spent until then."""
     kinds = len(METHODS[method])
     family, curve = lab.world.family, Curve()
     count = len(family.sources)
@@ -106,7 +112,7 @@ def search(
 
 
 def fixed(lab: Laboratory) -> Draws:
-    """The first k items of every domain of the search slice, as many as a generation draws."""
+    """Draw the first k items of every domain of the search slice, as many as a generation draws."""
     wanted = {k: int(str(lab.world.settings[f"search_{k}"])) for k in ("windows", "questions")}
     return {
         domain: Draw(
@@ -118,10 +124,10 @@ def fixed(lab: Laboratory) -> Draws:
 
 
 def scored(lab: Laboratory, made: Any, draws: Draws, state: RunState) -> tuple[float, int]:
-    """A recipe's score on fixed items of the search slice, and how many these are.
+    """Return a recipe's score on fixed items of the search slice, and the number of these items.
 
-    The parts are weighed as a run weighs them, relative to the best source on the same items, which
-    the incumbent gets for nothing.
+    Components are weighted as in a run, relative to the best source on the same items. The items
+    for measuring sources are not counted.
     """
     known = {**state.recipes, **lab.known}
     seen = lab.world.outcomes(made, known, draws, "search")

@@ -1,8 +1,8 @@
-"""Runs of the search alone: `decide` as it is, answers from a world, nothing stored.
+"""Runs of the search alone: the real `decide`, with answers from a world and nothing stored.
 
-A world answers tasks as workers do, with measured or invented outcomes. `search` carries a strategy
-on until its budget of items is spent, and says after how many items which champion stood. What
-must be measured once for every strategy (sources on both slices) counts.
+A world answers tasks as workers do, with measured or invented outcomes. `search` runs a strategy
+until its budget of items is spent, and returns after how many items each champion was found. The
+measurements that every strategy needs once (sources on both slices) count too.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Mea
 from evomerge.search import current
 from evomerge.search.proposals import Family
 
-#: Where sources are measured before a search.
+#: Slices on which sources are measured before a search.
 SLICES: tuple[Slice, ...] = ("search", "selection")
 #: Items spent → champion.
 Curve = list[tuple[int, str]]
 
 
 class World(Protocol):
-    """What a benchmark searches in."""
+    """Interface of a search problem: models, items, and outcomes of recipes."""
 
     name: str
 
@@ -46,44 +46,47 @@ class World(Protocol):
 
     @property
     def settings(self) -> dict[str, object]:
-        """What every strategy gets: sizes of draws, weights of the fitness."""
+        """Settings of every strategy: sizes of draws, weights of the fitness."""
         ...
 
     @property
     def pools(self) -> dict[Slice, dict[str, Pool]]:
-        """Slice → domain → items."""
+        """Slice → domain → pool of items."""
         ...
 
     @property
     def started(self) -> events.Started:
-        """What a run's start would say."""
+        """The event of a run's start."""
         ...
 
     def outcomes(
         self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice
     ) -> Outcomes:
-        """What a model reaches on these items."""
+        """Return the outcomes of a recipe's model on these items."""
         ...
 
     def sketch(self, recipe: Recipe, known: Mapping[str, Recipe]) -> str:
-        """Of a model's task vector."""
+        """Return the sketch of a model's task vector."""
         ...
 
     def gains(self, recipe: Recipe, known: Mapping[str, Recipe]) -> tuple[tuple[float, ...], ...]:
-        """Layer fitness of a frankenmerge whose layers are open."""
+        """Return the layer fitness of a frankenmerge whose layers are not chosen yet."""
         ...
 
 
 @dataclass
 class Laboratory:
-    """A world, and what was seen in it: whole slices, so that nothing is measured twice."""
+    """A world, with the outcomes on whole slices, so that none of them is measured twice."""
 
     world: World
     whole: dict[tuple[str, Slice], Outcomes] = field(default_factory=dict)
     known: dict[str, Recipe] = field(default_factory=dict)
 
     def search(self, seed: int, budget: int, **settings: object) -> Curve:
-        """A run with these settings, a strategy among them: its champions and when they stood."""
+        """Run a search; return its champions and the items spent when each was found.
+
+        `settings` include the strategy.
+        """
         config = parse({
             **self.world.settings, "seed": seed, "generations": 10_000, "convergence_patience": 0,
             "max_items": budget, **settings,
@@ -103,7 +106,7 @@ class Laboratory:
         return curve
 
     def answer(self, task: Task, state: RunState) -> Event:
-        """The event that a worker would append."""
+        """Return the event that a worker would append for the task."""
         match task:
             case Start():
                 assert state.submitted
@@ -163,7 +166,7 @@ class Laboratory:
     def seen(
         self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice, whole: bool
     ) -> Outcomes:
-        """What a recipe reaches on a draw; of whole slices, once."""
+        """Return a recipe's outcomes on a draw; those of whole slices are measured only once."""
         if not whole:
             return self.world.outcomes(recipe, known, draws, slice_)
         key = (recipe.id, slice_)
@@ -171,10 +174,10 @@ class Laboratory:
             self.whole[key] = self.world.outcomes(recipe, known, draws, slice_)
         return self.whole[key]
 
-    # ---- searches that are no strategies --------------------------------------------------
+    # ---- searches outside of the strategies -----------------------------------------------
 
     def state(self, seed: int) -> RunState:
-        """A run that has started, for draws and references."""
+        """Return the state of a run that has started, for draws and references."""
         config = parse({**self.world.settings, "strategy": "auto", "seed": seed})
         state = RunState()
         take(state, _submitted(config))
@@ -183,7 +186,7 @@ class Laboratory:
         return state
 
     def opening(self, state: RunState) -> int:
-        """Measure the sources on both slices; the items that this took."""
+        """Measure the sources on both slices; return the number of items that this took."""
         spent = 0
         for slice_ in SLICES:
             for id_ in self.world.family.sources:
@@ -195,7 +198,7 @@ class Laboratory:
     def score(
         self, recipe: Recipe, state: RunState, slice_: Slice, generation: int | None
     ) -> tuple[float, int]:
-        """A model's fitness on a draw as a run sees it, and how many items that are."""
+        """Return a model's fitness on a draw as in a run, and the number of its items."""
         state.recipes[recipe.id] = self.known[recipe.id] = recipe
         event = self._evaluated(Evaluate(recipe.id, slice_, generation), state)
         score = event.fitness.scalar if event.fitness else float("-inf")
@@ -204,7 +207,7 @@ class Laboratory:
     # ---- the test slice -------------------------------------------------------------------
 
     def test(self, recipe: Recipe, known: Mapping[str, Recipe]) -> Fitness:
-        """A model's fitness on the test slice, beside the best source there."""
+        """Return a model's fitness on the test slice, relative to the best source there."""
         weighting = Weighting.model_validate(self.world.settings["fitness_weights"])
         state = RunState()
         take(state, _submitted(EvoMergeConfig(strategy="elite-loser")))
@@ -217,13 +220,14 @@ class Laboratory:
         return composite.fitness(measured, self.reference(draws, state), weighting)
 
     def reference(self, draws: Draws, state: RunState) -> Reference:
-        """The best source in each component on the test slice."""
+        """Return the best source's value of each component on the test slice."""
         return composite.reference(self._sources(draws, state))
 
     def ceiling(self) -> float:
-        """The test quality if each domain were answered by the source that is best at it.
+        """Return the test quality if the best source of each domain answered that domain.
 
-        Perplexity and accuracy each by its own best: no merge of these sources is expected above it.
+        Perplexity and accuracy each use their own best source. No merge of these sources is
+        expected to exceed this quality.
         """
         state = self.state(0)
         draws = state.draws("test", None)
@@ -240,7 +244,7 @@ class Laboratory:
         return composite.fitness(ideal, composite.reference(found), weighting).quality
 
     def _sources(self, draws: Draws, state: RunState) -> list[Components]:
-        """What each source reaches on the test slice."""
+        """Return the components of each source on the test slice."""
         cost, found = self.world.started.cost, []
         for id_ in self.world.family.sources:
             seen = self.seen(state.recipes[id_], state.recipes, draws, "test", True)

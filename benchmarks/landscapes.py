@@ -1,17 +1,18 @@
-"""Invented worlds whose best merge is known: what a model can do is a function of its weights on the
-sources' task vectors, group by group.
+"""Invented worlds whose best merge is known, to test searches without models.
+
+A model's ability is a function of its weights on the sources' task vectors, group by group:
 
     θ_d(W) = Σ_g c_g · (1 − Σ_s h_s (W_gs − W*_gs)²/3) · gain_d − ripples
 
-is a domain's ability; W* is the best merge of task vectors that are added up. Items have difficulties
-(Rasch's model): a question is right with probability σ(θ − b), by a number drawn for this model and
-this item; a window's nats a token are b − θ/4 with little noise. What a technique does to W is
-modelled: dropping adds noise that grows with p / (1 − p), trimming takes strength and, where sources
-interfere, some of the interference. Three landscapes:
+θ_d is the ability in a domain; W* is the best sum of task vectors. Items have difficulties b
+(Rasch's model). A question is right with probability σ(θ − b), by a number drawn for this model and
+this item. A window's nats a token are b − θ/4 with little noise. The effect of a merging technique
+on W is modelled: dropping adds noise that grows with p / (1 − p). Trimming reduces strength and, if
+sources interfere, some of the interference. Three landscapes:
 
-    smooth      windows; all groups want the same weights: finding λ is most of it
-    choices     questions only (loud); every group wants weights of its own
-    crossed     windows and questions; sources hurt one another unless trimmed, and ripples mislead
+    smooth      windows; all groups have the same best weights: finding λ is most of the task
+    choices     questions only (noisy); every group has best weights of its own
+    crossed     windows and questions; sources interfere unless trimmed, and ripples mislead
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ NAMES = ("base", "one", "two", "three")
 SOURCES = tuple(
     Source(digest=keys.key("landscape", n).to_bytes(16, "big").hex() * 2) for n in NAMES
 )
-#: What a model's windows hold, tokens.
+#: Tokens in a window.
 TOKENS = 100
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Weights on task vectors by group [GROUPS, COUNT], and what else a technique did."""
+    """Effect of a recipe: weights on task vectors by group [GROUPS, COUNT], noise and trimming."""
 
     weights: NDArray[np.float64]
     noise: float = 0.0
@@ -56,7 +57,7 @@ class Effect:
 
 @dataclass
 class Landscape:
-    """One of the three, with its own optimum for every seed."""
+    """One of the three landscapes, with an optimum of its own for every seed."""
 
     name: str
     seed: int = 0
@@ -69,7 +70,7 @@ class Landscape:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Draws and weights."""
+        """Sizes of draws and weights of the fitness."""
         accuracy = {"smooth": 0.0, "choices": 1.0, "crossed": 0.5}[self.name]
         weights = {"perplexity": 1.0 - accuracy, "accuracy": accuracy, "speed": 0.0, "memory": 0.0}
         windows = 1 if self.name == "choices" else 12
@@ -78,7 +79,7 @@ class Landscape:
 
     @property
     def pools(self) -> dict[Slice, dict[str, Pool]]:
-        """Slice → domain → items."""
+        """Slice → domain → pool of items."""
         sizes = {"train": (8, 0), "search": (36, 48), "selection": (24, 32), "test": (400, 1500)}
         found: dict[Slice, dict[str, Pool]] = {}
         for slice_ in SLICES:
@@ -92,7 +93,7 @@ class Landscape:
 
     @property
     def started(self) -> events.Started:
-        """What a run's start would say."""
+        """The event of a run's start."""
         return self._started
 
     @cached_property
@@ -131,13 +132,13 @@ class Landscape:
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """How much each group matters."""
+        """Share of each group in the ability, [GROUPS]."""
         rng = keys.generator("landscape", "shares", self.name, self.seed)
         drawn = rng.uniform(0.3, 1.0, GROUPS)
         return drawn / drawn.sum()
 
     def abilities(self, effect: Effect) -> dict[str, float]:
-        """Domain → ability; a domain is mostly one source's."""
+        """Return domain → ability; each domain depends most on one source's weights."""
         away = (effect.weights - self.best) ** 2
         found = {}
         for d, domain in enumerate(DOMAINS):
@@ -153,7 +154,7 @@ class Landscape:
     def outcomes(
         self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice
     ) -> Outcomes:
-        """What a model reaches on these items."""
+        """Return the outcomes of a recipe's model on these items."""
         able = self.abilities(self.effect(recipe, known))
         return {d: self._domain(recipe.id, d, able[d], draw, slice_) for d, draw in draws.items()}
 
@@ -174,10 +175,10 @@ class Landscape:
             chance=(0.25,) * len(questions),
         )  # fmt: skip
 
-    # ---- what recipes do ------------------------------------------------------------------
+    # ---- effects of recipes ---------------------------------------------------------------
 
     def effect(self, recipe: Recipe, known: Mapping[str, Recipe]) -> Effect:
-        """What a recipe comes down to."""
+        """Return the effect of a recipe; computed once."""
         id_ = recipe.id
         if id_ not in self._effects:
             self._effects[id_] = self._effect(recipe, known)
@@ -213,13 +214,13 @@ class Landscape:
         return Effect(weights, noise, max(trimmed, max(e.trimmed for e in inputs) / 2))
 
     def sketch(self, recipe: Recipe, known: Mapping[str, Recipe]) -> str:
-        """The weights themselves."""
+        """Return the weights themselves as the sketch: base64 of little-endian float32."""
         zero = recipe.id == SOURCES[0].id
         flat = np.zeros(GROUPS * COUNT) if zero else self.effect(recipe, known).weights.ravel()
         return base64.b64encode(flat.astype("<f4").tobytes()).decode()
 
     def gains(self, recipe: Recipe, known: Mapping[str, Recipe]) -> tuple[tuple[float, ...], ...]:
-        """Nats a token by which each input's block is better."""
+        """Return [block][input]: nats a token by which the input's block is better."""
         assert isinstance(recipe, Pipeline)
         own = self._mean(self.effect(recipe, known))
         table = []
@@ -239,7 +240,7 @@ class Landscape:
 
 
 def _turned(recipe: Merge | Pipeline | Grouped, group: int) -> tuple[list[float], float, float]:
-    """Weights of the inputs, noise and trimming of one group."""
+    """Return (weights of the inputs, noise, trimming) of a recipe in one group."""
     count = len(recipe.inputs)
     if isinstance(recipe, Pipeline):
         given = {**recipe.genes.model_dump(), "name": recipe.name}

@@ -1,11 +1,12 @@
-"""Which measure of layer fitness chooses better blocks for frankenmerge.
+"""Comparison of two measures of layer fitness that choose blocks for frankenmerge.
 
     python -m benchmarks.layers MODELS
 
 MODELS is a folder of `forge cognate`. For each of the four pipelines that end in frankenmerge, and
 for three seeds, both measures see calibration text (train slice) and choose at most a third of the
-blocks. What they chose is judged by the loss on the search and selection slices, which neither has
-seen. `before` is the stages' own result, `random` the mean over ten random choices of as many blocks.
+blocks. Their choices are judged by the loss on the search and selection slices, which neither
+measure has seen. `before` is the result of the earlier stages, `random` the mean over ten random
+choices of as many blocks.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def main() -> None:
                 flush=True,
             )
             if arithmetic == "ties":
-                break  # no randomness in it
+                break  # TIES is not random
     for name, values in found.items():
         print(f"mean {name:10s} {statistics.fmean(values):.4f}")
     pairs = list(zip(found["swap"], found["taylor"], strict=True))

@@ -1,9 +1,9 @@
-"""How long `forge runs` takes beyond bare Python, over few runs and over many.
+"""Time of `forge runs` beyond bare Python, with few runs and with many.
 
     python -m benchmarks.listing [--runs 10000] [--events 100]
 
-The logs are invented: runs of `events` events each, of the small types. Asked for: under 0.5 s over
-10,000 runs and a million events, and not more than over a hundredth of that.
+The logs are invented: runs of `events` events each, of the small types. Asked for: under 0.5 s with
+10,000 runs and a million events, and no more than with a hundredth of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.evomerge.fake_world import World
 def contents(
     run: str, submitted: run_events.Submitted, count: int
 ) -> Iterator[tuple[str, int, str, str]]:
-    """(type, schema, data, key) of a run's events."""
+    """Yield (type, schema, data, key) of a run's `count` events."""
     first = submitted.model_copy(update={"run": run})
     yield first.type, first.schema_version, first.payload(), f"{run}/submitted"
     for n in range(count - 1):
@@ -50,7 +50,7 @@ def contents(
 
 
 def rows(runs: int, count: int) -> Iterator[Envelope]:
-    """All rows of a log, run after run."""
+    """Yield all rows of a log, run after run."""
     submitted = World().state.submitted
     assert submitted
     position = 0
@@ -62,7 +62,7 @@ def rows(runs: int, count: int) -> Iterator[Envelope]:
 
 
 def measured(folder: Path, runs: int, count: int) -> float:
-    """Seconds of `forge runs` on such a log, once its tables have caught up."""
+    """Return the seconds of `forge runs` on such a log, after its tables have caught up."""
     path = folder / "forge.db"
     stored(path, rows(runs, count))
     store = open_store(path)
@@ -82,7 +82,7 @@ def measured(folder: Path, runs: int, count: int) -> float:
 
 
 def main() -> None:
-    """Print both, and the ratio."""
+    """Print the seconds with few and with many runs, and the ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--events", type=int, default=100)

@@ -1,10 +1,10 @@
-"""The log against its own drivers: ratios from one run, none of them a time.
+"""Speed of the event log against its own database drivers, as ratios from one run.
 
 python -m benchmarks.log [append] [postgres] [fair] [follow] [replay]
 
 append     durable appends through EventStore and through plain sqlite3, same file layout and pragmas
 postgres   the same on a real PostgreSQL server, through EventStore and through plain psycopg
-fair       eight processes append as fast as they can: what each of them gets
+fair       eight processes append as fast as they can: the least share that one of them gets
 follow     memory while following a short log and a long one
 replay     rows read, validated and folded a second
 """
@@ -42,14 +42,14 @@ WRITERS = 8
 COLUMNS = Envelope._fields[1:]
 
 Row = tuple[Any, ...]
-#: Makes each of some batches durable, in a transaction of its own.
+#: Function that makes each of some batches durable, in a transaction of its own.
 Contestant = Callable[[Sequence[Sequence[Any]]], None]
-#: Makes a new pair: the driver alone, and our store.
+#: Function that makes a new pair: the driver alone, and `EventStore`.
 Pairs = Callable[[], AbstractContextManager[tuple[Contestant, Contestant]]]
 
 
 class Noted(Event):
-    """About 400 bytes of JSON."""
+    """Event of about 400 bytes of JSON."""
 
     type = "noted"
 
@@ -58,15 +58,15 @@ class Noted(Event):
 
 
 def note(n: int) -> Noted:
-    """The n-th."""
+    """Return the n-th event."""
     return Noted(text=f"event {n}, ".ljust(190, "x"), numbers=tuple((n + i) / 7 for i in range(9)))
 
 
 def compare(title: str, pairs: Pairs, batch: int, goal: float | None) -> None:
-    """Let both append in short turns and print the ratio of their speeds.
+    """Let both contestants append in short turns and print the ratio of their speeds.
 
-    Several pairs, each on files, connections and server processes of its own: where the kernel puts
-    a process decides over a third of what a statement costs.
+    Several pairs are timed, each on files, connections and server processes of its own. The reason:
+    the core on which the kernel places a process decides over a third of a statement's cost.
     """
     count = itertools.count()
     times: dict[str, list[float]] = {"plain": [], "ours": []}
@@ -80,7 +80,7 @@ def compare(title: str, pairs: Pairs, batch: int, goal: float | None) -> None:
                 for name, contestant, batches in turns[:: 1 if turn % 2 else -1]:
                     began = time.perf_counter()
                     contestant(batches)
-                    if turn > 1:  # the first two warm up
+                    if turn > 1:  # the first two turns warm up
                         times[name].append(time.perf_counter() - began)
     ratios = sorted(p / o for p, o in zip(times["plain"], times["ours"], strict=True))
     ratio = statistics.median(ratios)
@@ -91,7 +91,7 @@ def compare(title: str, pairs: Pairs, batch: int, goal: float | None) -> None:
 
 
 def _row(n: int) -> Row:
-    """A row as the store would make it; only its hash is invented."""
+    """Return a row as the store would make it; only its hash is invented."""
     digest = f"{n:064x}"
     return ("plain", n + 1, f"{n:032x}-xxx", "noted", 1, note(n).payload(), f"p/{n}", "system",
             None, None, "2026-01-01T00:00:00.000000+00:00", "agent-forge 0.1.0", digest,
@@ -99,7 +99,7 @@ def _row(n: int) -> Row:
 
 
 def through(store: EventStore) -> Contestant:
-    """Appends by the store, at the version it expects."""
+    """Return a contestant that appends through the store, at the version that it expects."""
     version = 0
 
     def append(batches: Sequence[Sequence[New]]) -> None:
@@ -115,7 +115,7 @@ def through(store: EventStore) -> Contestant:
 
 
 def append() -> None:
-    """In the journal mode that this SQLite is used with, and in WAL."""
+    """Compare on SQLite, in the journal mode that is used here and in WAL."""
     used = sqlite.journal_mode()
     print(f"SQLite {sqlite3.sqlite_version}, journal mode here: {used}")
     for mode in sorted({used, "wal"}):
@@ -126,7 +126,7 @@ def append() -> None:
 
 @contextmanager
 def sqlite_pair(mode: str) -> Iterator[tuple[Contestant, Contestant]]:
-    """Two files in one folder."""
+    """Make contestants on two files in one folder."""
     with in_mode(mode), tempfile.TemporaryDirectory() as folder:
         mine, theirs = Path(folder) / "ours.db", Path(folder) / "plain.db"
         sqlite.open_store(theirs).close()  # the same table, indexes and triggers
@@ -138,13 +138,13 @@ def sqlite_pair(mode: str) -> Iterator[tuple[Contestant, Contestant]]:
 
 @contextmanager
 def in_mode(mode: str) -> Iterator[None]:
-    """As if this journal mode were the safe one."""
+    """Make the store use this journal mode, as if it were the safe one here."""
     with mock.patch.object(sqlite, "journal_mode", return_value=mode):
         yield
 
 
 def plain_connection(path: Path, store: EventStore) -> sqlite3.Connection:
-    """The driver's, with the pragmas that the store's connections have."""
+    """Open a connection of sqlite3 with the pragmas of the store's connections."""
     connection = sqlite3.connect(path, isolation_level=None)
     with store.database.reading() as ours:
         for pragma in ("journal_mode", "synchronous", "mmap_size", "busy_timeout"):
@@ -154,7 +154,7 @@ def plain_connection(path: Path, store: EventStore) -> sqlite3.Connection:
 
 
 def plain_sqlite(connection: sqlite3.Connection) -> Contestant:
-    """The driver alone."""
+    """Return a contestant that uses the driver alone."""
     marks = ", ".join("?" for _ in COLUMNS)
     statement = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({marks})"
 
@@ -172,7 +172,7 @@ def plain_sqlite(connection: sqlite3.Connection) -> Contestant:
 
 @contextmanager
 def server() -> Iterator[Postgres]:
-    """A PostgreSQL server of our own."""
+    """Start a PostgreSQL server for this benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         running = Postgres(Path(folder))
         try:
@@ -182,7 +182,7 @@ def server() -> Iterator[Postgres]:
 
 
 def append_postgres() -> None:
-    """One insert and one commit a transaction, against lock, look-up, insert and commit."""
+    """Compare on PostgreSQL: insert and commit against lock, look-up, insert and commit."""
     with server() as running:
         for batch in (1, 10):
             goal = 0.5 if batch == 1 else None
@@ -191,7 +191,7 @@ def append_postgres() -> None:
 
 @contextmanager
 def postgres_pair(running: Postgres) -> Iterator[tuple[Contestant, Contestant]]:
-    """Two databases of one server."""
+    """Make contestants on two databases of one server."""
     store = postgres.open_store(running.new_database())
     theirs = running.new_database()
     postgres.open_store(theirs).close()
@@ -203,7 +203,7 @@ def postgres_pair(running: Postgres) -> Iterator[tuple[Contestant, Contestant]]:
 
 
 def plain_psycopg(connection: psycopg.Connection) -> Contestant:
-    """The driver alone, without the lock."""
+    """Return a contestant that uses the driver alone, without the lock."""
     marks = ", ".join("%s" for _ in COLUMNS)
     statement: Any = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({marks})"
 
@@ -221,7 +221,8 @@ def plain_psycopg(connection: psycopg.Connection) -> Contestant:
 
 # ---- fair ----------------------------------------------------------------------------------
 
-#: A writer: opens the log with all others at once, appends until its time is up, says what it did.
+#: Program of a writer: opens the log at the same time as all others, appends until its time is up,
+#: and prints its number of appends, errors and waiting times.
 _WRITER = """
 import json, sys, time
 from pathlib import Path
@@ -246,7 +247,7 @@ print(json.dumps({"count": n, "errors": errors, "waits": sorted(waits)}))
 
 
 def fair(seconds: float = 20) -> None:
-    """On SQLite in the mode used here and in WAL, and on PostgreSQL for the record."""
+    """Measure fairness on SQLite (the mode used here and WAL), and on PostgreSQL for the record."""
     for mode in sorted({sqlite.journal_mode(), "wal"}):
         with tempfile.TemporaryDirectory() as folder:
             crowd(f"fair, SQLite {mode}", "sqlite", f"{folder}/log.db", mode, seconds)
@@ -255,7 +256,7 @@ def fair(seconds: float = 20) -> None:
 
 
 def crowd(title: str, kind: str, place: str, mode: str, seconds: float) -> None:
-    """Eight writers on one log that none of them has opened before."""
+    """Run eight writers on one log that none of them has opened earlier; print their shares."""
     command = [sys.executable, "-c", _WRITER, kind, place, mode]
     writers = [
         subprocess.Popen([*command, f"w{i}", str(seconds)], cwd=ROOT, text=True,

@@ -1,4 +1,4 @@
-"""Parts of `benchmarks.log` that read: following a log, and replaying a run."""
+"""Reading parts of `benchmarks.log`: following a log, and replaying a run."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ROWS, REPETITIONS = 100_000, 3
 
 
 def verdict(ratio: float, goal: float | None) -> str:
-    """What was asked for and whether it was met."""
+    """Return text that says the goal and whether the ratio meets it; empty without a goal."""
     return "" if goal is None else f" (asked for {goal}: {'met' if ratio >= goal else 'MISSED'})"
 
 
 def stored(path: Path, rows: Iterable[Envelope]) -> None:
-    """A log with these rows, put there in one transaction."""
+    """Write a log with these rows, in one transaction."""
     sqlite.open_store(path).close()
     connection = sqlite3.connect(path)
     marks = ", ".join("?" for _ in Envelope._fields)
@@ -48,7 +48,7 @@ def stored(path: Path, rows: Iterable[Envelope]) -> None:
 
 
 def chained(contents: Iterable[tuple[str, int, str, str]], stream: str) -> Iterator[Envelope]:
-    """Rows of one stream, hashes included, of (type, schema, data, key)."""
+    """Yield rows of one stream, hashes included, for (type, schema, data, key)."""
     head = chain.GENESIS
     for n, (type_, schema, data, key) in enumerate(contents, start=1):
         values: dict[str, Any] = {
@@ -79,7 +79,7 @@ print(rows, before, kilobytes("VmHWM") - before)
 
 
 def follow() -> None:
-    """A child follows each log from its beginning; how much its memory grows at the most."""
+    """Print how much the peak memory of a child grows that follows each log from its beginning."""
     grown = {}
     for count in (SHORT, LONG):
         with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ _GENERATION = re.compile(r'"generation":(\d+)')
 
 
 def world(pools: dict[str, Pool], dimensions: int, **changes: object) -> list[Envelope]:
-    """The log of a run of 20 generations, invented but for its decisions and its shape."""
+    """Return the log of a run of 20 generations; only its decisions and its shape are real."""
 
     def sketch(recipe_id: str) -> str:
         rng = fake_world.keys.generator("sketch", recipe_id)
@@ -121,7 +121,7 @@ def world(pools: dict[str, Pool], dimensions: int, **changes: object) -> list[En
 
 
 def lengthened(rows: Sequence[Envelope], count: int) -> Iterator[tuple[str, int, str, str]]:
-    """A run of `count` events: its generations again and again, each time of other candidates."""
+    """Yield a run of `count` events: generations are repeated, each time with other candidates."""
     begin = next(i for i, row in enumerate(rows) if '"generation":1' in row.data)
     end = max(i for i, row in enumerate(rows) if row.type == "generation_completed") + 1
     generations = max(int(g) for g in _GENERATION.findall(rows[end - 1].data)) + 1
@@ -148,7 +148,7 @@ def _later(found: re.Match[str], by: int) -> str:
 
 
 def replay() -> None:
-    """A run with payloads as large as a real one's, and one with payloads of 400 bytes."""
+    """Measure a run with payloads as large as a real run's, and a run with small payloads."""
     real = {name: Pool(windows=n, questions=60) for name, n in
             {"code": 116, "data": 160, "math": 190}.items()}  # fmt: skip
     rows = world(real, 256, search_windows=40, search_questions=12)
@@ -158,7 +158,7 @@ def replay() -> None:
 
 
 def measured(title: str, rows: Sequence[Envelope]) -> None:
-    """Print what the log is made of, and how fast it is read, validated and folded."""
+    """Print the types of events in the log, and how fast it is read, validated and folded."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.db"
         run = list(chained(lengthened(rows, ROWS), rows[0].stream))
@@ -178,7 +178,7 @@ def measured(title: str, rows: Sequence[Envelope]) -> None:
 
 
 def _mix(run: Sequence[Envelope]) -> None:
-    """By type of event: how many, how large, and how fast they are validated."""
+    """Print for each type of event its share, its size, and how fast it is validated."""
     for type_, count in Counter(row.type for row in run).most_common():
         some = list(itertools.islice((r for r in run if r.type == type_), 2_000))
         many = some * max(1, 500 // len(some))
@@ -193,7 +193,7 @@ def _load(rows: Sequence[Envelope]) -> None:
 
 
 def _rate(function: Callable[[], object], count: int = ROWS) -> float:
-    """Events a second, the median of some calls."""
+    """Return events a second, as the median of some calls."""
     times = []
     for _ in range(REPETITIONS):
         began = time.perf_counter()

@@ -1,12 +1,12 @@
-"""How fast merging is, beside reading the sources and writing the result without merging.
+"""Speed of merging, against reading the sources and writing a result without merging.
 
     python -m benchmarks.merge [--size 0.5b|25m] [--mergekit PYTHON] [--repeat 3] [--only NAMES]
 
-Whole processes, the output synced to disk in both; the yardstick reads the three with safetensors and
-writes one. `hot`: the sources are in the page cache, `cold`: they are not. Memory is private (not
-mapped file pages), beyond what a process has that has only imported what a merge imports. --mergekit
-names a Python that has mergekit installed; its merges of the same configs run in turn with ours. Then
-`benchmarks.build --large`, which is the same in memory.
+Whole processes are timed, and both sync their output to disk. The yardstick reads the three source
+files and writes one. `hot`: the sources are in the page cache, `cold`: they are not. Memory is
+private memory (not mapped file pages), less that of a process that only imports what a merge
+imports. --mergekit names a Python that has mergekit installed; its merges of the same configs run
+in turn with this program's. Then `benchmarks.build --large` runs, which measures merges in memory.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from evomerge.mergekit.safetensors_writer import Writer, places
 from runs import keys
 
 ROOT = Path(__file__).resolve().parent.parent
-#: (layers, hidden, intermediate, heads, key-value heads, vocabulary): Qwen2-0.5B, and the 25m
-#: preset's kin.
+#: (layers, hidden, intermediate, heads, key-value heads, vocabulary): Qwen2-0.5B, and a model like
+#: the 25m preset.
 SIZES = {"0.5b": (24, 896, 4864, 14, 2, 151_936), "25m": (12, 384, 1280, 6, 2, 8192)}
 
-#: Name → (config, most that it may take of the yardstick's time).
+#: Parts of configs.
 BASE = "base_model: {base}\ndtype: bfloat16\n"
 MODELS = "models:\n" + "".join(
     f"  - model: {{m{i}}}\n    parameters: {{{{weight: {w}, density: 0.5}}}}\n"
@@ -42,6 +42,7 @@ MODELS = "models:\n" + "".join(
 SLICES = "slices:\n  - sources: [{{model: {m0}, layer_range: [0, HALF]}}]\n" + (
     "  - sources: [{{model: {m1}, layer_range: [HALF, ALL]}}]\n"
 )
+#: Name → (config, most that it may take of the yardstick's time).
 CONFIGS = {
     "linear": (MODELS + "merge_method: linear\ndtype: bfloat16\n", 1.3),
     "slerp": ("models: [{{model: {m0}}}, {{model: {m1}}}]\nmerge_method: slerp\nparameters: {{t: 0.4}}"
@@ -54,10 +55,10 @@ CONFIGS = {
     "ties": (MODELS + "merge_method: ties\n" + BASE, 2.0),
     "dare_ties": (MODELS + "merge_method: dare_ties\n" + BASE, 2.0),
 }  # fmt: skip
-#: Times that mergekit must take longer at least.
+#: How many times as long mergekit must take, at least.
 AGAINST = {"linear": 2.5, "slerp": 2.5, "model_stock": 2.5, "ties": 14.0, "dare_ties": 7.0}
 
-#: Imports torch, as we must, reads three files and writes one, block by block.
+#: Program that imports torch, as a merge must, reads three files and writes one, block by block.
 YARDSTICK = """
 import os, sys
 import torch
@@ -70,7 +71,7 @@ os.fsync(out)
 
 
 def pipelines(layers: int) -> dict[str, tuple[str, float]]:
-    """Configs of the eight pipelines."""
+    """Return name → (config, most of the yardstick's time) of the eight pipelines."""
     choice = [0] * layers
     for place in range(0, layers, 4):
         choice[place] = 1 + place // 4 % 3
@@ -89,7 +90,7 @@ def pipelines(layers: int) -> dict[str, tuple[str, float]]:
 def shapes(
     layers: int, hidden: int, inner: int, heads: int, kv: int, vocabulary: int
 ) -> dict[str, tuple[int, ...]]:
-    """Tensor → shape."""
+    """Return tensor name → shape."""
     head = hidden // heads
     found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, hidden),
                                          "model.norm.weight": (hidden,)}  # fmt: skip
@@ -107,7 +108,7 @@ def shapes(
 
 
 def generate(where: Path, size: str) -> list[Path]:
-    """A base and three siblings 3 % away from it, as folders, bf16."""
+    """Write a base and three siblings 3 % away from it as bf16 model folders."""
     layers, hidden, inner, heads, kv, vocabulary = SIZES[size]
     tensors = shapes(*SIZES[size])
     config = {
@@ -132,7 +133,7 @@ def generate(where: Path, size: str) -> list[Path]:
 
 
 def _values(number: int, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-    """0.02-ish weights; siblings move by 3 %."""
+    """Return weights with a standard deviation of 0.02; siblings differ from the base by 3 %."""
     rng = keys.generator("benchmark", 0, name)
     values = rng.standard_normal(shape, dtype="float32") * 0.02
     if number:
@@ -142,7 +143,7 @@ def _values(number: int, name: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def forget(folders: list[Path]) -> None:
-    """Put files out of the page cache."""
+    """Drop files from the page cache."""
     os.sync()
     for file in (f for folder in folders for f in folder.glob("*.safetensors")):
         descriptor = os.open(file, os.O_RDONLY)
@@ -151,7 +152,7 @@ def forget(folders: list[Path]) -> None:
 
 
 def remember(folders: list[Path]) -> None:
-    """Have files in the page cache."""
+    """Read files into the page cache."""
     for file in (f for folder in folders for f in folder.glob("*.safetensors")):
         with file.open("rb") as opened:
             while opened.read(16 << 20):
@@ -159,7 +160,7 @@ def remember(folders: list[Path]) -> None:
 
 
 def timed(command: list[str]) -> tuple[float, float]:
-    """Seconds of a process, and its peak of private memory in MB."""
+    """Return the seconds of a process, and its peak of private memory in MB."""
     os.sync()
     peak = 0.0
     began = time.perf_counter()
@@ -192,7 +193,8 @@ def timed(command: list[str]) -> tuple[float, float]:
 
 IMPORTS = (
     "import torch, numpy, safetensors, yaml, blake3, pydantic, numba\n"
-    "from worker.tasks import merge as merging\nfrom evomerge import kernels, pipeline\n"
+    "from worker.tasks import merge as merging\nfrom evomerge.merging import pipelines\n"
+    "from evomerge.merging.kernels import inner_loops\n"
 )
 
 

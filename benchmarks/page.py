@@ -1,9 +1,10 @@
-"""How long the run's page takes to paint, and an event to get onto it, in the system's Chromium.
+"""Time until a run's page is painted and until an event shows on it, in the system's Chromium.
 
     python -m benchmarks.page --home /tmp/long --times 20        # a log made by benchmarks.api
 
-First contentful paint as the browser says it, each time in a new context (nothing cached), and until
-the champion is there. Live: from the return of the append to the text on the page.
+Measured are first contentful paint, as the browser reports it, and the time until the champion is
+shown, each in a new context (nothing cached). Live: the time from the return of the append to the
+text on the page.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
 def paints(browser: Any, url: str, token: str, times: int) -> tuple[list[float], list[float]]:
-    """Milliseconds until the first paint, and until the chart."""
+    """Return the milliseconds until the first paint, and until the champion is shown."""
     first, chart = [], []
     for number in range(times):
         context = browser.new_context(viewport={"width": 1440, "height": 900})
@@ -45,7 +46,7 @@ def paints(browser: Any, url: str, token: str, times: int) -> tuple[list[float],
 
 
 def live(browser: Any, url: str, token: str, home: Home, times: int) -> list[float]:
-    """Milliseconds from an append to the page."""
+    """Return the milliseconds from each append to its text on the page."""
     store, found, run = home.open_store(), [], "run-000000"
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_init_script(f"localStorage.setItem('forge.token', '{token}')")
@@ -61,13 +62,13 @@ def live(browser: Any, url: str, token: str, home: Home, times: int) -> list[flo
         began = time.perf_counter()
         page.locator(".dock-caption b").get_by_text(f"/ {version + 1}").wait_for()
         found.append(1e3 * (time.perf_counter() - began))
-        page.wait_for_timeout(900)  # further apart than the page reads again
+        page.wait_for_timeout(900)  # longer than the page waits between two reads
     store.close()
     return found
 
 
 def main() -> None:
-    """The whole."""
+    """Start a server and a browser, measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--times", type=int, default=20)

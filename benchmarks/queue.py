@@ -1,8 +1,9 @@
-"""Many queued runs of many users: submitting one more, deciding what is next, listing the queue.
+"""Time to submit, to decide and to list, with many queued runs of many users.
 
 python -m benchmarks.queue [--database postgresql]
 
-Each is timed one by one, with a tenth of the runs and with all of them; p99 is of the single times.
+Timed are submitting one more run, deciding what is next, and listing the queue. Each call is timed
+by itself, with a tenth of the runs and with all of them; p99 is of these single times.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def fill(store: EventStore, start: int, stop: int) -> None:
 def timed(
     function: Callable[[int], object], before: Callable[[], object] = lambda: None
 ) -> list[float]:
-    """Seconds of every call, sorted."""
+    """Return the sorted seconds of `SAMPLES` calls; `before` runs untimed before each call."""
     times = []
     gc.collect()
     for number in range(SAMPLES):
@@ -59,7 +60,7 @@ def timed(
 
 
 def measure(store: EventStore, home: Home, count: int) -> dict[str, list[float]]:
-    """With so many runs queued."""
+    """Return the sorted seconds of each operation while `count` runs are queued."""
     models = tuple(events.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
 
     def submit(number: int) -> None:
@@ -89,7 +90,7 @@ def measure(store: EventStore, home: Home, count: int) -> dict[str, list[float]]
 
 
 def main() -> None:
-    """Print p99 at both sizes, and how it grew."""
+    """Print p99 at both sizes, and the growth of the median."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--database", default="sqlite", choices=["sqlite", "postgresql"])
     database = parser.parse_args().database

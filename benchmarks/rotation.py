@@ -1,12 +1,13 @@
-"""Does it help to draw search items anew each generation? Two arms of the same cost, seed by seed.
+"""Comparison of a new draw of search items in each generation with one fixed draw, seed by seed.
 
     python -m benchmarks.rotation --models FOLDER --seeds 10     # of `forge cognate --out FOLDER`
 
-Both arms are ordinary runs with the same seed, models, slices and number of items; in the second the
-draw of generation 0 is used in every generation. Reported for each: what the champion's score on the
-search items of its generation, and on the selection slice, is above its score on the test slice (the
-winner's curse), and the test score itself; then the mean difference between the arms with its
-standard error. The slices are cut short, so that there is something to be fooled by.
+Both arms are ordinary runs with the same seed, models, slices and number of items, so their cost is
+the same. In the second arm the draw of generation 0 is used in every generation. Reported for each
+arm: how far the champion's score on the search items of its generation, and on the selection slice,
+is above its score on the test slice (the winner's curse), and the test score itself. Then the mean
+difference between the arms with its standard error. The slices are cut short, so that overfitting
+to them is possible.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SETTINGS = {"search_windows": 4, "search_questions": 0, "convergence_patience": 
 
 @contextmanager
 def fixed() -> Iterator[None]:
-    """Every generation gets the draw of the first."""
+    """Give every generation the draw of the first."""
     usual = RunState.draws
 
     def draws(self: RunState, slice_: Slice, generation: int | None) -> Draws:
@@ -51,7 +52,7 @@ def fixed() -> Iterator[None]:
 
 
 def run(models: Path, data: Path, seed: int, generations: int) -> tuple[float, float, float]:
-    """(search − test, selection − test, test) of a run's champion."""
+    """Run a search; return (search − test, selection − test, test) of its champion."""
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         store = home.open_store()

@@ -1,9 +1,9 @@
-"""A whole run of three 25M models: overhead outside merging and forward passes, and peak memory.
+"""Overhead outside of tasks and peak memory, of a whole run of three 25M models.
 
     python -m benchmarks.run [--generations 2]
 
-Overhead is the run's wall time less the seconds that its tasks measured. Memory is the process's
-peak above what it is with everything imported.
+Overhead is the run's wall time less the seconds that its tasks measured and less the seconds of
+reading models and data. Memory is the process's peak above its size with everything imported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
         import multiprocessing
 
         maker = multiprocessing.get_context("fork").Process(target=folders, args=(where,))
-        maker.start()  # in a process of its own: its memory is not the run's
+        maker.start()  # in another process, whose memory does not count
         maker.join()
         models.data(where / "data")
         sources = tuple(resolve(str(where / f"source{i}")) for i in (1, 2, 3))
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _opening_seconds(rows: list) -> float:
-    """From `submitted` to `started`."""
+    """Return the seconds from `submitted` to `started`."""
     from datetime import datetime
 
     times = [datetime.fromisoformat(row.recorded_at) for row in rows[:2]]
@@ -71,7 +71,7 @@ def _opening_seconds(rows: list) -> float:
 
 
 def _resident() -> int:
-    """Bytes of this process that are in memory now."""
+    """Import everything and return the bytes of this process that are in memory now."""
     import torch
     import transformers
 

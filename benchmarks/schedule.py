@@ -1,9 +1,9 @@
-"""The scheduler alone: are shares as weighted, and how long does a decision take?
+"""Simulation of the scheduler alone: deviation of shares from the weights, time of a decision.
 
     python -m benchmarks.schedule [--users 100] [--devices 1000] [--tasks 1000000] [--runs 10000]
 
-A simulation: every user always has something to do, tasks of each user have a length of their own. And
-the time of a decision among few and many queued runs.
+Every user always has tasks to run, and each user's tasks have a length of their own. Timed too are
+decisions among few and many queued runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from worker.queue.scheduler import Job, Scheduler
 
 
 def shares(users: int, devices: int, tasks: int) -> None:
-    """Simulate; print the largest deviation from the weights, and what a decision takes."""
+    """Simulate; print the largest deviation of shares from the weights, and a decision's time."""
     rng = random.Random(0)
     scheduler = Scheduler()
     weights = {f"u{n:03d}": rng.choice([1.0, 1.0, 2.0, 4.0]) for n in range(users)}
@@ -47,7 +47,7 @@ def shares(users: int, devices: int, tasks: int) -> None:
 
 
 def decisions(runs: int, users: int) -> float:
-    """Median and p99 of a decision among queued runs, in microseconds."""
+    """Print median and p99 of decisions among queued runs in µs; return the median in seconds."""
     scheduler = Scheduler()
     for n in range(runs):
         scheduler.put(Job(f"r{n}", f"u{n % users}", n, priority=n % 5, pending=1000))
@@ -66,7 +66,7 @@ def decisions(runs: int, users: int) -> float:
 
 
 def main() -> None:
-    """Both parts."""
+    """Time decisions, then simulate."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, value in (("users", 100), ("devices", 1000), ("tasks", 1_000_000), ("runs", 10_000)):
         parser.add_argument(f"--{name}", type=int, default=value)

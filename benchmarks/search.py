@@ -1,18 +1,20 @@
-"""Which search finds better merges, for the same number of items? Every strategy, seed by seed.
+"""Comparison of searches for merges with the same number of items: every strategy, seed by seed.
 
     python -m benchmarks.search --out found --seeds 10                       # invented landscapes
     python -m benchmarks.search --out found --seeds 10 --models FOLDER …     # of `forge cognate`
     python -m benchmarks.search --out found --report
 
 Worlds: three invented landscapes whose best sum of task vectors is known (`benchmarks.landscapes`),
-and trained specialists. Strategies: those of this program; random search and a grid of static merges
-with the same judging; mergekit-evolve's search said again, with its README's method and with its
-plainest (`benchmarks.incumbent`). All spend the same number of items (sources, search and selection;
-the incumbent measures no sources), and are scored by the quality of what they would hand back, on the
-test slice, relative to the best source (1). Of landscapes the report gives the share of what there is
-to be gained: 0 is the best source, 1 the best sum of task vectors.
+and trained specialists. Strategies: those of this program; random search and a grid of static
+merges with the same judging; mergekit-evolve's search reimplemented, with its README's method and
+with its plainest (`benchmarks.incumbent`).
 
-Curves go into OUT as JSON, a file a world; the report is a table and a picture of all that is there.
+All spend the same number of items (sources, search and selection; the incumbent measures no
+sources). They are scored by the quality of the champion that they would return, on the test slice,
+relative to the best source (1). For landscapes the report gives the share of the possible gain: 0
+is the best source, 1 the best sum of task vectors.
+
+Curves are written to OUT as JSON, a file per world; the report is a table and a picture of them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from runs import keys
 
 LANDSCAPES = ("smooth", "choices", "crossed")
 OURS = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")
-#: Ours with an option that is worth a comparison of its own, by `--who`.
+#: This program's strategies with options that are worth a comparison of their own, by `--who`.
 VARIANTS: dict[str, dict[str, object]] = {
     f"{name}, {detail}": {"strategy": name, "genome_detail": detail}
     for name in ("tournament", "cma-es", "nsga2")
@@ -50,7 +52,7 @@ VARIANTS |= {
     }
     for kind in ("attraction", "sharing", "both")
 }  # fmt: skip
-#: What the champion stands for at these shares of the budget.
+#: Shares of the budget at which the report gives the champion's quality.
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 INCUMBENTS = ("mergekit-evolve dare_ties", "mergekit-evolve task_arithmetic")
 #: 97.5 % quantiles of Student's t by degrees of freedom, enough for 10 to 30 seeds.
@@ -58,12 +60,15 @@ T = {9: 2.262, 11: 2.201, 14: 2.145, 19: 2.093, 29: 2.045}
 
 
 def random_search(lab: Laboratory, seed: int, budget: int) -> Curve:
-    """Points drawn evenly, every species in turn; the best of eight is judged on selection."""
+    """Search by uniform random points, every species in turn.
+
+    The best of each eight points is judged on the selection slice.
+    """
     return _sampled(lab, budget, lambda number: _point(lab, seed, number), seed)
 
 
 def grid(lab: Laboratory, seed: int, budget: int) -> Curve:
-    """Every species with the same weight on all sources, from 0.1 to 1.5, once."""
+    """Try every species once with each equal weight of all sources, from 0.1 to 1.5."""
     weights = [0.5, 0.3, 0.7, 1.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.1, 1.2, 1.5]
     wanted = [(s, w) for w in weights for s in ("task_arithmetic", "ties", "dare_linear", "slerp")]
 
@@ -83,7 +88,10 @@ def _point(lab: Laboratory, seed: int, number: int):
 
 
 def _sampled(lab: Laboratory, budget: int, make: Callable[[int], Any], seed: int) -> Curve:
-    """Eight at a time on a new draw; the best of them on the selection slice."""
+    """Score eight recipes at a time on a new draw, and the best of them on the selection slice.
+
+    Ends when the budget is spent or `make` gives None.
+    """
     state, curve, best, number = lab.state(seed), Curve(), -math.inf, 0
     spent = lab.opening(state)
     while True:
@@ -106,7 +114,7 @@ def _sampled(lab: Laboratory, budget: int, make: Callable[[int], Any], seed: int
 
 
 def run(lab: Laboratory, who: str, seed: int, budget: int) -> Curve:
-    """One search."""
+    """Run one search."""
     if who in OURS or who in VARIANTS:
         return lab.search(seed, budget, **VARIANTS.get(who, {"strategy": who}))
     if who in INCUMBENTS:
@@ -117,7 +125,7 @@ def run(lab: Laboratory, who: str, seed: int, budget: int) -> Curve:
 def measure(
     make: Callable[[int], Laboratory], evaluations: int, seeds: int, who: list[str], out: Path
 ):
-    """Every search on one world; what stands in OUT already is kept."""
+    """Run every search on one world; results that are in OUT already are kept."""
     lab = make(0)
     file = out / f"{lab.world.name}.json"
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"runs": {}}
@@ -149,13 +157,13 @@ def measure(
 
 
 def at(told: list[tuple[int, float]], items: float, nothing: float = 1.0) -> float:
-    """The quality of the champion after so many items; a source's before there is one."""
+    """Return the champion's quality after `items` items; `nothing` while there is no champion."""
     known = [quality for spent, quality in told if spent <= items]
     return known[-1] if known else nothing
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Mean and half of its 95 % interval."""
+    """Return the mean and half the width of its 95 % interval."""
     t = T.get(len(values) - 1, 2.0)
     return statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
 
@@ -163,7 +171,10 @@ def interval(values: list[float]) -> tuple[float, float]:
 def reached(
     runs: list[list[tuple[int, float]]], goal: float, budget: int, nothing: float
 ) -> float | None:
-    """The share of the budget after which the mean over seeds stays at the goal or above."""
+    """Return the share of the budget from which the mean over seeds stays at the goal or above.
+
+    None if there is no such share.
+    """
     steps = sorted({items for told in runs for items, _ in told})
     means = [(s, statistics.mean(at(told, s, nothing) for told in runs)) for s in steps]
     below = [s for s, mean in means if mean < goal]
@@ -172,7 +183,7 @@ def reached(
 
 
 def report(out: Path) -> None:
-    """Tables, verdicts and the picture."""
+    """Print tables and verdicts, and draw the picture."""
     for file in sorted(out.glob("*.json")):
         found = relative(json.loads(file.read_text()))
         budget, runs = found["budget"], found["runs"]
@@ -204,7 +215,10 @@ def report(out: Path) -> None:
 
 
 def relative(found: dict[str, Any]) -> dict[str, Any]:
-    """Where the optimum is known, qualities as the share of what a source leaves to be gained."""
+    """Rescale qualities to the share of the possible gain over the best source.
+
+    Only if the optimum is known.
+    """
     best = found.get("optimum")
     if best is None:
         return found
@@ -217,7 +231,7 @@ def relative(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def picture(out: Path) -> None:
-    """Mean and 95 % interval against items, a panel a world."""
+    """Draw mean and 95 % interval against items, with a panel per world."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -233,7 +247,7 @@ def picture(out: Path) -> None:
         places = np.geomspace(found["budget"] / 20, found["budget"], 60)
         for name, told in found["runs"].items():
             if name not in (*OURS, *INCUMBENTS, "random", "grid"):
-                continue  # they stand in the tables
+                continue  # they are in the tables
             rows = np.array([[at(t, p, nothing) for p in places] for t in told])
             mean = rows.mean(axis=0)
             half = T.get(len(rows) - 1, 2.0) * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
@@ -252,7 +266,7 @@ def picture(out: Path) -> None:
 
 
 def main() -> None:
-    """Measure, or report."""
+    """Measure all worlds, or report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", type=Path, nargs="*", default=[])

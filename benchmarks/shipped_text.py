@@ -1,11 +1,11 @@
-"""The text that is shipped with the program, made anew from a Python 3.11 installation.
+"""Builder of the text that is shipped with the program, from a Python 3.11 installation.
 
     python3.11 -m benchmarks.shipped_text [--out FOLDER]
 
-Writes `library.jsonl.gz` and `library.LICENSE.txt`: the standard library's source without tests,
-tables and files that describe the machine, and the language reference of `pydoc_data`. The package's
-was made with CPython 3.11.7; another 3.11 gives slightly other text, which a test notices.
-Needs nothing but Python.
+It writes `library.jsonl.gz` and `library.LICENSE.txt`: the standard library's source without tests,
+tables and files that describe the machine, and the language reference of `pydoc_data`. The
+package's files were made with CPython 3.11.7; another 3.11 gives slightly different text, and a
+test fails. The program needs only Python.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SKIPPED = {
     "site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "encodings",
     "pydoc_data", "lib2to3", "config",
 }  # fmt: skip
-#: Beginnings of names of folders and files that the build of an installation writes.
+#: Prefixes of names of folders and files that the build of an installation writes.
 BUILT = ("config-", "_sysconfigdata")
-#: Longer files are cut at a line end, so that no single module dominates a slice.
+#: Most characters of a file: longer ones are cut at a line end, so that none dominates a slice.
 LONGEST = 24_000
-#: Shorter files are left out.
+#: Least characters of a file; shorter files are left out.
 SHORTEST = 400
 HERE = Path(__file__).parents[1] / "evaluation" / "data" / "builtin"
 

@@ -1,4 +1,4 @@
-"""How long `forge --help` takes beyond bare Python.
+"""Time of `forge --help` beyond bare Python.
 
 python -m benchmarks.startup
 """
@@ -16,7 +16,7 @@ def _run(*code: str) -> None:
 
 
 def main() -> None:
-    """Print both and the difference."""
+    """Print both times and the difference."""
     bare = best(lambda: _run("pass"), 10)
     shown = best(lambda: _run("from cli.main import main; main()", "--help"), 10)
     extra = shown - bare

@@ -1,4 +1,4 @@
-"""Trained specialists as a world to search in: every answer is measured."""
+"""World to search in that is made of trained specialists: every answer is measured."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from worker.tasks.context import Bench
 
 #: Characters of text of each domain and slice that are kept.
 KEPT = {"train": 3_000, "search": 12_000, "selection": 8_000, "test": 24_000}
-#: Candidates whose weights are kept.
+#: Most candidates whose weights are kept.
 CACHED = 64
 
 
 class Specialists:
-    """The models of `forge cognate --out FOLDER` and the text of its items, cut short."""
+    """World of the models of `forge cognate --out FOLDER` and the text of its items, cut short."""
 
     def __init__(self, folder: Path, windows: int = 8) -> None:
         self.name = folder.parent.name if folder.name == "models" else folder.name
@@ -61,12 +61,12 @@ class Specialists:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Draws and weights."""
+        """Sizes of draws and weights of the fitness."""
         return self._settings
 
     @property
     def started(self) -> events.Started:
-        """As a run would begin."""
+        """The event of a run's start."""
         return self._started
 
     @property
@@ -77,13 +77,13 @@ class Specialists:
 
     @property
     def pools(self) -> dict[Slice, dict[str, Pool]]:
-        """Slice → domain → items."""
+        """Slice → domain → pool of items."""
         return self.started.pools
 
     def outcomes(
         self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice
     ) -> Outcomes:
-        """Measured."""
+        """Measure the outcomes of a recipe's model on these items."""
         taken = path(recipe, known)
         blocks = None if taken is None else len(taken.steps)
         self._bench.resident.load(self._weights(recipe, known), blocks)
@@ -91,14 +91,14 @@ class Specialists:
         return evaluate(self._bench.resident, data, draws, self._bench.judge).outcomes
 
     def sketch(self, recipe: Recipe, known: Mapping[str, Recipe]) -> str:
-        """Of the built weights."""
+        """Return the sketch of the built weights."""
         return sketch(
             self._weights(recipe, known),
             Builder(known, self._stored).origin(recipe, self._bench.origin),
         )
 
     def gains(self, recipe: Recipe, known: Mapping[str, Recipe]) -> tuple[tuple[float, ...], ...]:
-        """Measured by swapping blocks."""
+        """Measure layer fitness by swapping blocks."""
         assert isinstance(recipe, Pipeline)
         inputs = [self._weights(known[i], known) for i in recipe.inputs]
         merged = self._weights(recipe, known)

@@ -1,4 +1,4 @@
-"""Measure sleeping threads against spinning ones: forward passes alone and beside busy processes.
+"""Speed of forward passes with sleeping and with spinning threads, alone and beside busy processes.
 
 python -m benchmarks.waiting --busy 4
 
@@ -37,10 +37,10 @@ print(done / (time.monotonic() - began))
 
 
 def _speed(sleep: bool, threads: int, seconds: float) -> float:
-    """Tokens a second of a process of its own."""
+    """Return the tokens a second of a new process whose waiting threads sleep or spin."""
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
     if not sleep:
-        del env["OMP_WAIT_POLICY"]  # what torch does by itself
+        del env["OMP_WAIT_POLICY"]  # torch's own default
     command = [sys.executable, "-c", WORK, str(threads), str(seconds)]
     return float(subprocess.run(command, env=env, check=True, capture_output=True).stdout)
 

@@ -1,10 +1,14 @@
-"""How an architecture is best run here: measured when a run is started, pinned in its profile.
+"""Autotuning: the batch size, dtype and compiled passes that suit an architecture on this machine.
 
-The batch: forward passes of 1, 2, 4, … windows, until twice as many are no faster (by 5 %) two times in
-a row, or do not fit into memory. The dtype: bfloat16 where the perplexity of every source on the
-calibration windows stays within `TOLERANCE` of itself, and the processor has instructions for it
-(`natively`: no clock is asked) or it is timed to be at least a tenth faster (`halved`). Compiled
-passes: where the same holds, and a run's search would win back the seconds that compiling takes.
+They are measured when a run is started and pinned in the run's profile.
+
+Batch: forward passes of 1, 2, 4, … windows are timed. The search ends when twice as many windows
+are no faster (by 5 %) two times in a row, or do not fit into memory.
+Dtype: bfloat16 if the perplexity of every source on the calibration windows changes by at most
+`TOLERANCE`. In addition, either the processor has instructions for bfloat16 (`natively`: nothing is
+timed), or bfloat16 is timed to be at least a tenth faster (`halved`).
+Compiled passes: if they are as much faster with as small a change (`Trial.better`), and a run's
+search wins back the seconds that compiling takes (`Trial.pays`).
 """
 
 from __future__ import annotations
@@ -23,30 +27,30 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.perplexity import calibration_loss
 
-#: Windows of one forward pass, at the most.
+#: Most windows in one forward pass.
 MOST = 256
-#: Logits of one forward pass on a CPU, bytes at the most.
+#: Most bytes of logits in one forward pass on a CPU.
 LOGIT_BYTES = 1 << 30
 GAIN, REPETITIONS = 1.05, 3
-#: By how much a perplexity may differ, relatively, for another way to count as equal; how much
-#: faster it must be.
+#: Largest relative change of a perplexity with which another way to compute counts as equal, and
+#: the least speed-up (times as fast) for which it is chosen.
 TOLERANCE, FASTER = 0.005, 1.1
-#: What the kernel says of processors that multiply in bfloat16: x86 (AVX-512, AMX) and ARM.
+#: Flags in `PROCESSORS` of processors that multiply in bfloat16: x86 (AVX-512, AMX) and ARM.
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 PROCESSORS = Path("/proc/cpuinfo")
 
 
 def batch(model: ResidentModel, context: int, most: int = MOST) -> dict[int, float]:
-    """Tokens of a forward pass → tokens a second, for every batch tried, with the loaded weights.
+    """Time every batch with the loaded weights: tokens of a forward pass → tokens a second.
 
-    `most`: windows of a forward pass at the most. Where memory is full the largest that fitted is left
-    out too, as other passes need more. Wall-clock: another call gives other numbers. Raises
-    torch.OutOfMemoryError where a single window does not fit.
+    `most`: most windows in a forward pass. If memory runs out, the largest batch that fitted is
+    left out too (unless it is one window), because other passes need more memory. Wall-clock:
+    another call gives other numbers. Raises torch.OutOfMemoryError if a single window does not fit.
     """
     found: dict[int, float] = {}
     fastest, flat, rows = 0.0, 0, 1
     while rows <= min(most, MOST) and flat < 2:
-        bounded = model.device.type == "cpu"  # a GPU says when it is full
+        bounded = model.device.type == "cpu"  # a GPU raises OutOfMemoryError by itself
         if bounded and rows > 1 and rows * context * model.vocabulary * 4 > LOGIT_BYTES:
             break
         try:
@@ -66,42 +70,42 @@ def batch(model: ResidentModel, context: int, most: int = MOST) -> dict[int, flo
 
 
 def chosen(speeds: Mapping[int, float]) -> int:
-    """The smallest batch within 5 % of the fastest."""
+    """Return the smallest batch, in tokens, within 5 % of the fastest."""
     fastest = max(speeds.values())
     return min(tokens for tokens, speed in speeds.items() if speed * GAIN >= fastest)
 
 
 def tokens_per_second(model: ResidentModel, rows: int, context: int) -> float:
-    """The best of a few forward passes of [rows, context] tokens and what makes losses of them."""
+    """Return the best speed of a few forward passes of [rows, context] tokens, losses included."""
     ids = torch.zeros((rows, context), dtype=torch.int64)
     times = []
     for _ in range(REPETITIONS + 1):  # the first one prepares
         began = time.perf_counter()
-        model.token_losses(ids)  # its results are on the CPU: a GPU has ended
+        model.token_losses(ids)  # the results are on the CPU, so a GPU has finished
         times.append(time.perf_counter() - began)
     return rows * context / min(times[1:])
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Another way to compute beside the models' own."""
+    """Measured comparison of another way to compute (dtype, compiled) with the models' own."""
 
-    #: How many times as fast.
+    #: How many times as fast as the models' own way.
     ratio: float
     #: The largest relative change of a source's perplexity.
     change: float
-    #: What has to be done before the first pass.
+    #: Seconds of preparation before the first pass (compiling).
     seconds: float = 0.0
-    #: Tokens a second of the models' own.
+    #: Tokens a second of the models' own way.
     speed: float = 0.0
 
     @property
     def better(self) -> bool:
-        """Whether it is faster by enough, and gives the same."""
+        """True if it is at least `FASTER` times as fast and changes at most by `TOLERANCE`."""
         return self.ratio >= FASTER and self.change <= TOLERANCE
 
     def pays(self, tokens: float) -> bool:
-        """Whether so many tokens win back its seconds too."""
+        """Return True if it is better, and evaluating `tokens` tokens wins back its `seconds`."""
         return self.better and tokens / self.speed * (1 - 1 / self.ratio) > self.seconds
 
 
@@ -109,9 +113,9 @@ def natively(
     model: ResidentModel, sources: Sequence[Mapping[str, torch.Tensor]], data: Mapping[str, Packed]
 ) -> bool:
     """Return True if bfloat16 is native to the device and changes no source's perplexity by more
-    than `TOLERANCE`. Nothing is timed: another call on the same machine gives the same.
+    than `TOLERANCE`. Nothing is timed: another call on the same machine gives the same result.
 
-    False for sources that are in bfloat16 already. Leaves the model as `halved` does.
+    False if all sources are in bfloat16 already. Leaves the model as `halved` does.
     """
     kinds = {tensor.dtype for weights in sources for tensor in weights.values()}
     if not has_bfloat16(model.device) or kinds <= {torch.bfloat16}:
@@ -130,7 +134,7 @@ def natively(
 def has_bfloat16(device: torch.device) -> bool:
     """Return True if the device has instructions that multiply in bfloat16.
 
-    Of a CPU the kernel says so; where it does not tell (no Linux), the answer is no.
+    For a CPU the kernel's list of flags decides; without that list (not Linux) the result is False.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -146,7 +150,10 @@ def halved(
     data: Mapping[str, Packed],
     context: int,
 ) -> Trial:
-    """Measure bfloat16; the model is left as it was, the last source's weights loaded."""
+    """Measure bfloat16 against the model's own dtype.
+
+    The model keeps its dtype; afterwards the last source's weights are loaded.
+    """
     own, rows = model.dtype, model.rows(context)
     speeds, losses = [], []
     try:
@@ -166,9 +173,10 @@ def compiled(
     data: Mapping[str, Packed],
     context: int,
 ) -> Trial:
-    """Measure compiled passes, on a full batch of calibration windows; leaves the model like `halved`.
+    """Measure compiled passes on a full batch of calibration windows.
 
-    Raises NotCompiledError, also where no calibration window is as long as the context.
+    Leaves the model as `halved` does. Raises NotCompiledError, also if no calibration window is as
+    long as the context.
     """
     rows = model.rows(context)
     batch = full_batch(data, rows, context)
@@ -193,7 +201,10 @@ def compiled(
 
 
 def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Tensor:
-    """[rows, context] int64: windows of all domains, again and again where they are too few."""
+    """Return [rows, context] int64: windows of all domains, repeated if they are too few.
+
+    Raises NotCompiledError if no window is as long as the context.
+    """
     windows = [w for d in sorted(data) for w in data[d].windows if len(w) == context]
     if not windows:
         raise NotCompiledError(f"no calibration text is as long as a window of {context} tokens")
@@ -201,7 +212,10 @@ def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Ten
 
 
 def _change(before: Sequence[float], after: Sequence[float]) -> float:
-    """By how much a perplexity changes at most, relatively, from losses in nats a token."""
+    """Return the largest relative change of a perplexity; the losses are in nats a token.
+
+    Infinite if a loss changes by 1 nat or more, or is NaN.
+    """
     moves = [abs(b - a) for a, b in zip(before, after, strict=True)]
-    known = all(move < 1 for move in moves)  # NaN is not
+    known = all(move < 1 for move in moves)  # False for NaN
     return math.expm1(max(moves)) if known else math.inf

@@ -1,4 +1,4 @@
-"""One candidate on one draw: its outcomes, item by item."""
+"""Evaluation of one candidate on one draw: its outcomes, item by item."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from evaluation.verifiers.verifier import Verifier
 
 @dataclass
 class Judge:
-    """What problems need: the tokenizer that turns replies into text, and the verifiers."""
+    """Judge of replies to problems: the tokenizer that decodes replies, and the verifiers."""
 
     tokenizer: Any
     verifier: Verifier = field(default_factory=Verifier)
 
     def judge(self, model: Evaluator, problems: Sequence[Posed]) -> list[tuple[str, Verdict]]:
-        """(reply, verdict) for every problem. Raises SandboxUnavailableError."""
+        """Return (reply, verdict) for every problem. Raises SandboxUnavailableError."""
         said = model.replies(problems, self.tokenizer)
         result = []
         for posed, reply in zip(problems, said, strict=True):
@@ -34,19 +34,19 @@ class Judge:
 
 @dataclass(frozen=True)
 class Watch:
-    """How a search evaluation is watched: in which blocks, and who says that it is enough."""
+    """Early stopping of a search evaluation: its blocks of windows, and the rule that ends it."""
 
     blocks: Sequence[Draws]
-    #: What was seen so far → why no more is needed, or None.
+    #: Outcomes so far and their draws → why the evaluation can end now, or None.
     reason: Callable[[Outcomes, Draws], str | None]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What an evaluation saw."""
+    """Result of an evaluation."""
 
     outcomes: Outcomes
-    #: The windows that it was stopped after, and why; None where it saw everything.
+    #: The windows that were scored before early stopping, and the reason; None if all were scored.
     scored: Draws | None = None
     stopped: str | None = None
 
@@ -58,10 +58,10 @@ def evaluate(
     judge: Judge,
     watch: Watch | None = None,
 ) -> Seen:
-    """The outcomes of the drawn windows, questions and problems, domain by domain in order of name.
+    """Return the outcomes of the drawn windows, questions and problems, by domain in order of name.
 
     A log-likelihood that is not finite stays in the outcomes as such; `composite.components` then
-    gives None. Windows come first; where they are watched, it may end there.
+    gives None. Windows come first; with a `watch`, the evaluation may end after a block of them.
     """
     read: Windows = {}
     for number, block in enumerate(watch.blocks if watch else [draws], start=1):
@@ -95,7 +95,7 @@ Windows = dict[str, dict[int, tuple[float, int, int]]]
 
 
 def _read(model: Evaluator, data: Mapping[str, Packed], draws: Draws, read: Windows) -> None:
-    """Score windows, in the order of the draw."""
+    """Score the drawn windows, in the order of the draw, and add their scores to `read`."""
     for domain in sorted(draws):
         places = draws[domain].windows
         scores = score_windows(model, [data[domain].windows[i] for i in places])
@@ -105,7 +105,7 @@ def _read(model: Evaluator, data: Mapping[str, Packed], draws: Draws, read: Wind
 def _windows(
     packed: Packed, places: Sequence[int], read: Mapping[int, tuple[float, int, int]]
 ) -> DomainOutcomes:
-    """The outcomes of windows alone."""
+    """Return the outcomes of these windows, without questions and problems."""
     return DomainOutcomes(
         nll=tuple(read[i][0] for i in places),
         tokens=tuple(read[i][1] for i in places),

@@ -1,4 +1,4 @@
-"""Which items can be measured here, by these models; what is to be said of the others."""
+"""Filter of items that cannot be measured on this machine or by these models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaluation.verifiers.verifier import SandboxUnavailableError, Verifier
 
 
 def why_not_run(items: Sequence[Item], verifier: Verifier) -> str:
-    """Why items that run code cannot be measured on this machine; empty where they can."""
+    """Return why items that run code cannot be measured on this machine; empty if they can."""
     if not any(map(data_items.runs_code, items)):
         return ""
     try:
@@ -25,10 +25,10 @@ def why_not_run(items: Sequence[Item], verifier: Verifier) -> str:
 def measurable(
     items: Sequence[Item], tokenizer: Any, context: int, builtin: bool, not_run: str
 ) -> tuple[list[Item], tuple[str, ...]]:
-    """(items to measure, a line for each kind that is left out).
+    """Return (items to measure, a line for each kind of item that is left out).
 
-    Without those that run code where they are `not_run`; of `builtin` items and those of tasks, which
-    were not made for any one model, without those that are longer than the context.
+    Items that run code are left out if `not_run` gives a reason. Items longer than the context are
+    left out if they are `builtin` or of tasks, because those were not made for one model.
     """
     kept, told = list(items), []
     if not_run:

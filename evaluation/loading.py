@@ -1,4 +1,4 @@
-"""Items and tokenizers, loaded and checked."""
+"""Loading of items and tokenizers, with checks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def load_items(
     parameters: int = 0,
     note: Callable[[str], None] = lambda words: None,
 ) -> list[Item]:
-    """Return the run's items: its data files and tasks, or built-in ones for models with so many
-    `parameters`.
+    """Return the run's items: its data files and tasks, or built-in items for models of this size.
 
-    `note` is told how files were read that are not written as items.
+    `parameters`: how many the models have; it selects the built-in items. `note` is called with how
+    a file was read if its rows are not written as items.
     Raises DataError, UnavailableError.
     """
     if not paths:
@@ -39,12 +39,12 @@ def load_items(
 
 
 def made_for_any_model(paths: tuple[str, ...]) -> bool:
-    """Return True if the items are built-in ones, of which those that do not fit are left out."""
+    """Return True if the items are built-in; of those, items that do not fit are left out."""
     return not paths or domains.NAME in paths
 
 
 def load_tokenizer(folder: str) -> Any:
-    """The model folder's tokenizer. Raises SourceError."""
+    """Return the model folder's tokenizer. Raises SourceError."""
     from transformers import AutoTokenizer
 
     model_config.check_tokenizer(Path(folder))

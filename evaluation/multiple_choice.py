@@ -1,7 +1,8 @@
 """Multiple choice by log-likelihood: the choice whose normalised log-likelihood is highest wins.
 
-Normalised by bytes, tokens or not at all; or less the log-likelihood without the prompt, which is the
-mutual information of prompt and choice (Holtzman et al. 2021, "Surface form competition").
+Log-likelihoods are normalised by bytes, by tokens or not at all. As an alternative, the
+log-likelihood without the prompt is subtracted, which gives the mutual information of prompt and
+choice (Holtzman et al. 2021, "Surface form competition").
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from evaluation.data.packing import Asked
 
 
 def score_questions(model: Evaluator, questions: Sequence[Asked]) -> list[int]:
-    """Per question: 1 where the right choice won, else 0. A tie goes to the earlier choice."""
+    """Return for each question 1 if the right choice won, else 0. Ties go to the earlier choice."""
     flat = [(q, c) for q, question in enumerate(questions) for c in range(len(question.sequences))]
     found = model.continuations([questions[q].pair(c) for q, c in flat])
     scores = {

@@ -1,4 +1,4 @@
-"""Log-likelihood and next-token accuracy of windows. Log-probabilities are float32, sums float64."""
+"""Log-likelihood and next-token accuracy of windows: float32 log-probabilities, float64 sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluation.data.packing import Ids, Packed
 def score_windows(
     model: Evaluator, windows: Sequence[Ids]
 ) -> tuple[list[float], list[int], list[int]]:
-    """Per window: Σ −log p in nats, predicted tokens, hits."""
+    """Return three lists with an entry a window: Σ −log p in nats, predicted tokens, hits."""
     scored = model.losses(windows)
     nll = [float(losses.astype(np.float64).sum()) for losses, _ in scored]
     return nll, [len(losses) for losses, _ in scored], [int(best.sum()) for _, best in scored]
@@ -29,7 +29,10 @@ WINDOWS = 8
 def calibration_loss(
     model: ResidentModel, weights: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
 ) -> float:
-    """Mean over domains of −log p a token on the first `WINDOWS` windows of each."""
+    """Return the mean over domains of −log p a token on the first `WINDOWS` windows of each.
+
+    The weights stay loaded.
+    """
     model.load(weights)
     rates = []
     for domain in sorted(data):

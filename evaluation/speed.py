@@ -1,8 +1,8 @@
-"""Speed and memory, measured once per architecture and device; reported, never decided by.
+"""Speed and memory, measured once per architecture and device; reported, never used in decisions.
 
 Several models are timed in turns, one pass of each after the other, so that a busy moment of the
-machine hits all of them; how they compare is the median of the turns' ratios. What is timed is what
-scores windows: a forward pass of the models' own batch, and what makes losses of it.
+machine hits all of them. The models are compared by the median of the turns' ratios. Timed is the
+work that scores windows: a forward pass of the models' own batch, and the losses computed from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Beside:
     """A model's speed, and how it compares with the first model's."""
 
     speed: Speed
-    #: Times as fast as the first model: the median of the turns, the least and the most.
+    #: How many times as fast as the first model: median, least and most of the turns.
     ratio: float
     least: float
     most: float
@@ -34,9 +34,9 @@ class Beside:
 def measure(
     model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None
 ) -> Speed:
-    """Time forward passes of the loaded model, of `most` windows at the most.
+    """Time forward passes of the loaded model, each of at most `most` windows.
 
-    Wall-clock: another run gives other numbers.
+    Wall-clock: another call gives other numbers.
     """
     return paired([model], context, repetitions, most)[0].speed
 
@@ -44,11 +44,11 @@ def measure(
 def paired(
     models: Sequence[ResidentModel], context: int, repetitions: int = 5, most: int | None = None
 ) -> list[Beside]:
-    """Time forward passes of loaded models, in the smallest of their batches, beside the first."""
+    """Time forward passes of loaded models in turns, each with the smallest of their batches."""
     rows = min(model.rows(context) for model in models)
     rows = max(1, min(rows, most or rows))
     ids = torch.zeros((rows, context), dtype=torch.int64)
-    peaks = [_peak(model, ids) for model in models]  # this prepares as well
+    peaks = [_peak(model, ids) for model in models]  # this warms up as well
     turns = [[_seconds(model, ids) for model in models] for _ in range(repetitions)]
     short = [[_seconds(model, ids[:1]) for model in models] for _ in range(repetitions)]
     result = []
@@ -69,12 +69,15 @@ def paired(
 
 def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
     started = time.perf_counter()
-    model.token_losses(ids)  # its results are on the CPU: a GPU has ended
+    model.token_losses(ids)  # the results are on the CPU, so a GPU has finished
     return time.perf_counter() - started
 
 
 def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
-    """Bytes that forward passes need beyond what is there, of two: the first one prepares."""
+    """Return the bytes that a forward pass needs beyond what is allocated; None if unknown.
+
+    The second of two passes is measured: the first warms up.
+    """
     _seconds(model, ids)
     if model.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(model.device)
@@ -82,8 +85,8 @@ def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
         _seconds(model, ids)
         return torch.cuda.max_memory_allocated(model.device) - before
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed would be used again, unseen
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark falls to what is there
+        ctypes.CDLL(None).malloc_trim(0)  # else freed memory would be used again, unseen
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
         before = _resident("VmRSS")
         _seconds(model, ids)
         return max(0, _resident("VmHWM") - before)
@@ -92,7 +95,7 @@ def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
 
 
 def _resident(what: str) -> int:
-    """A line of /proc/self/status, in bytes. Raises OSError, ValueError."""
+    """Return the value of a line of /proc/self/status, in bytes. Raises OSError, ValueError."""
     for line in Path("/proc/self/status").read_text("ascii").splitlines():
         if line.startswith(what + ":"):
             return int(line.split()[1]) * 1024

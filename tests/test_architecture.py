@@ -184,12 +184,3 @@ def test_every_setting_is_in_the_table() -> None:
         assert rows.get(name) == f"renamed `{new}`", name
     for name in REFUSED:
         assert rows.get(name) == "refused", name
-
-
-def test_every_command_is_documented_in_the_readme() -> None:
-    """A command that nobody can find does not exist."""
-    from cli.main import COMMANDS
-
-    readme = (ROOT / "README.md").read_text("utf-8")
-    for name in COMMANDS:
-        assert f"forge {name}" in readme, name

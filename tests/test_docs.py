@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,23 @@ def test_every_module_is_on_the_map() -> None:
     rows = [line for line in generate.module_map().splitlines() if line.startswith("| `")]
     assert len(rows) > 250
     assert not [row for row in rows if row.endswith("|  |")]
+
+
+def test_every_command_is_on_its_page_and_the_readme_names_only_commands_that_exist() -> None:
+    """A command that nobody can find does not exist; one that does not exist is worse."""
+    from cli.main import COMMANDS
+
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    for name in COMMANDS:
+        assert f"### forge {name}\n" in page, name
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert set(re.findall(r"`forge ([a-z]+)", readme)) <= set(COMMANDS)
+    assert len(readme.splitlines()) < 140
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"])
+def test_links_lead_to_files(page: Path) -> None:
+    """A page that moved leaves no dead link behind."""
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        if not link.startswith(("http:", "https:")):
+            assert (page.parent / link).exists(), link

@@ -1,4 +1,4 @@
-"""Doing what a run decides, and what users ask for: the part with effects.
+"""The part with effects: it does the tasks that a run decides on and the commands of users.
 
 docs/map.md has a line for every module.
 """

@@ -1,6 +1,6 @@
-"""Appending to the log: who acts, facts at the version they were decided at, the run list.
+"""Appending to the log: the actor's name, a run's facts at their version, the run list.
 
-No torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def actor() -> str:
-    """Who is acting: FORGE_USER or the account's name."""
+    """Return the name of the user who acts: FORGE_USER, else the account's name, else `uid-N`."""
     try:
         return check(
             os.environ.get("FORGE_USER") or getpass.getuser(), "FORGE_USER, the user's name,"
@@ -33,24 +33,25 @@ def actor() -> str:
 
 
 def project(store: EventStore) -> None:
-    """Bring the run list up to date; a failure there is no failure of the run."""
+    """Bring the run list up to date; log a failure and go on, because the run has not failed."""
     try:
         catch_up(store, Runs())
     except (EventsError, ForgeError, SQLAlchemyError) as error:
         log.warning("the run list is not up to date: %s", error)
 
 
-#: After these the run list is brought up to date; whoever reads it does so anyway.
+#: Event types after which the run list is brought up to date; readers of the list update it too.
 PROJECTED = frozenset(
     {"submitted", "forked", "generation_completed", "completed", "failed", "cancelled"}
 )
 
 
 def append_facts(store: EventStore, state: RunState, new: list[New], context: Context) -> None:
-    """Append facts at the version that they were decided at; nothing where somebody was first.
+    """Append facts at the version that they were decided at.
 
-    Raises ForgeError where they are recorded already and the state does not know it: it would go on
-    for ever.
+    If another process appended first, append nothing: the caller folds and decides again. Raises
+    ForgeError if the log has the facts within the state's version but the state does not: the
+    caller would decide them for ever.
     """
     failpoints.hit("facts-decided")
     try:

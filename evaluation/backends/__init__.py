@@ -1,1 +1,1 @@
-"""Backends: models in this process, or behind an OpenAI-compatible server."""
+"""Backends: models in this process or behind an OpenAI-compatible server."""

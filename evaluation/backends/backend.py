@@ -1,5 +1,6 @@
-"""Who measures: a model in this process, or one that a server holds. Sequences of token ids go in;
-log-likelihoods of every token, and replies, come out.
+"""Interfaces of models to evaluate, in this process or on a server, and batches of sequences.
+
+Sequences of token ids go in; log-likelihoods of every token, and replies, come out.
 """
 
 from __future__ import annotations
@@ -12,37 +13,37 @@ from numpy.typing import NDArray
 
 from evaluation.data.packing import Ids, Posed
 
-#: Tokens of one forward pass, fewer where the vocabulary is large: logits stay under 64 MB.
+#: Tokens of one forward pass, fewer if the vocabulary is large: logits stay under 64 MB.
 BATCH_TOKENS = 4096
 LOGIT_ELEMENTS = 1 << 24
 
-#: −log p of every token but the first (float32, nats), and whether it was the most likely one;
-#: both [length − 1].
+#: −log p of every token but the first (float32, nats), and True for each that was the most likely
+#: token; both [length − 1].
 Losses = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
 class Evaluator(Protocol):
-    """What an evaluation asks of a model."""
+    """Interface of a model that an evaluation uses."""
 
     @property
     def positions(self) -> int | None:
-        """The longest sequence that it takes; None where that is not known."""
+        """The longest sequence that the model takes; None if that is not known."""
 
     def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
-        """The losses of every sequence, none shorter than two tokens."""
+        """Return the losses of every sequence; none is shorter than two tokens."""
         ...
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
-        """−log p of every token of what follows each prompt; neither is empty."""
+        """Return −log p of every token of each continuation; no prompt or continuation is empty."""
         ...
 
     def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
-        """The most likely token after the other, ended as each problem says."""
+        """Return greedy replies (always the most likely token), ended as each problem says."""
         ...
 
 
 class LocalModel(Protocol):
-    """What reading continuations and writing replies ask of a model in this process."""
+    """Interface of a model in this process that reads continuations and writes replies."""
 
     module: Any
     config: Any
@@ -68,9 +69,9 @@ class LocalModel(Protocol):
 
 
 def rows_per_batch(length: int, vocabulary: int, tokens: int | None = None) -> int:
-    """How many sequences of `length` tokens go into one forward pass of `tokens`.
+    """Return how many sequences of `length` tokens go into one forward pass of `tokens`.
 
-    None: `BATCH_TOKENS`, fewer where the vocabulary is large.
+    If `tokens` is None: `BATCH_TOKENS`, fewer if the vocabulary is large.
     """
     most = min(BATCH_TOKENS, LOGIT_ELEMENTS // vocabulary) if tokens is None else tokens
     return max(1, most // length)
@@ -79,10 +80,10 @@ def rows_per_batch(length: int, vocabulary: int, tokens: int | None = None) -> i
 def batches(
     sequences: Sequence[Ids], rows: Callable[[int], int], pad: int = 1, limit: int | None = None
 ) -> Iterator[tuple[int, list[int]]]:
-    """(length, places): sequences of one padded length, in order, in batches of `rows(length)`.
+    """Yield (length, places): batches of `rows(length)` sequences of one padded length, in order.
 
-    Cut from lengths and order alone, so the same draw gives the same shapes and, within a profile,
-    the same bits. No length is padded beyond `limit`.
+    Batches depend on lengths and order alone, so the same draw gives the same shapes and, within a
+    profile, the same bits. No length is padded beyond `limit`.
     """
     groups: dict[int, list[int]] = {}
     for place, sequence in enumerate(sequences):

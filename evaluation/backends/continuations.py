@@ -1,9 +1,9 @@
-"""Log-likelihoods of continuations, each prompt read once.
+"""Log-likelihoods of continuations, with each prompt read once.
 
-The prompts of a batch are padded on the left and read with a cache of keys and values; what follows
-them is read from it. Of a prompt only the last position's logits are computed, and a continuation of
-one token needs nothing more. Architectures that keep another kind of state, or that do not take
-positions, read prompt and continuation together instead.
+The prompts of a batch are padded on the left and read into a key-value cache; their continuations
+are read with this cache. Only the logits of a prompt's last position are computed, and a
+continuation of one token needs no more than those. Architectures that keep another kind of state,
+or take no positions, read prompt and continuation together instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 
 
 def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats]:
-    """−log p of every token of each continuation, [its length] float32, nats."""
+    """Return −log p of every token of each continuation, [its length] float32, nats."""
     if not shareable(model.module):
         whole = model.losses([np.concatenate(pair) for pair in pairs], PAD_TO)
         return [losses[len(p) - 1 :] for (p, _), (losses, _) in zip(pairs, whole, strict=True)]
@@ -39,7 +39,7 @@ def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[F
     following = list(members.values())
     found: dict[int, Floats] = {}
 
-    def rows(length: int) -> int:  # their logits are not computed: the vocabulary does not count
+    def rows(length: int) -> int:  # few logits are computed: the vocabulary does not count
         return max(1, (model.batch_tokens or BATCH_TOKENS) // length)
 
     for length, chosen in batches(prompts, rows, PAD_TO, model.positions):
@@ -49,19 +49,19 @@ def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[F
 
 
 def shareable(module: Any) -> bool:
-    """Whether prompts can be read once."""
+    """Return True if the module's prompts can be read once, with a key-value cache."""
     taken = inspect.signature(module.forward).parameters
     needed = {"attention_mask", "position_ids", "past_key_values", "logits_to_keep"}
     return needed <= set(taken) and not getattr(module, "_is_stateful", False)
 
 
-#: A prompt, and (place, continuation) of all that follows it.
+#: A prompt, and (place, continuation) of all its continuations.
 _Asked = tuple[Ids, list[tuple[int, Ids]]]
 
 
 @torch.inference_mode()
 def _batch(model: LocalModel, length: int, asked: Sequence[_Asked]) -> dict[int, Floats]:
-    """The continuations of one batch of prompts of at most `length` tokens."""
+    """Return place → −log p for all continuations of one batch of prompts, padded to `length`."""
     ids = torch.zeros((len(asked), length), dtype=torch.int64)
     mask = torch.zeros_like(ids)
     for row, (prompt, _) in enumerate(asked):
@@ -90,7 +90,7 @@ def _batch(model: LocalModel, length: int, asked: Sequence[_Asked]) -> dict[int,
 def _forward(
     model: LocalModel, ids: torch.Tensor, mask: torch.Tensor, cache: Any, keep: int
 ) -> Any:
-    """A pass over `ids`, after what the cache holds; `mask` is over both."""
+    """Run a forward pass over `ids`, after the cached tokens; `mask` covers both."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
     return model.module(
         input_ids=ids.to(model.device),
@@ -103,7 +103,7 @@ def _forward(
 
 
 def _selected(cache: Any, rows: torch.Tensor) -> Any:
-    """A copy of some rows of the cache; several may be the same."""
+    """Return a copy of the cache with these rows; a row may be taken several times."""
     own = copy.copy(cache)
     own.layers = [copy.copy(layer) for layer in cache.layers]
     own.batch_select_indices(rows)

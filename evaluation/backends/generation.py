@@ -1,7 +1,7 @@
-"""Replies to problems: the most likely token after the other, in batches, no chance in it.
+"""Greedy replies to problems, in batches: always the most likely token, no randomness.
 
-Prompts of similar length go together, padded on the left. A reply ends before the end token, before
-one of its stop texts, or at its length.
+Prompts of similar length share a batch, padded on the left. A reply ends before the end token,
+before one of its stop texts, or at its maximal length.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from evaluation.data.packing import Posed
 
 #: Prompts are padded to a multiple of this.
 PAD_TO = 32
-#: Tokens of the prompt that a reply is decoded with.
+#: Last tokens of the prompt that are decoded together with a reply.
 TAIL = 8
 
 
 def replies(model: LocalModel, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
-    """The reply to every problem."""
+    """Return the reply to every problem."""
     result = [""] * len(problems)
     ends = end_tokens(model, tokenizer)
     groups: dict[tuple[int, int], list[int]] = {}
@@ -48,14 +48,14 @@ def replies(model: LocalModel, problems: Sequence[Posed], tokenizer: Any) -> lis
 
 
 def end_tokens(model: LocalModel, tokenizer: Any) -> frozenset[int]:
-    """What ends a reply: the tokenizer's end token and those of the model's settings."""
+    """Return the tokens that end a reply: the tokenizer's end token and those of the config."""
     given = getattr(model.config.get_text_config(), "eos_token_id", None)
     several = given if isinstance(given, list | tuple) else [given]
     return frozenset(int(t) for t in (*several, tokenizer.eos_token_id) if t is not None)
 
 
 class _Reading(StoppingCriteria):
-    """Reads along: which rows have ended, and what they say."""
+    """Stopping criterion that decodes replies while they grow and says which rows have ended."""
 
     def __init__(
         self, problems: Sequence[Posed], tokenizer: Any, ends: frozenset[int], length: int
@@ -65,8 +65,8 @@ class _Reading(StoppingCriteria):
         self._ends = ends
         self._length = length
         self._ended = [False] * len(problems)
-        #: The end of each prompt, as tokens and as text: some decoders drop a first blank.
-        #: lm-evaluation-harness reads the reply alone.
+        #: The end of each prompt, as tokens and as text: some decoders drop a leading space.
+        #: lm-evaluation-harness decodes the reply alone.
         alone = [posed.problem.encoding == "harness" for posed in problems]
         self._tails = [
             [] if harness else posed.ids[-TAIL:].tolist()

@@ -1,8 +1,8 @@
 """Forward passes compiled by TorchInductor (`torch.compile`), from token ids to losses.
 
-Of one module and one shape, so that which passes are compiled hangs on nothing but shapes. Weights
-stay what they are in the module: parameters that can be pointed elsewhere, without compiling again.
-Its caches that are pickles are off; sources and shared objects stay on disk.
+One module and one shape are compiled, so that only its shape decides if a pass is compiled. Weights
+stay parameters of the module: they can be pointed at other tensors without compiling again.
+TorchInductor's caches of pickles are off; generated sources and shared objects stay on disk.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from torch.nn import functional as F
 
 from runs.errors import UnavailableError
 
-#: [batch, length] ids → −log p (float32) and whether it was the most likely token, both
+#: [batch, length] ids → −log p (float32) and True for each most likely token, both
 #: [batch, length − 1], on the ids' device.
 Scorer = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 def scored(logits: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a `Scorer` gives, from the ids and their logits [batch, length, vocabulary]."""
+    """Return a `Scorer`'s results from the ids and their logits [batch, length, vocabulary]."""
     predicted, targets = logits[:, :-1].float(), ids[:, 1:]
     losses = F.cross_entropy(predicted.flatten(0, 1), targets.flatten(), reduction="none")
     return losses.view_as(targets), predicted.argmax(dim=-1) == targets
 
 
 class NotCompiledError(UnavailableError):
-    """Passes cannot be compiled, here or at all."""
+    """Forward passes cannot be compiled, on this machine or for this model."""
 
 
 def compiler(device: torch.device) -> str:
-    """What compiles for a device: its version, and for which instructions; empty where nothing does."""
+    """Return the compiler for a device with version and instruction set; empty if there is none."""
     if device.type == "cuda":
         try:
             return f"triton {metadata.version('triton')}"
@@ -64,7 +64,10 @@ def _of_system(name: str) -> str:
 
 
 def scorer(module: Any) -> Scorer:
-    """Compiled when it is first called. Raises NotCompiledError then, where that cannot be."""
+    """Return a scorer that compiles the module when it is first called.
+
+    That call raises NotCompiledError if the module cannot be compiled.
+    """
     import torch._dynamo.config
     import torch._functorch.config
     from torch._dynamo.exc import TorchDynamoException
@@ -80,7 +83,7 @@ def scorer(module: Any) -> Scorer:
     compile_: Any = torch.compile  # its types lack `isolate_recompiles`
     run = compile_(
         whole, fullgraph=True, dynamic=False, isolate_recompiles=True,
-        # For the instructions that `compiler` names, not for this very processor; nothing by timing.
+        # For the instructions that `compiler` names, not for this processor; no choice by timing.
         options={"fx_graph_cache": False, "compile_threads": 1, "cpp.march": "", "deterministic": True},
     )  # fmt: skip
 
@@ -98,7 +101,10 @@ def scorer(module: Any) -> Scorer:
 
 @lru_cache
 def _folder(made_by: str) -> str:
-    """Where compiled code lies: ours alone, and that of one compiler, which its names do not tell."""
+    """Return this user's folder for compiled code of one compiler (file names do not tell which).
+
+    If another user owns this folder or can write to it, return a new temporary folder.
+    """
     digest = hashlib.sha256(made_by.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"evomerge-compiled-{os.getuid()}-{digest}"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,6 +1,6 @@
-"""One model object per architecture; candidates' weights are swapped into it.
+"""Resident model: one model object per architecture, into which candidates' weights are swapped.
 
-No re-instantiation and no copy: parameters are pointed at the candidate's tensors.
+Nothing is instantiated again or copied: parameters are pointed at the candidate's tensors.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from weights.tensors import HEADS
 class ResidentModel:
     """A causal language model in evaluation mode whose weights can be replaced."""
 
-    #: Tokens of one forward pass; None: as `evaluator.rows_per_batch` says.
+    #: Tokens of one forward pass; None: as `backend.rows_per_batch` chooses.
     batch_tokens: int | None = None
-    #: What floating-point weights are computed in; None: their own.
+    #: The dtype in which floating-point weights are computed; None: their own.
     dtype: torch.dtype | None = None
-    #: The shape [rows, length] of the passes that are compiled, in the model's own number of blocks;
-    #: None: none are.
+    #: The shape [rows, length] of compiled passes, for the model's own number of blocks only;
+    #: None: no pass is compiled.
     compiled: tuple[int, int] | None = None
 
     def __init__(self, folder: Path, device: str, tied: bool) -> None:
@@ -47,14 +47,14 @@ class ResidentModel:
         #: The module with as many blocks as the folder's model.
         self._whole = self.module
         self.vocabulary = int(config.get_text_config().vocab_size)
-        #: Blocks → the module with so many: paths through layers have their own.
+        #: Number of blocks → module: each path through layers of another length has its own module.
         self._modules: dict[int, Any] = {
             int(config.get_text_config().num_hidden_layers): self.module
         }
 
     @classmethod
     def from_module(cls, module: Any) -> ResidentModel:
-        """Around a module that is there already, on its own device."""
+        """Wrap an existing module, on its own device."""
         model = cls.__new__(cls)
         model.module = model._whole = module.eval()
         model.config = module.config
@@ -63,17 +63,20 @@ class ResidentModel:
         return model
 
     def _empty(self, config: Any) -> Any:
-        """A module without weights."""
+        """Return a module without weights, but with its buffers."""
         module = model_config.empty(self.folder, config)
         self._materialise_buffers(module, config)
         return module.eval()
 
     def _materialise_buffers(self, module: Any, config: Any) -> None:
-        """Buffers (rotary frequencies and the like) come from a real, throw-away construction."""
+        """Take buffers (rotary frequencies and the like) from a throw-away model with one block.
+
+        Raises SourceError if the architecture keeps a buffer in every block.
+        """
         from transformers import AutoModelForCausalLM
 
         before = next(iter(getattr(self, "_modules", {}).values()), None)
-        if before is not None:  # they do not hang on the number of blocks
+        if before is not None:  # buffers do not depend on the number of blocks
             _share_buffers(before, module)
             return
         small = type(config).from_dict(block_names.with_blocks(config.to_dict(), 1))
@@ -92,9 +95,10 @@ class ResidentModel:
             setattr(module.get_submodule(parent), leaf, donor[name].to(self.device))
 
     def load(self, weights: Mapping[str, torch.Tensor], blocks: int | None = None) -> None:
-        """Point every parameter at its tensor. Raises SourceError where names do not match.
+        """Point every parameter at its tensor. Raises SourceError if names do not match.
 
-        `blocks`: how many the model has, where a path gave it others than the folder's model has.
+        `blocks`: the number of blocks, if a path through layers gave the model another number than
+        the folder's model has.
         """
         self._choose_module(blocks)
         own = dict(self.module.named_parameters())
@@ -126,7 +130,7 @@ class ResidentModel:
             self.module = modules[blocks]
 
     def _let_go(self) -> None:
-        """Take the weights out of the module, or they would stay in memory; what is tied stays so."""
+        """Move the module's weights to the meta device to free memory; tied ones stay tied."""
         emptied: dict[int, torch.nn.Parameter] = {}
         for module in self.module.modules():
             for leaf, tensor in module._parameters.items():
@@ -137,24 +141,29 @@ class ResidentModel:
                     module._parameters[leaf] = emptied[id(tensor)]
 
     def rows(self, length: int) -> int:
-        """How many sequences of `length` tokens go into one forward pass."""
+        """Return how many sequences of `length` tokens go into one forward pass."""
         return rows_per_batch(length, self.vocabulary, self.batch_tokens)
 
     @property
     def positions(self) -> int | None:
-        """The longest sequence that the architecture takes; None where it does not say."""
+        """The longest sequence that the architecture takes; None if its config does not say."""
         limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         return int(limit) if limit else None
 
     @torch.inference_mode()
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
-        """[batch, length] int64 → [batch, length, vocabulary], in the model's dtype."""
+        """Compute the logits of `ids`.
+
+        [batch, length] int64 → [batch, length, vocabulary], in the model's dtype.
+        """
         return self.module(input_ids=ids.to(self.device), use_cache=False).logits
 
     @torch.inference_mode()
     def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
-        """See `Evaluator`. `pad`: lengths are rounded up to a multiple of it where sequences share a
-        forward pass, on the right, where causal attention does not see it.
+        """Return the losses of every sequence, as `Evaluator` says.
+
+        `pad`: sequences are padded on the right to a length that is a multiple of it, so that more
+        of them share a forward pass. Causal attention does not see this padding.
         """
         found: list[Losses | None] = [None] * len(sequences)
         for length, places in batches(sequences, self.rows, pad, self.positions):
@@ -169,8 +178,8 @@ class ResidentModel:
 
     @torch.inference_mode()
     def token_losses(self, ids: torch.Tensor) -> Losses:
-        """[batch, length] ids → −log p (float32) and whether it was the most likely token, both
-        [batch, length − 1].
+        """Compute the losses of [batch, length] ids: −log p (float32), and True for each most
+        likely token, both [batch, length − 1].
         """
         ids = ids.to(self.device)
         if self._is_compiled(ids):
@@ -187,21 +196,21 @@ class ResidentModel:
         return inductor.scorer(self._whole)
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
-        """See `Evaluator`; every prompt is read once."""
+        """Return −log p of continuations, as `Evaluator` says; every prompt is read once."""
         return continuations(self, pairs)
 
     def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
-        """See `Evaluator`."""
+        """Return greedy replies, as `Evaluator` says."""
         return replies(self, problems, tokenizer)
 
     @torch.inference_mode()
     def continued(
         self, ids: torch.Tensor, mask: torch.Tensor, limit: int, until: Any
     ) -> torch.Tensor:
-        """[batch, length] int64, padded on the left where `mask` is 0 → the most likely next tokens,
-        [batch, ≤ limit] int64 on the CPU.
+        """Return the most likely next tokens, [batch, ≤ limit] int64 on the CPU.
 
-        `until` is a transformers StoppingCriteria. What the folder says about sampling does not count.
+        `ids` are [batch, length] int64, padded on the left where `mask` is 0. `until` is a
+        transformers StoppingCriteria. The model folder's sampling settings are ignored.
         """
         from transformers import GenerationConfig
 
@@ -218,7 +227,7 @@ class ResidentModel:
 
 
 def _share_buffers(donor: Any, module: Any) -> None:
-    """Point a module's buffers at those of another one of the same architecture."""
+    """Point a module's buffers at those of another module of the same architecture."""
     known = dict(donor.named_buffers())
     for name, _ in list(module.named_buffers()):
         parent, _, leaf = name.rpartition(".")

@@ -1,9 +1,10 @@
-"""A model that a server holds, behind an OpenAI-compatible endpoint (`/v1/completions`) that gives
-log-probabilities of prompts, as vLLM's does.
+"""A model on a server with an OpenAI-compatible endpoint (`/v1/completions`), such as vLLM's, that
+gives log-probabilities of prompts.
 
-Prompts are sent as token ids, so that the server's tokenizer has no say. With `echo` and `logprobs`
-the answer holds, for every token of the prompt but the first, its log-probability and the most
-likely tokens' beside it. One token is generated and dropped, because some servers want at least one.
+Prompts are sent as token ids, so that the server's tokenizer is not used. With `echo` and
+`logprobs` the answer holds, for every token of the prompt but the first, its log-probability and
+that of the most likely tokens. One token is generated and dropped, because some servers want at
+least one.
 """
 
 from __future__ import annotations
@@ -21,23 +22,24 @@ from evaluation.data.packing import Ids, Posed
 from runs.errors import EndpointError
 from runs.system.redaction import Address
 
-#: Seconds that the server may take for one answer; how often one that cannot be reached is tried.
+#: Most seconds for one answer; number of attempts to connect to a server that cannot be reached.
 PATIENCE, TRIES = 600.0, 3
-#: A log-probability may be this much above 0, or under the largest one given and still be the most
-#: likely token's: servers round.
+#: Tolerance for rounding by servers: a log-probability may be this much above 0, and the most
+#: likely token's may be this much below the largest one given.
 ROUNDING = 1e-6
 
 
 class Endpoint:
-    """See `Evaluator`."""
+    """`Evaluator` of a model behind an OpenAI-compatible endpoint."""
 
     def __init__(
         self, url: str, model: str, positions: int | None = None, key: str | None = None
     ) -> None:
-        """`url` is that of the API (`http://host:8000/v1`), `model` the name it serves it under.
+        """Prepare the client; no request is sent yet. Raises EndpointError.
 
-        `key` is sent as the bearer token, or the URL's own user and password are; none of them is
-        ever shown. Nothing is asked yet. Raises EndpointError.
+        `url` is that of the API (`http://host:8000/v1`), `model` the name under which the server
+        serves the model. `key` is sent as the bearer token; without it the URL's own user and
+        password are sent. None of them is ever shown.
         """
         self._address = Address(url.rstrip("/"))
         self._model, self._positions = model, positions
@@ -50,23 +52,23 @@ class Endpoint:
             raise self._error("the key in FORGE_ENDPOINT_KEY has characters that no key has")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         transport = httpx.HTTPTransport(retries=TRIES - 1)
-        # Apart from the URL: the client's log and errors show that.
+        # The login is kept out of the URL, because the client's log and errors show the URL.
         self._client = httpx.Client(
             auth=self._address.login, headers=headers, timeout=PATIENCE, transport=transport
         )
 
     @property
     def positions(self) -> int | None:
-        """As the model's config.json says, less the token that is generated besides."""
+        """The longest prompt: the model's own limit less the one token that is generated."""
         return None if self._positions is None else self._positions - 1
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
-        """See `Evaluator`. Raises EndpointError."""
+        """Return −log p of continuations, as `Evaluator` says. Raises EndpointError."""
         found = self.losses([np.concatenate(pair) for pair in pairs])
         return [own[len(prompt) - 1 :] for (prompt, _), (own, _) in zip(pairs, found, strict=True)]
 
     def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
-        """See `Evaluator`. Raises EndpointError."""
+        """Return the losses of every sequence, as `Evaluator` says. Raises EndpointError."""
         found: list[Losses | None] = [None] * len(sequences)
         for _, places in batches(sequences, lambda length: rows_per_batch(length, 1)):
             prompts = [sequences[place].tolist() for place in places]
@@ -77,7 +79,10 @@ class Endpoint:
         return [each for each in found if each is not None]
 
     def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
-        """See `Evaluator`. Stop texts are cut here, all of them at any number. Raises EndpointError."""
+        """Return greedy replies, as `Evaluator` says. Raises EndpointError.
+
+        Replies are cut here at all stop texts, because the server gets only the first four.
+        """
         result = []
         for posed in problems:
             problem = posed.problem
@@ -91,7 +96,7 @@ class Endpoint:
         return result
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
     def _read(self, choice: Mapping[str, Any], length: int) -> Losses:
@@ -109,13 +114,13 @@ class Endpoint:
         if any(not isinstance(value, int | float) for value in logprobs[1:length]):
             raise self._error("a token of a prompt has no log-probability")
         own = np.asarray(logprobs[1:length], np.float64)
-        if not (own <= ROUNDING).all():  # NaN is not
+        if not (own <= ROUNDING).all():  # False for NaN
             raise self._error("a log-probability is above 0, or no number")
         highest = np.asarray([max(top.values()) for top in tops[1:length]], np.float64)
         return (-own).astype(np.float32), own >= highest - ROUNDING
 
     def _ask(self, prompts: list[list[int]], **fields: Any) -> list[Mapping[str, Any]]:
-        """The choices of one request, in the order of the prompts."""
+        """Send one request and return its choices, in the order of the prompts."""
         wanted = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
         try:
             answer = self._client.post(f"{self._address.bare}/completions", json=wanted)
@@ -133,7 +138,7 @@ class Endpoint:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """What an answer is made of was looked at within."""
+        """Raise EndpointError for errors of reading an answer within this context."""
         try:
             yield
         except (AttributeError, TypeError, LookupError, ArithmeticError, ValueError,

@@ -1,4 +1,4 @@
-"""A task's documents as items, read by a process that has the harness."""
+"""Items made of a task's documents, which a process with lm-evaluation-harness reads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from evaluation.lm_eval.spec import Spec
 from runs.errors import DataError, UnavailableError
 from runs.system.child_environment import child_environment
 
-#: Seconds that a task may take to be read, its data set fetched where that is allowed.
+#: Most seconds for reading a task, with the download of its data set if that is allowed.
 LONGEST = 1800.0
 
 
 @dataclass(frozen=True)
 class Read:
-    """What was read of a task."""
+    """Rows and names read from a task."""
 
     rows: tuple[dict[str, Any], ...]
     #: Names of tasks and of their datasets.
@@ -31,7 +31,7 @@ class Read:
 
 
 def rows(given: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
-    """Rows of items, in the format of JSONL data, of all the tasks among what was given.
+    """Return rows of items, in the format of JSONL data, of all tasks among the given strings.
 
     Raises DataError, UnavailableError.
     """
@@ -71,7 +71,7 @@ def _read(spec: Spec) -> Read:
 
 
 def check(spec: Spec) -> None:
-    """Raise where the task cannot be read here. DataError, UnavailableError."""
+    """Raise DataError or UnavailableError if the task cannot be read on this machine."""
     if find_spec("lm_eval") is None:
         raise UnavailableError(
             f"{spec} needs lm-evaluation-harness: pip install 'agent-forge[lm-eval]', then again."

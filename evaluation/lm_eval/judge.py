@@ -1,4 +1,4 @@
-"""A scorer (`evaluation.verifiers.scorer`): what a task of lm-evaluation-harness says of a reply."""
+"""Scorer (`evaluation.verifiers.scorer`) that judges replies by a task of lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from runs.errors import UnavailableError
 
 
 def judge(reply: str, item: dict[str, Any]) -> float:
-    """The task's metric of one reply, after the first of its filters.
+    """Return the task's metric of one reply, after the first of the task's filters.
 
-    `item["options"]` has `task` (name or file), `name` (the task of it), `metric`, `doc`, and `pin`,
-    the digest of what judges. Raises UnavailableError where that task is not on this machine, and what
-    the task raises.
+    `item["options"]` has `task` (name or file), `name` (of the single task in it), `metric`, `doc`,
+    and `pin`, the digest of everything that judges (`reader.pin`). Raises UnavailableError if the
+    task is not on this machine or its digest differs, and any error that the task raises.
     """
     options = item["options"]
     task = _task(options["task"], options["name"], options["pin"])
@@ -24,7 +24,7 @@ def judge(reply: str, item: dict[str, Any]) -> float:
 
 @lru_cache(maxsize=8)
 def _task(named: str, name: str, pinned: str) -> Any:
-    """The task itself, to judge by."""
+    """Load the task and check its digest. Raises UnavailableError."""
     try:
         items.check(Spec(named))
         task = {str(task.config.task): task for task in reader.tasks(named)}[name]

@@ -1,10 +1,10 @@
-"""In a process of its own: a task's documents → rows of items. Imports the harness.
+"""Program that turns a task's documents into rows of items; imports lm-evaluation-harness.
 
     python -m evaluation.lm_eval.reader SPEC OUT
 
-Multiple choice becomes questions, tokenised and normalised as the harness does; generation becomes
-problems that the harness judges; texts stay texts. The prompts are those that the harness builds,
-few-shot examples included.
+It runs in a process of its own. Multiple choice becomes questions, tokenised and normalised as in
+the harness. Generation becomes problems that the harness judges; texts stay texts. The harness
+builds the prompts, few-shot examples included.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evaluation.lm_eval.spec import Spec
 
 Row = dict[str, Any]
 
-#: A metric of multiple choice → what log-likelihoods are divided by.
+#: A metric of multiple choice → the number by which a choice's log-likelihood is divided.
 CHOICE_METRICS = {
     "acc": lambda choice: 1,
     "acc_norm": len,
@@ -41,12 +41,12 @@ SEED, FEWSHOT_SEED = 0, 1234
 
 
 class Refused(Exception):
-    """A task that cannot be items, and why."""
+    """A task cannot become items, with the reason."""
 
 
 @lru_cache(maxsize=8)
 def tasks(task: str) -> list[Any]:
-    """The tasks of a name or a file, seeded as the harness seeds. Raises Refused."""
+    """Load the tasks of a name or a file, seeded as the harness seeds them. Raises Refused."""
     import numpy as np
     import torch
     from lm_eval.tasks import TaskManager
@@ -74,21 +74,21 @@ def tasks(task: str) -> list[Any]:
 
 @contextmanager
 def _nowhere() -> Iterator[None]:
-    """Work in an empty folder: a data set `OWNER/NAME` is the Hub's, not a folder that lies here."""
+    """Work in an empty folder, so that a data set `OWNER/NAME` is the Hub's, not a local folder."""
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
         yield
 
 
 @lru_cache(maxsize=64)
 def pin(task: Any) -> str:
-    """A digest of everything that judges: the task's settings, its functions' code, the harness."""
+    """Return a digest of everything that judges: the task's settings and code, the harness."""
     said = json.dumps(task.dump_config(), sort_keys=True, default=str)
-    plain = re.sub(r" at 0x[0-9a-f]+", "", said)  # places in memory
+    plain = re.sub(r" at 0x[0-9a-f]+", "", said)  # memory addresses
     return hashlib.sha256(f"{version('lm-eval')}\0{plain}".encode()).hexdigest()
 
 
 def judged(task: Any, metric: str, prompt: str, doc: Any, reply: str) -> float:
-    """The task's metric of one reply, after the first of its filters."""
+    """Return the task's metric of one reply, after the first of the task's filters."""
     from lm_eval.api.instance import Instance
 
     request = Instance("generate_until", doc, (prompt, {}), 0)
@@ -99,7 +99,7 @@ def judged(task: Any, metric: str, prompt: str, doc: Any, reply: str) -> float:
 
 
 def read(spec: Spec) -> tuple[list[Row], list[str]]:
-    """(rows, names of tasks and datasets). Raises Refused and what the harness raises."""
+    """Return (rows, names of tasks and datasets). Raises Refused, and any error of the harness."""
     rows: list[Row] = []
     names = []
     for task in tasks(spec.task):
@@ -162,7 +162,7 @@ def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
 
 
 def _try(task: Any, metric: str, prompt: str, doc: dict[str, Any]) -> None:
-    """Raise Refused where the metric of a reply is no share."""
+    """Raise Refused if the metric fails on a single reply or is not from 0 to 1."""
     try:
         found = judged(task, metric, prompt, doc, "a reply")
     except Exception as error:
@@ -184,7 +184,7 @@ _KINDS = {
 
 
 def metric_of(spec: Spec, task: Any, known: Any) -> str:
-    """The metric that is asked for, or the first that can be an item's. Raises Refused."""
+    """Return the requested metric, or the first one that fits single items. Raises Refused."""
     better = task.higher_is_better()
     own = [
         name
@@ -203,11 +203,11 @@ def _plain(value: Any) -> Any:
 
 
 def written(spec: Spec) -> str:
-    """The answer, as JSON."""
+    """Read the task and return its rows and names, or the error, as JSON."""
     try:
         rows, names = read(spec)
         return json.dumps({"rows": rows, "names": names}, default=_plain)
-    except Exception as error:  # the harness raises anything; whoever asked is told
+    except Exception as error:  # the harness can raise any error; the caller gets its text
         said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
         return json.dumps({"error": f"{' '.join(said.split())[:500].rstrip('.')}."})
 

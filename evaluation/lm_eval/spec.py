@@ -1,8 +1,8 @@
 """`lm-eval:NAME[#METRIC][@COUNT]`: a task of lm-evaluation-harness, by its name or its YAML file.
 
-METRIC is one of the task's own, by default the first that an item can have; COUNT takes the first so
-many documents. Well-known benchmarks are refused as objectives unless they are allowed: whoever selects
-on a benchmark can report nothing on it.
+METRIC is one of the task's own metrics, by default the first that fits single items. COUNT takes
+the first COUNT documents. Well-known benchmarks are refused as objectives unless the user allows
+them: a champion that was selected on a benchmark can report nothing on it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from runs.errors import DataError, UnavailableError
 PREFIX = "lm-eval:"
 #: The entry point of `judge`.
 SCORER = "lm-eval"
-#: Folders whose tasks have names too, and whose files workers may read, separated like those of PATH:
-#: a task file is code.
+#: Environment variable: folders of tasks, separated like those of PATH. Their tasks can be given by
+#: name, and only their files may be read by workers, because a task file is code.
 FOLDERS = "FORGE_TASK_FOLDERS"
 
-#: Families of benchmarks that models are compared by.
+#: Families of benchmarks that are used to compare models.
 BENCHMARKS = (
     "agieval", "aime", "aime24", "aime25", "arc", "bbh", "bigbench", "boolq", "ceval", "cmmlu",
     "commonsense_qa", "copa", "drop", "global_mmlu", "glue", "gpqa", "gsm8k", "gsm_plus",
@@ -37,7 +37,7 @@ _KNOWN = re.compile(rf"(?:^|_)(?:{'|'.join(sorted(BENCHMARKS, key=len, reverse=T
 
 @dataclass(frozen=True)
 class Spec:
-    """What is asked for."""
+    """Requested task, with its metric and number of documents."""
 
     #: A task's name, or the path of its YAML file.
     task: str
@@ -46,7 +46,7 @@ class Spec:
 
     @property
     def file(self) -> Path | None:
-        """The YAML file; None where the task has a name."""
+        """The YAML file; None if the task is given by name."""
         return Path(self.task) if self.task.lower().endswith((".yaml", ".yml")) else None
 
     def __str__(self) -> str:
@@ -55,12 +55,12 @@ class Spec:
 
 
 def is_task(given: str | Path) -> bool:
-    """Whether something that was given as data is a task."""
+    """Return True if a data argument is a task."""
     return str(given).startswith(PREFIX)
 
 
 def parse(given: str) -> Spec:
-    """Raises DataError."""
+    """Parse `lm-eval:NAME[#METRIC][@COUNT]`. Raises DataError."""
     match = re.fullmatch(r"lm-eval:([^#@]+)(?:#([^#@]+))?(?:@(\d+))?", given)
     named = match is not None and re.fullmatch(r"[\w.-]+|.*\.ya?ml", match[1], re.IGNORECASE)
     if match is None or not named or match[3] == "0":
@@ -72,7 +72,7 @@ def parse(given: str) -> Spec:
 
 
 def absolute(given: str) -> str:
-    """The same with a whole path, where it is a file. Raises DataError."""
+    """Return the spec with an absolute path if its task is a file. Raises DataError."""
     spec = parse(given)
     if spec.file is None:
         return str(spec)
@@ -83,7 +83,7 @@ def absolute(given: str) -> str:
 
 
 def check_file(spec: Spec) -> None:
-    """Raise UnavailableError where the task's file is not for this machine to read: it may run code."""
+    """Raise UnavailableError if this machine may not read the task's file, which can run code."""
     if spec.file is None:
         return
     allowed = os.environ.get(FOLDERS)
@@ -99,7 +99,7 @@ def check_file(spec: Spec) -> None:
 
 
 def benchmark(names: Iterable[str]) -> str | None:
-    """The first of these names, of tasks and datasets, that is a well-known benchmark's."""
+    """Return the first name of a task or dataset that is a well-known benchmark's, or None."""
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "_", name.rpartition("/")[2].lower())
         if _KNOWN.search(plain):
@@ -108,7 +108,7 @@ def benchmark(names: Iterable[str]) -> str | None:
 
 
 def guard(spec: Spec, names: Iterable[str]) -> None:
-    """Raise DataError where one of the names is a well-known benchmark's."""
+    """Raise DataError if one of the names is a well-known benchmark's."""
     if found := benchmark(names):
         raise DataError(
             f"{spec} is of the well-known benchmark {found!r}. A champion that was chosen on it says "

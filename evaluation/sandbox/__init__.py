@@ -1,1 +1,1 @@
-"""Programs that models write are run here, locked in."""
+"""Sandbox: runs programs that models write in a locked process."""

@@ -1,18 +1,19 @@
-"""The jail: forks a locked child for every program, and passes its answer on unread.
+"""Jail process: forks a locked child for every program and passes on its answer unread.
 
-The process has nothing of ours: an empty environment, an empty folder, three pipes. It has loaded
-what programs may import (`OFFERED`). For each request it forks a child, which reads the request from
-standard input, gives up files, root, and all system calls but those of `seccomp`, runs the program,
-evaluates the given expressions in it and writes their `repr` into a file in memory. What the values
-should be the child never knows: they are compared on our side, so that a program can pass only by
-computing them.
+The jail has an empty environment, an empty folder and three pipes, and nothing else of the
+caller's. It has loaded the modules that programs may import (`OFFERED`). For each request it forks
+a child. The child reads the request from standard input and gives up files, root, and all system
+calls but those of `seccomp`. Then the child runs the program, evaluates the given expressions in it
+and writes their `repr` into a file in memory. The child never knows the expected values: the caller
+compares them, so that a program can pass only by computing them.
 
-The jail itself reads neither requests nor answers: the kernel copies an answer from the child's file
-to our pipe. Every child begins with the jail's memory, and finds nothing there of earlier programs.
+The jail itself reads neither requests nor answers: the kernel copies an answer from the child's
+file to the caller's pipe. Every child begins with the jail's memory, which holds nothing of earlier
+programs.
 
-A request is one line of JSON (see `runs.system.line_process`): program, calls, cpu (seconds), memory
-(bytes). An answer is one, too: how ("" if the child ended by itself) and size, followed by `size`
-bytes, which are what the child wrote.
+A request is one line of JSON (see `runs.system.line_process`): program, calls, cpu (seconds),
+memory (bytes). An answer is one line of JSON too: how ("" if the child ended by itself) and size.
+After it come `size` bytes, which the child wrote.
 
 Standard library only.
 """
@@ -31,7 +32,7 @@ from typing import Any
 
 from evaluation.sandbox import seccomp
 
-#: Modules that programs may import; nothing can be loaded later.
+#: Modules that programs may import; no other module can be loaded later.
 OFFERED = (
     "abc", "array", "base64", "bisect", "calendar", "cmath", "collections", "collections.abc",
     "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "enum", "fractions",
@@ -40,26 +41,27 @@ OFFERED = (
     "types", "typing", "unicodedata", "uuid", "zlib",
 )  # fmt: skip
 
-#: Loaded too, because some of the above load it when it is first needed.
+#: Also loaded, because some modules of `OFFERED` load these when they are first needed.
 _QUIETLY = ("_strptime", "pprint", "traceback", "encodings.latin_1", "encodings.ascii")
 
-#: Lines at its end that a program may be shortened by until it is one.
+#: Most lines that may be cut off the end of a reply until the rest is a program.
 CUT = 200
 
-#: Bytes that a child may answer with.
+#: Most bytes of a child's answer.
 ANSWER = 1 << 16
 #: Seconds between two looks at a child that has not ended.
 STEP = 0.05
-#: Whom root becomes: "nobody" everywhere.
+#: User and group id that root changes to: that of the user "nobody".
 NOBODY = 65534
 #: The one descriptor that a child can write its answer to.
 _OUT = 3
 
 
 def serve() -> None:
-    """Answer requests until the input ends. The folder is gone at once: nothing can be left in it.
+    """Answer requests until the input ends.
 
-    The process's arguments are how many seconds a program may sleep, and how many it may take in all.
+    The jail's folder is removed first, so that nothing can be left in it. The process's arguments
+    are how many seconds a program may sleep, and how many it may take in all.
     """
     sleep, wall = map(int, sys.argv[1:])
     os.rmdir(os.getcwd())
@@ -70,7 +72,7 @@ def serve() -> None:
     waiting.register(0, select.POLLIN)
     for number in itertools.count(1):
         if not waiting.poll()[0][1] & select.POLLIN:
-            return  # the other end is closed, and everything was read
+            return  # the caller has closed the pipe, and all requests were read
         _one(number, sleep, wall)
 
 
@@ -98,7 +100,7 @@ def _one(number: int, sleep: int, wall: int) -> None:
 
 
 def _ended(child: int, sleep: int, wall: int) -> str:
-    """Wait for a child, and kill it if it takes too long. Return why it did not end by itself."""
+    """Wait for a child; kill it if it takes too long. Return how it was ended; "" if by itself."""
     deadline, asleep = time.monotonic() + wall, 0.0
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -113,14 +115,14 @@ def _ended(child: int, sleep: int, wall: int) -> str:
 
 
 def _sleeps(child: int) -> bool:
-    """Return True if a child's program waits for time to pass; not if it waits for a processor."""
+    """Return True if a child's program sleeps; False if it computes or waits for a processor."""
     if os.getsid(child) != child:
         return False  # it is still reading the request
     try:
         with open(f"/proc/{child}/stat", "rb") as opened:
             return opened.read().rpartition(b")")[2].split()[0] == b"S"
     except OSError:
-        return False  # no such folder here: the wall clock bounds it
+        return False  # no /proc on this machine: only the wall clock limits the child
 
 
 def _death(number: int) -> str:
@@ -130,7 +132,7 @@ def _death(number: int) -> str:
 
 
 def _locked(number: int, answer: int, jail: int) -> None:
-    """In the child: read the request, give everything up, then run the program."""
+    """Read the request in the child, give up all rights, run the program and write its answer."""
     seccomp.die_with_parent()
     request = _request(number, jail)
     if answer != _OUT:
@@ -153,9 +155,9 @@ def _locked(number: int, answer: int, jail: int) -> None:
 
 
 def _request(number: int, jail: int) -> dict[str, Any]:
-    """Return the request of this number, and end the jail if it is another's.
+    """Return the request with this number; if another one was sent, kill the jail and exit.
 
-    A child whose jail is gone has another parent, which is none of ours to end.
+    If the jail is gone already, the child has another parent, which must not be killed.
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -170,7 +172,7 @@ def _request(number: int, jail: int) -> dict[str, Any]:
     except (ValueError, TypeError):
         pass
     if os.getppid() == jail:
-        os.kill(jail, signal.SIGKILL)  # a rest of an earlier request: nothing would fit again
+        os.kill(jail, signal.SIGKILL)  # later requests would not match either
     os._exit(1)
 
 
@@ -187,7 +189,7 @@ def _limit(cpu: int, memory: int) -> None:
 
 
 def _run(program: str, calls: list[str]) -> dict[str, Any]:
-    """{"error": …} or {"values": [[repr, error], …]}, one pair for every call."""
+    """Run the program; return {"error": …} or {"values": [[repr, error], …]}, a pair a call."""
     random = sys.modules["random"]
     random.seed(0)
     space: dict[str, Any] = {"__name__": "program"}
@@ -205,7 +207,7 @@ def _run(program: str, calls: list[str]) -> dict[str, Any]:
 
 
 def _compiled(program: str) -> Any:
-    """The program, without lines at its end that are none: a reply is cut, or goes on in prose."""
+    """Compile the program without last lines that are no code: a reply is cut or ends in prose."""
     lines = program.rstrip().split("\n")
     for dropped in range(min(CUT, len(lines))):
         try:
@@ -216,7 +218,7 @@ def _compiled(program: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Counters, named tuples and the like as what they are kinds of, whose text is a literal."""
+    """Return Counters, named tuples and the like as plain containers, whose `repr` is a literal."""
     if isinstance(value, dict):
         return {_plain(k): _plain(v) for k, v in value.items()}
     for kind in (list, tuple, set, frozenset):
@@ -226,7 +228,7 @@ def _plain(value: Any) -> Any:
 
 
 def _describe(error: BaseException) -> str:
-    """A short text, whatever the program made of its exceptions."""
+    """Return a short text for an error; safe against exceptions that the program defined badly."""
     try:
         return f"{type(error).__name__}: {error}"[:200]
     except BaseException:

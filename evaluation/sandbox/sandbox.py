@@ -1,17 +1,17 @@
-"""Our side of the jail.
+"""The caller's side of the jail: starts it, tests that it holds, and runs programs in it.
 
     with Sandbox.open() as sandbox:
         ran = sandbox.run("def add(a, b): return a + b", ["add(2, 3)"])
         ran.values                            # ("5",)
 
-Opening it tries to break out in every way that must fail; where one succeeds, or where the machine
-cannot lock a process in (not Linux, a processor without a table in `filters`, a kernel without
-seccomp), SandboxUnavailableError says so and nothing is ever run.
+`Sandbox.open` tries to break out in every way that must fail. It raises SandboxUnavailableError if
+an attempt succeeds, or if the machine cannot lock a process in: not Linux, a processor without a
+table in `seccomp.ARCHITECTURES`, or a kernel without seccomp. Then no program is ever run.
 
-A jail of one program does not outlive it: nothing is shared between two programs but the memory
-image that both start from, which is that of a process that never read a program or an answer. The time
-limit is processor time, so that a busy machine does not fail a program; time asleep has the same limit,
-counted apart, and the wall clock ends what is left, ten times as late.
+Each program has a child process of its own, which ends with it. Two programs share nothing but the
+memory image that both start from: that of a process that never read a program or an answer. The
+time limit is processor time, so that a program does not fail on a busy machine. Time asleep has the
+same limit, counted separately. A wall-clock limit ten times as long ends every other program.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class SandboxUnavailableError(UnavailableError):
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a program."""
+    """Result of running a program."""
 
     #: `repr` of every call's value; None where the call raised.
     values: tuple[str | None, ...]
-    #: What the calls that raised said, by place.
+    #: The error of every call that raised, in the same order; None for other calls.
     errors: tuple[str | None, ...]
-    #: Why there are no values: it did not compile, raised, ran out of time …; "" where there are.
+    #: Why there are no values: the program did not compile, raised, ran out of time …; else "".
     why: str = ""
 
 
 class Sandbox:
-    """A running jail. Not for several threads at once."""
+    """A running jail. It must not be used by several threads at once."""
 
     def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
-        """Start the process; `open` also tests that it holds."""
+        """Start the jail's process; `open` also tests that it holds."""
         self._limits, self._wall = {"cpu": cpu, "memory": memory}, cpu * PATIENCE
         start = [sys.executable, "-s", "-S", "-B", "-P", "-c", _START.format(root=str(_ROOT))]
         self._jail = Respondent(
@@ -68,12 +68,12 @@ class Sandbox:
             env={"PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8"},
             start_new_session=True,
         )
-        #: Ends the jail and whatever runs in it; called when this object goes, at the latest.
+        #: Ends the jail and its program; called at the latest when this object is destroyed.
         self.close = self._jail.close
 
     @classmethod
     def open(cls, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> Sandbox:
-        """A jail that was seen to hold. Raises SandboxUnavailableError."""
+        """Start a jail and test that it holds. Raises SandboxUnavailableError."""
         if not sys.platform.startswith("linux"):
             raise SandboxUnavailableError(
                 f"programs can be locked in on Linux only, this is {sys.platform}. Items that run "
@@ -94,7 +94,7 @@ class Sandbox:
         return sandbox
 
     def escapes(self) -> str:
-        """What a program can do and must not, or must and cannot; "" where all is well."""
+        """Return what a program can but must not, or must but cannot do; "" if the jail holds."""
         ran = self.run(_ATTEMPTS, ["broken_out()", "6 * 7"])
         if ran.why:
             return ran.why
@@ -130,7 +130,7 @@ def _nothing(calls: Sequence[str], why: str) -> Ran:
 
 
 def _understood(said: str, calls: Sequence[str]) -> Ran:
-    """The child's answer, which its program may have written itself."""
+    """Parse the child's answer without trust: its program may have written it itself."""
     try:
         told: Any = json.loads(said)
         if "values" in told:
@@ -148,7 +148,7 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-#: Everything that must fail. Each is tried, and what succeeds is named.
+#: Program that tries everything that must fail and returns the names of attempts that succeed.
 _ATTEMPTS = """
 import sys
 

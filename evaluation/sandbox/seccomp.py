@@ -1,9 +1,10 @@
-"""A seccomp filter: the system calls that are left to a program that has loaded all it needs.
+"""Seccomp filter: the system calls that are allowed to a program that has loaded all it needs.
 
-What remains is computing: memory without executable pages, time, signals of its own, writing to the
-one descriptor it has, and ending. No file, socket, process, thread or other program can be had; such
-calls fail with EPERM, so that Python raises PermissionError. The program of the filter is classic
-BPF over `struct seccomp_data` (Linux, seccomp(2)); a call of another ABI kills the process.
+The program may compute: use memory without executable pages, read the time, handle its own signals,
+write to the one descriptor it has, and exit. It cannot open a file or socket, or start a process,
+thread or other program: such calls fail with EPERM, so that Python raises PermissionError. The
+filter is classic BPF over `struct seccomp_data` (Linux, seccomp(2)); a call of another ABI kills
+the process.
 
 Standard library only: the jail imports it.
 """
@@ -14,7 +15,7 @@ import ctypes
 import platform
 import struct
 
-#: AUDIT_ARCH of each machine, and the numbers of its calls (Linux, unistd.h).
+#: AUDIT_ARCH of each machine, and the numbers of its allowed calls (Linux, unistd.h).
 ARCHITECTURES = {
     "x86_64": (
         0xC000003E,
@@ -42,7 +43,7 @@ ARCHITECTURES = {
     ),
 }  # fmt: skip
 
-#: Allowed without PROT_EXEC in their third argument.
+#: Calls that are allowed only without PROT_EXEC in their third argument.
 GUARDED = ("mmap", "mprotect")
 PROT_EXEC = 4
 
@@ -56,7 +57,7 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
 
 
 def program(machine: str) -> bytes:
-    """The filter for a machine as `struct sock_filter`s. Raises KeyError for an unknown machine."""
+    """Return a machine's filter as `struct sock_filter`s. Raises KeyError for unknown machines."""
     arch, calls = ARCHITECTURES[machine]
     steps = [
         (_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL),
@@ -79,7 +80,7 @@ class _Program(ctypes.Structure):
 
 
 def apply() -> None:
-    """Lock this process in, for good. Raises OSError where the kernel does not do it."""
+    """Lock this process in, irrevocably. Raises OSError if the kernel refuses."""
     steps = program(platform.machine())
     kept = ctypes.create_string_buffer(steps, len(steps))
     given = _Program(len(steps) // 8, ctypes.addressof(kept))
@@ -88,7 +89,7 @@ def apply() -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends. Cleared by a change of user."""
+    """Tell the kernel to kill this process when its parent ends. A change of user clears this."""
     _prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 
 

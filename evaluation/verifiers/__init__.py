@@ -1,1 +1,1 @@
-"""Verifiers: programs that say whether a generated reply is right. No torch."""
+"""Verifiers, which judge if a generated reply is right; they do not import torch."""

@@ -1,4 +1,4 @@
-"""What verifiers are made of."""
+"""Base class of checks, and verdicts on replies."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 
 
 class Check(BaseModel):
-    """Frozen, and nothing that is not known."""
+    """Base class of an item's check: frozen, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How right a reply is, from 0 to 1, and what is wrong with it."""
+    """Score of a reply, from 0 (wrong) to 1 (right), and what is wrong with it."""
 
     score: float
     why: str = ""
-    #: False where the verifier itself failed: the item counts 0, and the event says why.
+    #: False if the verifier itself failed: the item counts 0, and the event says why.
     scored: bool = True
 
 
@@ -31,11 +31,11 @@ RIGHT = Verdict(1.0)
 
 
 def wrong(why: str) -> Verdict:
-    """Not right at all."""
+    """Return the verdict 0, with the reason."""
     return Verdict(0.0, why)
 
 
 def fenced(reply: str) -> str | None:
-    """The first fenced code block of a reply, or None."""
+    """Return the content of the first fenced code block of a reply, or None."""
     found = _FENCE.search(reply)
     return found.group(1) if found else None

@@ -1,4 +1,4 @@
-"""Exact match: the reply, without blanks around it, is one of the right answers."""
+"""Exact match: the reply, without surrounding whitespace, is one of the right answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Exact(Check):
 
 
 def verify(check: Exact, reply: str) -> Verdict:
-    """1 or 0."""
+    """Return 1 if the reply is one of the answers, else 0."""
     answers = (check.answer,) if isinstance(check.answer, str) else check.answer
     form = str.casefold if check.ignore_case else str
     said = form(reply.strip())

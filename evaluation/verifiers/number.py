@@ -1,8 +1,8 @@
 """Numbers: the reply's result is compared as a number, exactly unless a tolerance is given.
 
-The result is the first number after the last sign of an answer ("answer:", "answer is", "####",
-"\\boxed{"), or, where there is none, the last number of the reply. Thousands may be separated by
-commas; fractions (3/4) and exponents (1e3) are numbers; a unit may follow (5km).
+The result is the first number after the last mark of an answer ("answer:", "answer is", "####",
+"\\boxed{"). Without such a mark, the result is the last number of the reply. Thousands may be
+separated by commas; fractions (3/4) and exponents (1e3) are numbers; a unit may follow (5km).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Number(Check):
 
 
 def parse(text: str) -> Fraction | None:
-    """The only number of a text, or None."""
+    """Return the number that is the whole text, or None."""
     found = _NUMBER.fullmatch(text.strip())
     return None if found is None else _value(found)
 
 
 def result(reply: str) -> Fraction | None:
-    """The number that a reply gives as its result, or None."""
+    """Return the number that a reply gives as its result, or None."""
     every = [*_NUMBER.finditer(reply)]
     if not every:
         return None
@@ -64,7 +64,7 @@ def _value(found: re.Match[str]) -> Fraction | None:
 
 
 def verify(check: Number, reply: str) -> Verdict:
-    """1 or 0."""
+    """Return 1 if the reply's result is the answer within the tolerance, else 0."""
     said = result(reply)
     if said is None:
         return wrong("no number")

@@ -1,7 +1,7 @@
-"""Programs: the reply is run in the sandbox, and what it computes is compared on our side.
+"""Programs: the reply is run in the sandbox, and its values are compared outside of it.
 
-A test is `assert CALL == VALUE`, `assert CALL` or `assert not CALL`, VALUE a Python literal. Only
-CALL goes into the sandbox, so that a program can pass only by computing the values: it never sees
+A test is `assert CALL == VALUE`, `assert CALL` or `assert not CALL`; VALUE is a Python literal.
+Only CALL goes into the sandbox. The program never sees the values, so it can pass only by computing
 them. Floats may differ by 1e-9 of their size.
 """
 
@@ -21,8 +21,8 @@ CLOSE = 1e-9
 
 
 class Program(Check):
-    """`tests` must all pass. The reply continues the prompt; with `completes: false` it stands alone,
-    as a chat model's answer does, and as a fenced code block that opens the reply does.
+    """`tests` must all pass. The reply continues the prompt; with `completes: false` it stands
+    alone, as a chat model's answer does, and as a fenced code block that opens the reply does.
     """
 
     kind: Literal["program"]
@@ -38,7 +38,7 @@ class Program(Check):
 
 
 def parse(test: str) -> tuple[str, Any]:
-    """(expression, the value it should have). Raises ValueError saying what a test looks like."""
+    """Return (expression, its expected value). Raises ValueError, which says what a test is."""
     problem = f"test {test!r} is not `assert CALL == VALUE` with a literal VALUE"
     try:
         body = ast.parse(test.strip()).body
@@ -58,7 +58,7 @@ def parse(test: str) -> tuple[str, Any]:
 
 
 def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict:
-    """1 where every test passes, else 0. Raises SandboxUnavailableError."""
+    """Return 1 if every test passes, else 0. Raises SandboxUnavailableError."""
     source = prompt + reply if check.completes else reply
     if not check.completes or reply.lstrip().startswith("```"):
         inner = fenced(reply)
@@ -76,15 +76,18 @@ def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict
 
 
 def _equal(said: str, meant: Any) -> bool:
-    """Whether the text of a value stands for the value that is meant."""
+    """Return True if the text of a value is a literal of the expected value."""
     try:
         return same(ast.literal_eval(said), meant)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError, ArithmeticError):
-        return False  # no literal, or a number that cannot be compared with the one that is meant
+        return False  # not a literal, or a number that cannot be compared with the expected one
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal as Python says, floats nearly; lists, tuples, sets and dictionaries part by part."""
+    """Return True if two values are equal in Python, or nearly so for floats.
+
+    Lists, tuples, sets and dictionaries are compared part by part.
+    """
     if isinstance(a, int | float) and isinstance(b, int | float):
         return a == b or (
             isinstance(a + b, float) and math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE)

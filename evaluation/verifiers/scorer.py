@@ -1,13 +1,14 @@
-"""Scorers of users: a function `(reply: str, item: dict) -> float` in [0, 1], found by name among the
-entry points of the group `evomerge.scorers`.
+"""Scorers that users install: functions `(reply: str, item: dict) -> float` in [0, 1], found by
+name among the entry points of the group `evomerge.scorers`.
 
     [project.entry-points."evomerge.scorers"]
     politeness = "my_package.scoring:politeness"
 
-It is the user's own, installed code and runs with our rights, but in a process of its own, one for
-each scorer, so that one that hangs is ended and one that raises is told: such an item counts 0 and
-its event says why. It is given none of our secrets (`runs/system/child_environment.py`). `item` has the
-item's `id`, `domain`, `prompt` and the check's `options`.
+A scorer is the user's own, installed code and runs with the rights of the worker, but each scorer
+has a process of its own. A scorer that hangs is ended, and an error that it raises is reported: the
+item counts 0 and its event says why. The process gets none of the worker's secrets
+(`runs/system/child_environment.py`). `item` has the item's `id`, `domain`, `prompt` and the check's
+`options`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from runs.system.child_environment import child_environment
 from runs.system.line_process import Respondent
 
 GROUP = "evomerge.scorers"
-#: Seconds that a scorer may think about one reply; the first one has time to load.
+#: Most seconds for one reply, and for a process's first reply, which includes loading the scorer.
 PATIENCE, LOADING = 60.0, 120.0
 
 
@@ -53,16 +54,16 @@ class Scorer:
     """The process of one scorer."""
 
     def __init__(self, name: str, patience: float = PATIENCE) -> None:
-        """Nothing is started before the first reply."""
+        """Prepare the scorer; its process starts with the first reply."""
         self._name = name
         self._patience = patience
         self._process: Respondent | None = None
 
     def verify(self, reply: str, item: dict[str, Any]) -> Verdict:
-        """What the scorer says. It is ended where it does not answer in time.
+        """Return the scorer's verdict. The scorer is ended if it does not answer in time.
 
-        Raises UnavailableError where the scorer does, because what it needs is not on this machine,
-        and OSError or MemoryError where this machine cannot start or ask it.
+        Raises UnavailableError if the scorer does, because something that it needs is not on this
+        machine, and OSError or MemoryError if this machine cannot start or ask the scorer.
         """
         process, patience = self._process, self._patience
         if process is None or not process.living:
@@ -95,7 +96,7 @@ def _failed(why: str) -> Verdict:
 
 
 def serve(name: str) -> None:
-    """In the scorer's process: a line in, a line out. Whatever prints there goes to our stderr."""
+    """Answer requests in the scorer's process: a line in, a line out. Its prints go to stderr."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     (point,) = entry_points(group=GROUP, name=name)
@@ -106,7 +107,7 @@ def serve(name: str) -> None:
             answer: Any = float(function(reply, item))
         except UnavailableError as error:
             answer = {"unavailable": str(error)}
-        except (MemoryError, BlockingIOError) as error:  # short for a moment, whatever the reply is
+        except (MemoryError, BlockingIOError) as error:  # not the reply's fault
             answer = {"unavailable": f"{type(error).__name__}: {error}"[:200]}
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"[:200]

@@ -1,9 +1,9 @@
 """Structured data: the reply is parsed and compared with the answer, field by field.
 
-A field is a leaf with its path. The score is the share of fields that are right, of all fields that
-either side has: what is missing and what is too much count alike. Texts, numbers and booleans are
-different things; 1 and 1.0 are the same number. A CSV file is a list of rows whose values are texts.
-A fenced code block is taken out of its fence.
+A field is a leaf with its path. The score is the share of right fields among all fields that either
+side has: a missing field counts like a superfluous one. Texts, numbers and booleans are different
+things; 1 and 1.0 are the same number. A CSV file is a list of rows whose values are texts. The
+content of a fenced code block is used without its fence.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pydantic import JsonValue, model_validator
 
 from evaluation.verifiers.base import RIGHT, Check, Verdict, fenced, wrong
 
-#: More fields than this are no answer to anything.
+#: Most fields of a reply; a reply with more of them is wrong.
 MOST = 10_000
-#: Deeper than this too.
+#: Deepest nesting of a reply; a deeper reply is wrong.
 DEEPEST = 50
 
-#: What a leaf may be without being made a text.
+#: Types of leaves that are kept; leaves of other types become texts.
 _PLAIN = (str, int, float, type(None), dict, list)
 
 Format = Literal["json", "csv", "yaml", "toml"]
@@ -48,7 +48,7 @@ class Structured(Check):
         return self
 
 
-#: What parsers raise at what is no such data; of YAML's tags, nearly anything.
+#: Errors of parsers for text that is not their format; YAML's tags can raise nearly any of them.
 _UNREADABLE = (
     ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError,
     yaml.YAMLError, csv.Error,
@@ -56,7 +56,7 @@ _UNREADABLE = (
 
 
 class _NoAliases(yaml.SafeLoader):
-    """A few lines of aliases can stand for billions of fields."""
+    """YAML loader that refuses aliases: a few lines of them can stand for billions of fields."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -80,7 +80,7 @@ _PARSERS = {
 
 
 def verify(check: Structured, reply: str) -> Verdict:
-    """The share of fields that are right."""
+    """Return the share of fields that are right."""
     inner = fenced(reply)
     text = textwrap.dedent((reply if inner is None else inner).strip("\n")).strip()
     expected = _as_rows(check.answer) if check.format == "csv" else check.answer
@@ -97,7 +97,7 @@ def verify(check: Structured, reply: str) -> Verdict:
 
 
 def _as_rows(answer: Any) -> list[dict[str, str]]:
-    """Rows as a CSV file has them: every value a text."""
+    """Return rows as a CSV file has them: every value is a text."""
     return [{key: _cell(value) for key, value in row.items()} for row in answer]
 
 
@@ -106,7 +106,7 @@ def _cell(value: Any) -> str:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal, and of one kind: True is not 1, and "1" is not 1."""
+    """Return True if two leaves are equal and of one kind: True is not 1, and "1" is not 1."""
     numbers = (int, float)
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
@@ -116,7 +116,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[tuple[tuple, Any]]:
-    """(path, leaf) of everything; empty lists and objects are leaves. Raises ValueError."""
+    """Yield (path, leaf) of all leaves; empty lists and objects are leaves. Raises ValueError."""
     count = 0
     waiting: list[tuple[tuple, Any]] = [((), value)]
     while waiting:
@@ -131,4 +131,4 @@ def _leaves(value: Any) -> Iterator[tuple[tuple, Any]]:
             count += 1
             if count > MOST:
                 raise ValueError("too many fields")
-            yield path, inner if isinstance(inner, _PLAIN) else str(inner)  # dates of YAML and TOML
+            yield path, inner if isinstance(inner, _PLAIN) else str(inner)  # dates in YAML and TOML

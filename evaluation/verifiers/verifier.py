@@ -1,4 +1,4 @@
-"""What an item's `check` may be, and who verifies it."""
+"""Kinds of checks that an item can have, and the verifier that applies them to replies."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ AnyCheck = Annotated[Exact | Number | Structured | Program | Scored, Field(discr
 
 
 class Verifier:
-    """Verifies replies; the sandbox and the scorers' processes are started when they are needed."""
+    """Verifier of replies; the sandbox and the scorers' processes start when they are needed."""
 
     def __init__(self) -> None:
-        """Nothing is started."""
+        """Prepare a verifier; no process is started yet."""
         self._scorers: dict[str, Scorer] = {}
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        """Where programs are run. Raises SandboxUnavailableError."""
+        """The sandbox in which programs are run. Raises SandboxUnavailableError."""
         return Sandbox.open()
 
     def verify(self, check: AnyCheck, reply: str, item: dict[str, Any]) -> Verdict:
         """Return how right a reply to `item` (its id, domain and prompt) is.
 
-        A reply over which a verifier breaks counts 0 and is logged: a model's text must not end a run.
-        Raise UnavailableError if a sandbox or a scorer is not to be had on this machine, OSError or
-        MemoryError if the machine is short of something: that says nothing of the reply.
+        If a verifier fails on a reply, the reply counts 0 and the error is logged: a model's text
+        must not end a run. Raises UnavailableError if a sandbox or a scorer is not available on
+        this machine, and OSError or MemoryError if the machine lacks resources: these errors say
+        nothing about the reply.
         """
         try:
             return self._verdict(check, reply, item)

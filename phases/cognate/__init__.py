@@ -1,1 +1,1 @@
-"""Phase 1 in its smallest honest form: a common base and three specialists, trained here."""
+"""Phase 1 in its smallest honest form: trains a common base and three specialists."""

@@ -1,4 +1,4 @@
-"""A base and three specialists, from the built-in text, into Hugging Face folders."""
+"""Training of a base and three specialists on the built-in text, into Hugging Face folders."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def create(
     trace: Callable[[Progress], None],
     domains: Sequence[str] = builtin_corpus.DOMAINS,
 ) -> Report:
-    """Train and write everything below `out`, a specialist for each domain; returns the report.
+    """Train the base and a specialist for each domain, write all below `out`, return the report.
 
-    Raises CognateError where a specialist is not the best on its own domain: then the models are
-    not written. Raises UnavailableError where `out` cannot be written.
+    Raises CognateError if a specialist is not the best on its own domain: then the models are not
+    written. Raises UnavailableError if `out` cannot be written.
     """
     began = time.perf_counter()
     corpus = builtin_corpus.corpus(seed, preset.characters, domains)
@@ -69,7 +69,7 @@ def create(
 
 
 def _training_texts(preset: Preset, seed: int, corpus: Corpus) -> dict[str, list[Document]]:
-    """Domain → what is learned from: of what is measured the training slice, of the rest all."""
+    """Return domain → training documents: the training slice; of unmeasured prose, all of them."""
     texts = {d: split["train"] for d, split in corpus.items()}
     rest = [d for d in preset.base_mix if d not in texts]
     if "prose" in rest:
@@ -88,7 +88,7 @@ def _passes(preset: Preset, domains: Sequence[str], sizes: Mapping[str, int]) ->
 
 
 def _stream(documents: list[Document], tokenizer: Any) -> np.ndarray:
-    """The documents' token ids, one after the other, each followed by the end token."""
+    """Return the documents' token ids in one row, each document followed by the end token."""
     encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
     ids: list[int] = []
     for row in encoded["input_ids"]:
@@ -103,7 +103,7 @@ def _train_all(
     streams: dict[str, np.ndarray],
     trace: Callable[[Progress], None],
 ) -> tuple[dict[str, dict], Any]:
-    """The base, then each specialist from the base's weights; name → weights, and the module."""
+    """Train the base, then each specialist from it; return name → weights, and the module."""
     model = new_model(preset, seed)
     train(
         model, streams, preset.base_mix, preset,
@@ -156,7 +156,7 @@ def _write(
     corpus: Corpus,
     report: Report,
 ) -> None:
-    """Every folder whole or not at all; the report last."""
+    """Write every folder whole or not at all; write the report last."""
     for name, tensors in weights.items():
 
         def fill(folder: Path, name: str = name, tensors: dict = tensors) -> None:
@@ -174,7 +174,7 @@ def _write(
 
 
 def _check_tokens(folder: Path, tokenizer: Any, corpus: Corpus) -> None:
-    """Raise CognateError where a reader of the folder would get other tokens than the model did."""
+    """Raise CognateError if a reader of the folder gets other tokens than the model learned."""
     read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     for split in corpus.values():
         text = split["test"][0].text
@@ -183,7 +183,7 @@ def _check_tokens(folder: Path, tokenizer: Any, corpus: Corpus) -> None:
 
 
 def _card(name: str, preset: Preset, seed: int, report: Report) -> str:
-    """The model card; a specialist's names its base."""
+    """Return the model card; a specialist's card names its base."""
     front = ["---", "library_name: transformers", "license: apache-2.0", "tags:", "- cognate"]
     if name != "base":
         front += ["base_model: ../base", "base_model_relation: finetune"]
@@ -200,7 +200,11 @@ def _card(name: str, preset: Preset, seed: int, report: Report) -> str:
 
 
 def check_folder(out: Path) -> None:
-    """Raise where `out` holds something else already, or cannot be written: before minutes of work."""
+    """Check `out` before minutes of training.
+
+    Raises CognateError if `out` holds other files already, UnavailableError if it cannot be
+    written.
+    """
     if (
         out.exists()
         and (not out.is_dir() or any(out.iterdir()))

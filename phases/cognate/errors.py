@@ -1,4 +1,4 @@
-"""What can go wrong in `forge cognate`."""
+"""Errors of `forge cognate`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from runs.errors import ForgeError
 
 
 class CognateError(ForgeError):
-    """Training could not give honest specialists."""
+    """`forge cognate` failed: for example, a specialist is not the best on its own domain."""
 
 
 class PresetError(CognateError):
-    """A preset and what it makes do not agree."""
+    """A preset does not agree with the tokenizer or model that it gives."""

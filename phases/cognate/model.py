@@ -18,10 +18,11 @@ END = "<|endoftext|>"
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
-    """A byte-level BPE of exactly `vocabulary` tokens: no text is unknown to it.
+    """Train a byte-level BPE of exactly `vocabulary` tokens, which can encode any text.
 
-    It splits text as Qwen2's own tokenizer does, because AutoTokenizer, which sees a Qwen2 folder,
-    will: with another splitting every user would get other tokens than the model was trained on.
+    It splits text as Qwen2's own tokenizer does, because AutoTokenizer will split so when it reads
+    a Qwen2 folder. With another splitting every user would get other tokens than the model was
+    trained on. Raises PresetError if the texts give another number of tokens.
     """
     core = Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
@@ -40,7 +41,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
 
 
 def configuration(preset: Preset) -> Qwen2Config:
-    """The preset as a transformers configuration."""
+    """Return the preset as a transformers configuration."""
     return Qwen2Config(
         architectures=["Qwen2ForCausalLM"],
         vocab_size=preset.vocabulary,
@@ -60,7 +61,10 @@ def configuration(preset: Preset) -> Qwen2Config:
 
 
 def new_model(preset: Preset, seed: int) -> Any:
-    """A freshly initialised model. The only use of torch's global generator, and it is put back."""
+    """Return a freshly initialised model. Raises PresetError if its size is not the preset's.
+
+    This is the only use of torch's global generator, whose state is restored afterwards.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen2ForCausalLM(configuration(preset))
@@ -69,7 +73,7 @@ def new_model(preset: Preset, seed: int) -> Any:
 
 
 def check_size(model: Any, preset: Preset) -> None:
-    """Refuse a model whose parameters (tied ones once) are not the preset's number."""
+    """Raise PresetError if the number of parameters (tied ones once) is not the preset's."""
     counted = sum(p.numel() for p in model.parameters())
     if counted != preset.parameters:
         raise PresetError(

@@ -1,15 +1,15 @@
-"""The presets: how large, how long, how gentle. Frozen; a change here changes every model made.
+"""Presets of `forge cognate`: model size, training length and learning rates.
 
-Chosen by the measurements in `docs/decisions/0004-cognate-presets.md`, before any search was run on
-the models.
+They are frozen: a change here changes every model that is trained. They were chosen by the
+measurements in `docs/decisions/0004-cognate-presets.md`, before any search was run on the models.
 """
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-#: The common phase: general text and code for the most part, a little of what two of the
-#: specialists will learn.
+#: Shares of the common phase: mostly general text and code, and a little of the domains that two
+#: of the specialists will learn.
 BASE_MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
 
 
@@ -27,7 +27,7 @@ class Preset(BaseModel):
     heads: int
     kv_heads: int
     intermediate: int
-    #: Tokens a window, windows a step.
+    #: Tokens per window, windows per step.
     context: int
     batch: int
     #: Tokens of the common phase, and of each specialist's own phase.
@@ -46,7 +46,7 @@ class Preset(BaseModel):
     characters: int
 
     def specialist_mix(self, domain: str) -> dict[str, float]:
-        """Domain → share of a specialist's phase."""
+        """Return domain → share of a specialist's phase."""
         mix = {d: share * (1 - self.own_share) for d, share in self.base_mix.items()}
         return {**mix, domain: mix.get(domain, 0.0) + self.own_share}
 

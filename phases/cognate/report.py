@@ -1,7 +1,7 @@
-"""Who is best where, how far they moved, and whether a barrier lies between.
+"""Report on trained models: quality by domain, distance from the base, and loss barriers.
 
-Bits per byte is the measure: −log₂ p of the held-out text per byte of it, so it does not depend on
-the tokenizer.
+Quality is measured in bits per byte: −log₂ p of the held-out text per byte of it, so it does not
+depend on the tokenizer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Weights = Mapping[str, torch.Tensor]
 #: Places on the line from base (0) to specialist (1) where the loss is measured.
 LINE = (0.0, 0.25, 0.5, 0.75, 1.0)
 
-#: A rise above the straight line between the ends of more than this (nats a token) is a barrier.
+#: A rise of more than this (nats a token) above the straight line between the ends is a barrier.
 BARRIER = 0.01
 
 
 class Report(BaseModel):
-    """What `forge cognate` measured."""
+    """Measurements of `forge cognate`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,7 +51,7 @@ class Report(BaseModel):
 def rates(
     model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
 ) -> dict[str, tuple[float, int]]:
-    """Domain → (Σ −log p in nats, predicted tokens)."""
+    """Return domain → (Σ −log p in nats, predicted tokens). The weights stay loaded."""
     model.load(weights)
     result = {}
     for domain in sorted(data):
@@ -63,13 +63,13 @@ def rates(
 def bits_per_byte(
     model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
 ) -> dict[str, float]:
-    """Domain → bits per byte."""
+    """Return domain → bits per byte."""
     measured = rates(model, weights, data)
     return {d: nll / math.log(2) / sum(data[d].bytes) for d, (nll, _) in measured.items()}
 
 
 def mean_loss(model: ResidentModel, weights: Weights, data: Mapping[str, Packed]) -> float:
-    """Mean over domains of −log p a token, nats."""
+    """Return the mean over domains of −log p a token, nats."""
     measured = rates(model, weights, data)
     return math.fsum(nll / tokens for nll, tokens in measured.values()) / len(measured)
 
@@ -77,7 +77,7 @@ def mean_loss(model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
 def along(
     model: ResidentModel, base: Weights, specialist: Weights, data: Mapping[str, Packed]
 ) -> list[float]:
-    """The loss at each place of `LINE`."""
+    """Return the mean loss at each place of `LINE`, from the base to the specialist."""
     return [
         mean_loss(model, {n: torch.lerp(base[n], specialist[n], t) for n in base}, data)
         for t in LINE
@@ -85,20 +85,20 @@ def along(
 
 
 def barrier(losses: Sequence[float]) -> float:
-    """The highest rise above the straight line between the ends; at most 0 where there is none."""
+    """Return the highest rise above the straight line between the ends; at most 0 if none."""
     inner = zip(LINE[1:-1], losses[1:-1], strict=True)
     return max(loss - (losses[0] * (1 - t) + losses[-1] * t) for t, loss in inner)
 
 
 def task_vector(base: Weights, specialist: Weights) -> torch.Tensor:
-    """All tensors' differences, in order of name, as one float64 vector."""
+    """Return all tensors' differences, in order of name, as one float64 vector."""
     return torch.cat([(specialist[n] - base[n]).double().flatten() for n in sorted(base)])
 
 
 def geometry(
     base: Weights, specialists: Mapping[str, Weights]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Relative norms of the task vectors, and their cosines."""
+    """Return the task vectors' norms relative to the base's norm, and their cosines."""
     zero = {n: torch.zeros_like(t) for n, t in base.items()}
     size = float(task_vector(zero, base).norm())
     vectors = {name: task_vector(base, weights) for name, weights in specialists.items()}
@@ -126,7 +126,7 @@ def check(report: Report) -> None:
 
 
 def lines(report: Report) -> list[str]:
-    """The report for people."""
+    """Return the report as lines of text for users."""
     domains = list(next(iter(report.bits_per_byte.values())))
     out = ["bits per byte (lower is better), selection slice:"]
     out.append(f"{'':12s}" + "".join(f"{d:>10s}" for d in domains))
@@ -146,5 +146,5 @@ def lines(report: Report) -> list[str]:
 
 
 def as_weights(model: Any) -> dict[str, torch.Tensor]:
-    """A module's parameters by name (tied ones once), detached copies."""
+    """Return detached copies of a module's parameters by name (tied ones once)."""
     return {name: p.detach().clone() for name, p in model.named_parameters()}

@@ -1,8 +1,8 @@
-"""Training: a plain loop, deterministic from its seed.
+"""Training loop, deterministic from its seed.
 
-AdamW (Loshchilov & Hutter 2019) with linear warm-up and cosine decay to a tenth of the peak.
-Windows are drawn by a `numpy` Philox generator keyed by (seed, phase); no global random state is
-read after the model's own initialisation.
+The optimizer is AdamW (Loshchilov & Hutter 2019) with linear warm-up and cosine decay to a tenth of
+the peak. Windows are drawn by a `numpy` Philox generator keyed by (seed, phase); no global random
+state is read after the model's own initialisation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEIGHT_DECAY = 0.1
 
 @dataclass(frozen=True)
 class Progress:
-    """What a training phase reports every so often."""
+    """Progress of a training phase, reported about twenty times in it."""
 
     phase: str
     step: int
@@ -39,13 +39,16 @@ class Progress:
 
 
 def seeded(seed: int, purpose: str) -> np.random.Generator:
-    """A generator of its own for a purpose: nothing drawn elsewhere moves it."""
+    """Return a random generator for one purpose only; draws for other purposes do not change it."""
     key = int.from_bytes(hashlib.sha256(f"cognate/{seed}/{purpose}".encode()).digest()[:16], "big")
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
-    """Linear warm-up over `warmup` of the steps, then a cosine down to `FLOOR` of the peak."""
+    """Return the learning rate of a step.
+
+    It rises linearly over `warmup` of the steps, then falls as a cosine to `FLOOR` of the peak.
+    """
     warm = max(1, round(steps * warmup))
     if step < warm:
         return peak * (step + 1) / warm
@@ -97,7 +100,7 @@ def _windows(
     preset: Preset,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """[batch, context + 1] int64: each row from a domain drawn by its share, at a random place."""
+    """Draw [batch, context + 1] int64: each row of a domain drawn by share, at a random place."""
     domains = sorted(shares)
     total = sum(shares.values())
     rows = []
@@ -109,7 +112,7 @@ def _windows(
 
 
 def _optimizer(model: Any, peak: float) -> torch.optim.Optimizer:
-    """AdamW; matrices decay, norms and biases do not."""
+    """Return AdamW with weight decay for matrices, and none for norms and biases."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     groups = [

@@ -388,6 +388,7 @@ def test_devices_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [p.device for p in found] == ["cuda:0", "cuda:1"]
     assert [p.env["CUDA_VISIBLE_DEVICES"] for p in found] == ["3", "GPU-abc"]
     assert {p.env["FORGE_DEVICE"] for p in found} == {"cuda:0"}
+    assert [p.device for p in placements("cuda:1, cuda:0", 1)] == ["cuda:1", "cuda:0"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     found = placements("auto", 4)

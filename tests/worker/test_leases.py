@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from events.sqlite import Sqlite
 from runs.errors import ConfigError
+from worker.queue import leases
 from worker.queue.leases import LEASES, Leases, alive, here, myself
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ _CLAIMER = """
 import sys
 from pathlib import Path
 from events.sqlite import Sqlite
+from worker.queue import leases
 from worker.queue.leases import Leases
 leases = Leases(Sqlite(Path(sys.argv[1])))
 print(leases.owner, flush=True)
@@ -298,6 +300,13 @@ def test_a_process_of_another_user_is_alive() -> None:
     """Pid 1 always lives; not being allowed to signal it does not make it dead."""
     started = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
     assert alive(f"{here()}/1/{started}/1") is True
+
+
+def test_a_process_whose_start_proc_hides_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `hidepid` /proc says nothing of other users' processes: their leases hold."""
+    host, pid, started, thread = myself().split("/")
+    monkeypatch.setattr(leases, "_started", lambda _: "")
+    assert alive(f"{host}/{pid}/{started}/{thread}") is True
 
 
 # Owners elsewhere

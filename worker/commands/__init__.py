@@ -1,1 +1,1 @@
-"""What users ask for: submit, control, fork, accounts, the model registry."""
+"""Commands of users: submit, control, fork, accounts, limits, the model registry."""

@@ -1,7 +1,8 @@
-"""Who may use the API: users, roles and tokens, as events of a stream of their own.
+"""Users, roles and tokens of the API, as events of a stream of their own.
 
-A token is 256 random bits, shown once; what is recorded is its SHA-256. Against a secret of that length
-no slower hash helps (NIST SP 800-63B, 5.1.1.2 is about what people choose).
+A token is 256 random bits and is shown once; the log records its SHA-256. A slower hash does not
+protect a secret of that length better (NIST SP 800-63B, 5.1.1.2 is about passwords that people
+choose).
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ REGISTRY = Registry()
 STREAM = "users"
 
 Role = Literal["viewer", "submitter", "admin"]
-#: A user's name: letters that are what they look like.
+#: A user's name: ASCII only, because letters of other alphabets look alike.
 NAME = r"[A-Za-z0-9._@+-]{1,64}"
-#: Longest life of a token that has an end.
+#: Longest life of a token that expires, in days.
 MOST_DAYS = 3650
 
-#: Each may what those before it may.
+#: Each role can do everything that the roles before it can do.
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @REGISTRY.event
 class UserAdded(Event):
-    """Somebody may use the API."""
+    """A user was added and may use the API."""
 
     type = "user_added"
 
@@ -58,7 +59,7 @@ class UserAdded(Event):
 
 @REGISTRY.event
 class RoleChanged(Event):
-    """A user may more, or less."""
+    """A user got another role."""
 
     type = "role_changed"
 
@@ -68,7 +69,7 @@ class RoleChanged(Event):
 
 @REGISTRY.event
 class UserRemoved(Event):
-    """A user may not use the API any more; the tokens are void."""
+    """A user may not use the API any more; the user's tokens are void."""
 
     type = "user_removed"
 
@@ -87,13 +88,13 @@ class TokenIssued(Event):
     #: SHA-256 of the token, hexadecimal.
     hash: str
     note: str = ""
-    #: Seconds since 1970 from which on it is void; None: never by itself.
+    #: Seconds since 1970 at which the token expires; None: it does not expire.
     expires: float | None = None
 
 
 @REGISTRY.upcaster("token_issued", 1)
 def _without_end(data: dict[str, Any]) -> dict[str, Any]:
-    """Tokens had no end."""
+    """Add `expires` as None: tokens of schema 1 did not expire."""
     return {**data, "expires": None}
 
 
@@ -108,21 +109,22 @@ class TokenRevoked(Event):
 
 @dataclass(frozen=True)
 class User:
-    """Who asks."""
+    """The user who makes a request."""
 
     name: str
     role: Role
-    #: Runs from this position of the log on are the user's; those before are an earlier user's.
+    #: Runs from this position of the log on are the user's; earlier runs under this name belong to
+    #: a removed user.
     since: int = 0
 
     def may(self, role: Role) -> bool:
-        """Whether the user may what this role may."""
+        """Return True if the user's role is `role` or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token that counts, without its secret."""
+    """A token that was not revoked, without its secret."""
 
     id: str
     name: str
@@ -131,25 +133,25 @@ class Token:
     expires: float | None = None
 
     def void(self) -> bool:
-        """Return True if it has expired."""
+        """Return True if the token has expired."""
         return self.expires is not None and self.expires <= time.time()
 
 
 @dataclass
 class Accounts:
-    """What the events say now."""
+    """The users and tokens that the events add up to."""
 
     roles: dict[str, Role] = field(default_factory=dict)
     #: Hash → token.
     tokens: dict[str, Token] = field(default_factory=dict)
-    #: Of the stream.
+    #: Version of the stream up to which events are absorbed, and the chain's head there.
     version: int = 0
     head: str = chain.GENESIS
     #: Name → position of the event that removed the last user of this name.
     since: dict[str, int] = field(default_factory=dict)
 
     def absorb(self, event: Event, recorded_at: str, position: int = 0) -> None:
-        """One more event."""
+        """Apply one more event."""
         match event:
             case UserAdded() | RoleChanged():
                 self.roles[event.name] = event.role
@@ -168,29 +170,29 @@ class Accounts:
         self.tokens = {hash_: token for hash_, token in self.tokens.items() if not void(token)}
 
     def user_of(self, secret: str) -> User | None:
-        """Whose token this is; None where it is nobody's."""
+        """Return the user of a token; None if the token is unknown, revoked or expired."""
         token = self.tokens.get(hashed(secret))
         if token is None or token.name not in self.roles or token.void():
             return None
         return User(token.name, self.roles[token.name], self.since.get(token.name, 0))
 
     def tokens_of(self, name: str) -> list[Token]:
-        """A user's tokens, the oldest first."""
+        """Return a user's tokens, the oldest first."""
         return sorted(
             (t for t in self.tokens.values() if t.name == name), key=lambda t: t.issued_at
         )
 
 
 def hashed(secret: str) -> str:
-    """What is recorded of a token."""
+    """Return the SHA-256 of a token in hexadecimal, as the log records it."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def read(store: EventStore, accounts: Accounts | None = None) -> Accounts:
-    """The accounts, brought up to date.
+    """Return the accounts, brought up to date.
 
-    A list of users that somebody changed lets nobody in: raises PayloadError, and ChainError for a row
-    that does not follow on the one before it.
+    A damaged list of users must admit no user: raises PayloadError for an unreadable row, and
+    ChainError for a row that does not follow on the one before it.
     """
     accounts = accounts or Accounts()
     for row in store.iterate(STREAM, after=accounts.version):
@@ -206,7 +208,7 @@ def read(store: EventStore, accounts: Accounts | None = None) -> Accounts:
 
 
 def add(store: EventStore, name: str, role: str, by: str | None = None) -> None:
-    """Record a user. Raises ConfigError, ConflictError."""
+    """Record a new user. Raises ConfigError, and ConflictError if the name is taken."""
     if not re.fullmatch(NAME, name):
         raise ConfigError(
             f"the user's name {name!r} must be 1 to 64 letters from a to z, digits or ._@+-: letters "
@@ -217,22 +219,23 @@ def add(store: EventStore, name: str, role: str, by: str | None = None) -> None:
 
 
 def change_role(store: EventStore, name: str, role: str, by: str | None = None) -> None:
-    """Record another role. Raises ConfigError, NotFoundError, ConflictError for the last admin."""
+    """Record a user's new role. Raises ConfigError, NotFoundError, ConflictError for the last admin."""
     event = RoleChanged(name=name, role=_role(role))
     _append(store, event, by, lambda known: _kept(known, name, event.role))
 
 
 def remove(store: EventStore, name: str, by: str | None = None) -> None:
-    """Record that a user is none any more. Raises NotFoundError, ConflictError for the last admin."""
+    """Record the removal of a user. Raises NotFoundError, ConflictError for the last admin."""
     _append(store, UserRemoved(name=name), by, lambda known: _kept(known, name, None))
 
 
 def issue(
     store: EventStore, name: str, note: str = "", by: str | None = None, days: int | None = None
 ) -> tuple[str, str]:
-    """Record a new token; (its id, the token itself, which is nowhere else).
+    """Record a new token; return its id and the token itself, which is stored nowhere.
 
-    It is void after so many days; without, it has no end. Raises ConfigError, NotFoundError.
+    The token expires after `days`; without `days` it does not expire. Raises ConfigError,
+    NotFoundError.
     """
     if days is not None and not 1 <= days <= MOST_DAYS:
         raise ConfigError(f"a token is given for 1 to {MOST_DAYS:,} days, not for {days}.")
@@ -286,7 +289,7 @@ def _known(known: Accounts, name: str) -> None:
 
 
 def _kept(known: Accounts, name: str, role: Role | None) -> None:
-    """An admin must remain."""
+    """Raise ConflictError if the change leaves no admin; NotFoundError for an unknown user."""
     _known(known, name)
     admins = [n for n, r in known.roles.items() if r == "admin"]
     if admins == [name] and role != "admin":

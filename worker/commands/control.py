@@ -1,4 +1,4 @@
-"""Pause, resume, cancel, retry, change the priority of a run: events with an actor."""
+"""Pause, resume, cancel, retry a run or change its priority: events with an actor."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from worker.commands.submit import check_queued
 def control(
     store: EventStore, run: str, event: Event, by: str | None = None, key: str | None = None
 ) -> RunState:
-    """Append what a user (`by`, or whose process this is) asks of a run; the state before it.
+    """Append the event that a user asks for; return the run's state before the event.
 
-    The same `key` from the same user asks once. Raises ConflictError, NotFoundError.
+    The user is `by`, or the user of this process. The same `key` from the same user is recorded
+    once. Raises ConflictError, NotFoundError.
     """
     if isinstance(event, PriorityChanged):
         check_queued(event.priority)
@@ -46,20 +47,23 @@ def control(
         try:
             store.append(stream(run), state.version, [New(event, name)], Context(actor=who))
         except ConcurrencyError:
-            continue  # somebody appended in between: look again whether it still makes sense
+            continue  # another process appended meanwhile: check again that the event is allowed
         project(store)
         return state
 
 
 def _take_over(store: EventStore, state: RunState, who: str) -> None:
-    """Make a run that is the past of a fork only the user's: it goes its own way from here on."""
+    """Record that a run imported only as the past of a fork is now the user's own run."""
     taken = New(Imported(owner=who, head=state.head), f"{state.run}/imported/{state.head}")
     with suppress(ConcurrencyError):
         store.append(stream(state.run), state.version, [taken], Context(actor=who))
 
 
 def _asked(store: EventStore, run: str, name: str, event: Event) -> bool:
-    """Whether this was asked for before. Raises ConflictError where the key asked for another thing."""
+    """Return True if this event is recorded already under this name.
+
+    Raises ConflictError if the name (and so the user's key) was used for another event.
+    """
     for row in store.iterate(stream(run)):
         if row.key == name:
             if REGISTRY.load(row) != event:

@@ -1,4 +1,4 @@
-"""Branch a run: a history that is the old one's up to a place, by reference, and its own from there."""
+"""Fork a run: the new run refers to the parent's history up to a place and continues on its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs.system.plain_text import check
 from worker.append import actor
 from worker.commands.submit import keyed_name, new_name
 
-#: Settings that what is recorded already depends on, and why they stay.
+#: Settings that the recorded events depend on, and why they cannot change.
 FIXED = {
     "fitness_weights": "the recorded scores were computed with them",
     "normalise": "the recorded scores were computed with it",
@@ -31,7 +31,7 @@ FIXED = {
     "strict": "the models are accepted already",
 }
 
-#: Settings that a strategy builds on from its first generation: they change only together with it.
+#: Settings that a strategy depends on from generation 0: they change only with the strategy.
 WITH_STRATEGY = {
     "population_size": "the ranking that the next generation is bred from has that size",
     "elite_size": "the ranking that the next generation is bred from has that shape",
@@ -46,7 +46,7 @@ WITH_STRATEGY = {
 
 @dataclass(frozen=True)
 class Branch:
-    """Where a run is forked, and the settings of the fork."""
+    """A planned fork: the run, the place, the state there, and the fork's settings."""
 
     run: str
     place: int
@@ -54,7 +54,7 @@ class Branch:
     last: Envelope
     changes: dict[str, Any]
     config: EvoMergeConfig
-    #: The version of the strategy, where that is another one.
+    #: The version of the fork's strategy; None if the strategy does not change.
     strategy: str | None = None
 
 
@@ -65,10 +65,10 @@ def plan(
     generation: int | None,
     changes: dict[str, Any],
 ) -> Branch:
-    """Check everything that a fork needs; record nothing.
+    """Check everything that a fork needs and return its plan; record nothing.
 
-    `generation` forks where that generation is measured and not closed yet, so that the fork's settings
-    close it. Raises ConfigError, NotFoundError, TamperedError.
+    `generation` forks at the place where that generation is measured but not closed yet, so that
+    the fork's settings close it. Raises ConfigError, NotFoundError, TamperedError.
     """
     run = full_name(store, run)
     rows = list(history(store, run))
@@ -131,9 +131,10 @@ def fork(
     reason: str | None = None,
     key: str | None = None,
 ) -> str:
-    """Record the fork; returns the new run's name. Its events before are not copied.
+    """Record the fork; return the new run's name. The parent's events are not copied.
 
-    The same `key` from the same user means the same fork. Raises ConflictError where it is another.
+    The same `key` from the same user means the same fork. Raises ConflictError if the key made
+    another fork.
     """
     check(reason or "", "the reason")
     run = new_name() if key is None else keyed_name(key, f"fork of {by or actor()}")

@@ -1,4 +1,4 @@
-"""Models put into the registry, and taken out: events with an actor."""
+"""Register and remove models: events of the model registry, each with an actor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.append import actor
 
 @dataclass(frozen=True)
 class Measured:
-    """What the files of a model say of it."""
+    """Facts read from a model's files: path, weights digest, bytes and number of parameters."""
 
     path: str
     digest: str
@@ -26,7 +26,7 @@ class Measured:
 
 
 def measure(folder: Path) -> Measured:
-    """Read and hash a model's weights. Raises SourceError for what is no model."""
+    """Read and hash a model's weights. Raises SourceError if the folder is not a model."""
     from weights.checkpoint import digest, open_checkpoint
 
     checkpoint = open_checkpoint(folder)
@@ -48,9 +48,9 @@ def register(
     lineage: Sequence[str] = (),
     by: str | None = None,
 ) -> str:
-    """Record a model folder, its weights read and hashed; returns its id.
+    """Read and hash a model folder, record it, and return its id.
 
-    Raises SourceError for what is no model, NotFoundError for a parent that is not registered.
+    Raises SourceError if the folder is not a model, NotFoundError if a parent is not registered.
     """
     parents = check(store, folder, name, lineage, metrics)
     return record(store, measure(folder), name, kind, metrics, parents, by)
@@ -63,7 +63,10 @@ def check(
     lineage: Sequence[str] = (),
     metrics: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
-    """Return the ids of the parents. Raises ConfigError, NotFoundError before anything is read."""
+    """Check the names and return the ids of the parents; no file is read yet.
+
+    Raises ConfigError, NotFoundError.
+    """
     _named(folder, name)
     for metric in metrics or {}:
         plain_text.check(metric, "a metric's name")
@@ -81,11 +84,11 @@ def record(
     only_own: bool = False,
     since: int = 0,
 ) -> str:
-    """Record a model that was measured; returns its id.
+    """Record a model that was measured; return its id.
 
-    `only_own`: the entry of the same weights is replaced only if it is `by`'s own, and not
-    of an earlier user of that name: `by` is a user since the position `since` of the log. Raises
-    ConfigError, ConflictError.
+    With `only_own`, an entry of the same weights is replaced only if `by` made it. An entry of an
+    earlier user of that name does not count: `by` is a user since the position `since` of the log.
+    Raises ConfigError, ConflictError.
     """
     event = model_registry.ModelRegistered(
         name=_named(Path(measured.path), name), kind=kind, metrics=dict(metrics or {}),
@@ -104,12 +107,12 @@ def record(
         try:
             _append(store, event, by, version if only_own else None)
             return id_
-        except ConcurrencyError:  # an entry came meanwhile: perhaps of these weights
+        except ConcurrencyError:  # another entry was recorded meanwhile, perhaps of these weights
             continue
 
 
 def _named(folder: Path, name: str | None) -> str:
-    """Return the model's name. Raises ConfigError for one that cannot be."""
+    """Return the model's name, by default the folder's. Raises ConfigError for an invalid name."""
     name = folder.resolve().name if name is None else name.strip()
     plain_text.check(name, "the model's name")
     if not name or len(name) > 200:
@@ -122,7 +125,7 @@ def _named(folder: Path, name: str | None) -> str:
 def remove(
     store: EventStore, id_: str, reason: str | None = None, by: str | None = None
 ) -> dict[str, object]:
-    """Record that a model is no longer listed; the model as it was. No file is touched."""
+    """Record that a model is no longer listed; return its entry. No file is touched."""
     plain_text.check(reason or "", "the reason")
     found = model_registry.find(store, id_)
     _append(store, model_registry.ModelRemoved(id=found["id"], reason=reason), by)

@@ -1,4 +1,4 @@
-"""Runs asked for: names, actors, the event that records it. No torch."""
+"""Submit a run: its name, the checks of what is given, the event that records it. No torch."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 
 def new_name() -> str:
-    """A name for a run: the day and six random digits."""
+    """Return a name for a run: the day and six random hex digits."""
     return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
 
 
 def keyed_name(key: str, by: str | None = None) -> str:
     """Return the name of the run that a user's idempotency key means.
 
-    A key that begins with a day, as the dashboard's do, gives the run's name that day.
+    If a key begins with a day, as the dashboard's keys do, the run's name begins with that day.
     """
     day = re.match(r"20\d{6}(?=-)", key)
     digits = hashlib.sha256(f"{by or actor()}/{key}".encode()).hexdigest()[:12]
@@ -51,12 +51,12 @@ def submit(
     reason: str | None = None,
     asked: str | None = None,
 ) -> str:
-    """Record that a run is wanted, `by` a user or whose process this is; returns its name.
+    """Record that a user wants a run; return the run's name.
 
-    The same `key` from the same user means the same run: the second time nothing is recorded. Raises
-    ConflictError where it is asked for with other settings then. `asked` is the digest of the request,
-    recorded as the event's correlation: the same request means the same settings, even if a model's
-    name in it has another folder by now.
+    The user is `by`, or the user of this process. The same `key` from the same user means the same
+    run: the second time nothing is recorded. Raises ConflictError if the second submission has
+    other settings. `asked` is the digest of the request, recorded as the event's correlation: the
+    same request means the same settings, even if a model's name in it means another folder by now.
     """
     check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key, by))
@@ -84,7 +84,7 @@ def submit(
 def check_queued(
     priority: int | None = None, labels: tuple[str, ...] = (), key: str | None = None
 ) -> None:
-    """Raise ConfigError for what the queue cannot honour."""
+    """Raise ConfigError for a priority, labels or a key that the queue cannot use."""
     if priority is not None and abs(priority) > events.MOST_PRIORITY:
         raise ConfigError(
             f"priority {priority} is out of range: give a number from -{events.MOST_PRIORITY:,} to "

@@ -1,4 +1,4 @@
-"""Weights and limits of users: events of a stream of their own, with an actor."""
+"""Scheduling weights and task limits of users, as events of a stream of their own."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ REGISTRY = Registry()
 STREAM = "queue"
 
 
-#: What the scheduler can divide by.
+#: A user's weight; the scheduler divides by it.
 Weight = Annotated[float, Field(gt=0, le=1e6), WithJsonSchema({"type": "number"})]
 
 
 @REGISTRY.event
 class LimitsChanged(Event):
-    """Somebody changed a user's weight and limit, or everybody's limits."""
+    """A user's weight or limit was changed, or the default limits of all users."""
 
     type = "limits_changed"
 
-    #: None: everybody who has none of their own.
+    #: None: all users without a limit of their own.
     owner: str | None
     weight: Weight | None = None
-    #: Tasks under way at once; 0 takes the limit away.
+    #: Tasks under way at once; 0 removes the limit.
     tasks: Count | None = None
-    #: Of one run; for everybody only.
+    #: Tasks of one run under way at once; only without an owner.
     run_tasks: Count | None = None
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many tasks may be under way at once; None is no limit."""
+    """The largest number of tasks under way at once, per user and per run; None is no limit."""
 
     per_user: int | None = None
     per_run: int | None = None
@@ -61,17 +61,17 @@ class Limits:
 
 @dataclass
 class Rules:
-    """What the events of the queue say now."""
+    """The weights and limits that the events of the stream add up to."""
 
     everybody: Limits = field(default_factory=Limits)
     weights: dict[str, float] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
-    #: Of the stream.
+    #: Version of the stream up to which events are absorbed, and the chain's head there.
     version: int = 0
     head: str = chain.GENESIS
 
     def absorb(self, event: LimitsChanged) -> None:
-        """One more event."""
+        """Apply one more event."""
         if event.owner is None:
             self.everybody = Limits(
                 _changed(self.everybody.per_user, event.tasks),
@@ -91,9 +91,9 @@ def _changed(before: int | None, now: int | None) -> int | None:
 
 
 def read(store: EventStore, rules: Rules | None = None) -> Rules:
-    """The rules, brought up to date.
+    """Return the rules, brought up to date.
 
-    What cannot be read is passed over and said: one bad row must not stop everybody's queue.
+    A row that cannot be read is logged and skipped: one bad row must not stop the whole queue.
     """
     rules = rules or Rules()
     for row in store.iterate(STREAM, after=rules.version):
@@ -124,7 +124,7 @@ def change(
     tasks: int | None = None,
     run_tasks: int | None = None,
 ) -> Rules:
-    """Record new limits; the rules after them. Raises ConfigError for what makes no sense."""
+    """Record new limits; return the rules with them. Raises ConfigError for invalid values."""
     _check(owner, weight, tasks, run_tasks)
     event = LimitsChanged(owner=owner, weight=weight, tasks=tasks, run_tasks=run_tasks)
     while True:

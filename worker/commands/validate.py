@@ -1,6 +1,6 @@
-"""What a run is submitted with, checked: from plain values to opened models and counted items.
+"""Validation of what a run is submitted with, from plain values to opened models and counted items.
 
-Terminal and API go through here, so that both refuse the same things with the same words.
+Terminal and API both use this module, so that both refuse the same input with the same words.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def make(
     elsewhere: bool = False,
     named: Callable[[str], ModelReference | None] | None = None,
 ) -> Plan:
-    """Return the plan of a run with these settings; models are found, headers only.
+    """Return the plan of a run with these settings; of the models only headers are read.
 
-    The device need not be on this machine for a run that is carried `elsewhere`. `named` finds models
-    by names of the log, see `worker.exports.model_origin`.
+    The device may be missing on this machine if the run is carried `elsewhere`. `named` finds
+    models by names from the log, see `worker.exports.model_origin`.
 
     Raises ConfigError or UnavailableError before anything is started.
     """
@@ -62,7 +62,10 @@ def make(
 
 
 def _named(entries: Sequence[Any]) -> list[str]:
-    """Models of a config file: strings, or the source documents' {name, path, …}."""
+    """Return the models of a config file as strings.
+
+    An entry is a string, or a {name, path, …} of the source documents. Raises ConfigError.
+    """
     result = []
     for entry in entries:
         if isinstance(entry, dict):
@@ -80,7 +83,7 @@ def _named(entries: Sequence[Any]) -> list[str]:
 
 
 def check_device(device: str, elsewhere: bool = False) -> None:
-    """Raise ConfigError or UnavailableError where the device is not usable, or not a device."""
+    """Raise ConfigError if the device is not known, UnavailableError if this machine lacks it."""
     from runs.errors import UnavailableError
 
     kind = device.partition(":")[0]
@@ -99,7 +102,7 @@ def check_device(device: str, elsewhere: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found."""
+    """The result of a check: warnings, the base's parameters, items by domain and slice."""
 
     warnings: tuple[str, ...]
     parameters: int
@@ -107,7 +110,7 @@ class Checked:
 
 
 def check(plan: Plan) -> Checked:
-    """Open models (headers), tokenizer and data; raise what a run would stumble over."""
+    """Open models (headers only), tokenizer and data; raise the errors that a run would raise."""
     from evaluation.data.packing import pack
     from evaluation.item_filter import measurable, why_not_run
     from evaluation.loading import load_items, load_tokenizer, made_for_any_model

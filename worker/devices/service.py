@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class Crew:
-    """Everything that one worker process is. Threads; the tasks are done in processes of their own."""
+    """The threads of one worker process: devices, heartbeat, listener, perhaps the dispatcher.
+
+    Tasks are done in child processes, one for each device.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Crew:
             self.dispatcher.nudge()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads of the devices, the dispatcher and the heartbeat."""
         for slot in self.slots:
             slot.start()
         if self.dispatcher is not None:
@@ -68,7 +71,7 @@ class Crew:
         threading.Thread(target=self._heart, name="heartbeat", daemon=True).start()
 
     def _heart(self) -> None:
-        """Renew leases and the roster until the last device has stopped."""
+        """Renew the leases and the rows in the device table until the crew is closed."""
         beaten = time.monotonic()
         while not self._stopped.wait(min(1.0, self._beat)):
             busy = sum(slot.task is not None for slot in self.slots)
@@ -84,17 +87,21 @@ class Crew:
                     log.warning("device %s could not say that it lives: %s", slot.name, error)
 
     def stop(self) -> None:
-        """Finish what is under way and take nothing new."""
+        """Finish the tasks under way and take no new ones."""
         for slot in self.slots:
             slot.stop()
 
     def kill(self) -> None:
-        """Give back what is under way."""
+        """End now; the tasks under way are given back."""
         for slot in self.slots:
             slot.kill()
 
     def wait(self, told: Callable[[str], None] = lambda words: None) -> None:
-        """Until `stop` or two signals have ended it."""
+        """Wait until all devices have ended, then close.
+
+        The first SIGINT or SIGTERM stops the devices after their tasks; a second one kills them.
+        `told` hears which tasks are being finished.
+        """
         signals: list[int] = []
 
         def on_signal(number: int, _frame: Any) -> None:
@@ -121,7 +128,7 @@ class Crew:
             self.close()
 
     def close(self) -> None:
-        """End what is left."""
+        """End all devices, the dispatcher, the heartbeat, the listener and the bells."""
         self.kill()
         for slot in self.slots:
             if slot.ident is not None:

@@ -1,4 +1,4 @@
-"""What `forge up` has started, noted in its home: the next one finds what an earlier one left."""
+"""The file in the home that lists what `forge up` started, so that the next one finds leftovers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 10.0
 
 
 class Running:
-    """The file with the parts of a `forge up`: what each is, and its process."""
+    """The file with the parts of a `forge up`: the name and the process of each part."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "up.json"
@@ -28,11 +28,14 @@ class Running:
         self._file.write_text(json.dumps(owners, indent=2))
 
     def forget(self) -> None:
-        """Remove the file: everything was stopped."""
+        """Remove the file, once all parts were stopped."""
         self._file.unlink(missing_ok=True)
 
     def refuse_left(self, patience: float = PATIENCE) -> None:
-        """Wait for what an earlier `forge up` left to end. Raises ConflictError if it does not."""
+        """Wait until the parts that an earlier `forge up` left have ended, at most `patience` seconds.
+
+        Raises ConflictError if a part still runs.
+        """
         deadline = time.monotonic() + patience
         while (left := self._left()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -45,7 +48,7 @@ class Running:
         self.forget()
 
     def _left(self) -> dict[str, str]:
-        """The parts of the earlier one that live, with their process ids."""
+        """Return the parts of an earlier `forge up` that still run: name → process id."""
         noted = {}
         with contextlib.suppress(OSError, ValueError):
             noted = json.loads(self._file.read_text())

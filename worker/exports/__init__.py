@@ -1,1 +1,1 @@
-"""What leaves a run: the champion, archives, Parquet, Weights & Biases, chain heads."""
+"""Exports of a run: the champion, archives, Parquet, Weights & Biases, chain heads."""

@@ -1,4 +1,4 @@
-"""A run to one file and back: its log, and the champion's weights if wanted."""
+"""Export of a run to one archive file and import: its log, and the champion's weights if wanted."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ from worker.storage.weight_cache import Artifacts, read_weights
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import brought."""
+    """The result of an import."""
 
     run: str
-    #: Run → events that were not here yet.
+    #: Run → number of events that were not here yet.
     new: dict[str, int]
     weights: int
-    #: Runs that can go on: they wait, and are the importer's.
+    #: Runs that can go on: they wait to be resumed, and belong to the importer.
     waiting: list[str]
-    #: Those of them that had failed: they need a retry, too.
+    #: The waiting runs that had failed: they need a retry, too.
     failed: list[str]
 
 
 def export(
     store: EventStore, cache: Artifacts, run: str, path: Path, weights: bool, replace: bool
 ) -> dict[str, int]:
-    """Write a run's archive; events by stream. Raises ConflictError, UnavailableError."""
+    """Write a run's archive; return the number of events of each stream.
+
+    Raises ConfigError, ConflictError, UnavailableError.
+    """
     run = full_name(store, run)
     try:
         odd = path.is_symlink() or (path.exists() and not path.is_file())
@@ -65,7 +68,11 @@ def export(
 
 
 def _champion(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
-    """The champion's files, built and put into the cache where they are not there."""
+    """Return the champion's weight files as (name in the archive, file).
+
+    The champion is built into the cache if the cache lacks it. Raises ForgeError if the run has no
+    champion yet.
+    """
     from worker.tasks.context import Bench, set_threads
 
     if state.champion is None:
@@ -86,15 +93,16 @@ def load(
     by: str | None = None,
     task_files: bool = False,
 ) -> Imported:
-    """Take a run in from an archive; what is here already is passed over.
+    """Import a run from an archive; events that are here already are skipped.
 
-    `task_files` allows a run that measures with task files of lm-evaluation-harness, which are code.
+    `task_files` allows a run that measures with task files of lm-evaluation-harness, which are
+    code.
 
-    Nothing is recorded before all of it was verified. A run that can still go on is from now on `by`'s,
-    or whose process this is, and waits until it is resumed: a stranger's archive starts nothing here.
-    A run that comes only as the past of a fork stays open for more of its history, and waits, too.
-    Raises ArchiveError, ConflictError if a run of that name here is another, NotFoundError,
-    UnavailableError.
+    Nothing is recorded before the whole archive is verified. A run that can still go on belongs to
+    `by`, or to the user of this process, and waits until it is resumed: a stranger's archive starts
+    no work here. A run that comes only as the past of a fork waits too, and a later import may
+    extend its history. Raises ArchiveError, ConfigError for task files that are not allowed,
+    ConflictError if a run of that name here has another history, NotFoundError, UnavailableError.
     """
     who = by or actor()
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +148,10 @@ def _task_files(state: RunState) -> list[Finding]:
 
 
 def _each(found: archive.Archive, take: Callable[[str, list[Envelope]], int]) -> dict[str, int]:
-    """Run → what `take` says of its stream. Raises ConflictError if it does not fit what is here."""
+    """Call `take` for each stream; return run → result.
+
+    Raises ConflictError if a stream does not fit the history that is here.
+    """
     new: dict[str, int] = {}
     for name, rows in found.streams.items():
         try:
@@ -154,7 +165,10 @@ def _each(found: archive.Archive, take: Callable[[str, list[Envelope]], int]) ->
 
 
 def _taken(found: archive.Archive, name: str, who: str) -> list[New]:
-    """The event that makes a run the importer's and lets it wait; none if it has ended for good."""
+    """Return the event that gives a run to the importer and lets the run wait.
+
+    Return [] if the run is completed or cancelled.
+    """
     run = run_archive.title(name)
     state = fold(history(run_archive.ArchivedLog(found.streams), run))
     event = events.Imported(owner=who, head=state.head)
@@ -164,7 +178,10 @@ def _taken(found: archive.Archive, name: str, who: str) -> list[New]:
 
 
 def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
-    """The run and its history, which must be all that the archive holds. Raises ArchiveError."""
+    """Return the archive's run and its history.
+
+    Raises ArchiveError if the archive holds anything that is not part of this history.
+    """
     run = run_archive.run_of(found)
     for name in found.streams:
         if not name.startswith(PREFIX) or NAME.fullmatch(run_archive.title(name)) is None:
@@ -181,7 +198,7 @@ def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
 
 
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: RunState) -> None:
-    """Refuse files that are not the champion's weights. Raises ArchiveError."""
+    """Raise ArchiveError if the archive's files are not the champion's weights."""
     if not blobs:
         return
     champion = state.built[state.champion][0] if state.champion else None
@@ -201,10 +218,11 @@ def _folders(root: Path, blobs: tuple[str, ...]) -> list[Path]:
 
 
 def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:
-    """The run that an archive is about, its history, and what is wrong; no database is needed.
+    """Return an archive's run, its history and the findings; no database is needed.
 
-    Everything that an import refuses by itself is found here; not that a run of that name here is
-    another, or that there is no room. Raises ArchiveError for what cannot be read at all.
+    The findings cover all reasons for which an import refuses the archive itself. They do not cover
+    a run of that name here with another history, or a full disk. Raises ArchiveError if the archive
+    cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder:
         found = archive.read(path, Path(folder))

@@ -1,7 +1,7 @@
-"""What is noted of a run's chain outside of its own stream: how a cut end is found.
+"""Chain heads that are stored outside of a run's own stream; they reveal a truncated log.
 
-The run list notes each run's last event, forks note the event that they branched at, SQLite notes the
-last position that it ever gave out; cards, reports and archives carry a head.
+The run list stores each run's last event, and forks store the event that they branched at. SQLite
+stores the last position that it ever gave out. Model cards, reports and archives carry a head.
 """
 
 from __future__ import annotations
@@ -22,12 +22,18 @@ from evomerge.run.repository import PREFIX, stream
 
 
 def anchors(store: EventStore, run: str) -> list[Anchor]:
-    """The anchors of a run's own stream. Read them before its rows: the log only grows."""
+    """Return the anchors of a run's own stream.
+
+    Read them before the run's rows: the log only grows, so the rows must reach each anchor.
+    """
     return [*_listed(store, run), *_forked(store, run)]
 
 
 def given(run: str, rows: Sequence[Envelope], head: str) -> Anchor:
-    """The anchor that a head is that somebody noted."""
+    """Return the anchor for a chain head that the user gives.
+
+    If no row of the run's own stream has this head, the anchor is one place beyond the end.
+    """
     own = [row for row in rows if row.stream == stream(run)]
     place = next((row.version for row in own if row.hash == head), len(own) + 1)
     return Anchor(place, head, "the head that was given")
@@ -49,13 +55,13 @@ def _forked(store: EventStore, run: str) -> Iterator[Anchor]:
         EVENTS.c.data.contains(f'"parent":"{run}"', autoescape=True),
     )
     for (data,) in store.database.rows(query):
-        with suppress(ValueError, LookupError, TypeError):  # damaged: verifying the fork says so
+        with suppress(ValueError, LookupError, TypeError):  # damaged: verifying the fork reports it
             fork = json.loads(data)
             yield Anchor(int(fork["version"]), fork["head"], f"its fork {fork['run']}")
 
 
 def lost(store: EventStore) -> Iterator[Finding]:
-    """Whether the log as a whole has lost its end."""
+    """Yield an error if the log as a whole has lost events from its end."""
     with store.database.reading() as connection:
         ever, seen = store.database.last_position(connection), 0
         if connection.dialect.has_table(connection, PROJECTIONS.name):

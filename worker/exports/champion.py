@@ -1,7 +1,6 @@
-"""The champion as an ordinary Hugging Face folder (SPEC §11). Built whole or not at all.
+"""The champion as an ordinary Hugging Face folder (SPEC §11), published complete or not at all.
 
-Before the folder appears under its name it is loaded with AutoModelForCausalLM and has generated a
-token.
+Before the folder appears under its name, AutoModelForCausalLM loads it and generates a token.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from worker.storage.output_folder import MARK, check_target
 from worker.storage.weight_cache import Artifacts
 from worker.tasks.context import Bench, set_threads
 
-#: How a model generates by default; written from its config if the base has none.
+#: The model's default generation settings; written from its config if the base lacks the file.
 GENERATION = "generation_config.json"
 
 
 def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:
-    """Write the champion's folder to `out`; rebuilt from its recipe where it is not cached.
+    """Write the champion's folder to `out`; rebuild it from its recipe if it is not cached.
 
-    Raises what `check_target` does where something else is there.
+    Raises the errors of `check_target`, and ForgeError if the run has no champion yet.
     """
     if state.champion is None:
         raise ForgeError(f"run {state.run} has no champion yet: let it finish first.")
@@ -45,9 +44,9 @@ def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) ->
 def write(
     state: RunState, artifacts: Artifacts, recipe_id: str, out: Path, chain_head: str
 ) -> None:
-    """Write the folder of any candidate to `out`, in the place of what is there."""
+    """Write the folder of any candidate to `out`; replace a folder that is there."""
     assert state.started
-    set_threads(state.started.profile.threads)  # else its bits could come out otherwise
+    set_threads(state.started.profile.threads)  # another number of threads could change bits
     bench = Bench(state, artifacts)
     bench.check_sources()
     weights = bench.weights(recipe_id)
@@ -67,7 +66,8 @@ def documents(
 ) -> dict[str, bytes]:
     """Return a candidate's files beside its weights: name → content. A champion has a card, too.
 
-    Config, tokenizer and templates are the donor's (the base's), less what names code to be run.
+    Config, tokenizer and templates are the donor's (the base's), without entries that name code to
+    run.
     """
     assert state.started
     config = settings_for(weights, donor, state.started.tied)
@@ -92,7 +92,7 @@ def _generation(folder: Path) -> bytes:
 
 
 def check_loads(folder: Path) -> None:
-    """Load the folder as anybody would, and generate a token. Raises ForgeError."""
+    """Load the folder with transformers' Auto classes and generate a token. Raises ForgeError."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
@@ -120,7 +120,7 @@ def check_loads(folder: Path) -> None:
 
 
 def card(state: RunState, chain_head: str) -> str:
-    """The model card: front matter for the Hub, then where the model came from."""
+    """Return the model card: front matter for the Hub, the test scores, the lineage, the digest."""
     assert state.started
     assert state.submitted
     assert state.champion

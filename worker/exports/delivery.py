@@ -1,7 +1,7 @@
-"""A champion's folder with the report beside its files, and the event that says so.
+"""Export of a champion's folder with the report beside its files, and the event that records it.
 
-`python -m worker.exports.delivery RUN FOLDER BY` does it in a process of its own;
-why is read from stdin.
+`python -m worker.exports.delivery RUN FOLDER BY` exports in a process of its own; it reads the
+user's reason from stdin.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from worker.commands.control import control
 
 
 def check_ended(state: RunState) -> None:
-    """Raise ForgeError where there is no final champion."""
+    """Raise ForgeError if the run has no final champion."""
     if state.completed:
         return
     what = "Branch it with `forge fork`" if state.ended else "Finish it with `forge evo --resume"
@@ -31,7 +31,10 @@ def check_ended(state: RunState) -> None:
 
 
 def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
-    """The champion's folder, and the report beside its files; returns the report."""
+    """Write the champion's folder and the report beside its files.
+
+    Return the report, with `folder` added.
+    """
     from worker.exports import champion
     from worker.storage.weight_cache import Artifacts
 
@@ -56,7 +59,7 @@ def documents(data: dict[str, Any]) -> dict[str, bytes]:
 def deliver(
     home: Home, run: str, out: Path, reason: str | None = None, by: str | None = None
 ) -> tuple[RunState, dict[str, Any]]:
-    """Write a completed run's champion, and record that; the run and the report."""
+    """Write a completed run's champion and record the export; return the state and the report."""
     store = home.open_store()
     try:
         state = repository.load(store, run)
@@ -74,7 +77,7 @@ def deliver(
 
 
 def main(run: str, out: str, by: str, reason: str) -> int:
-    """0, or an exit code with the reason on stderr."""
+    """Export the champion; return 0, or an exit code with the reason on stderr."""
     try:
         deliver(Home.default(), run, Path(out), reason or None, by)
     except ForgeError as error:

@@ -1,14 +1,14 @@
-"""Find a model by what made it: a run, a candidate of a run, or an entry of the registry.
+"""Find a model by its origin: a run, a candidate of a run, or an entry of the registry.
 
     RUN             the champion of a run
     RUN:CANDIDATE   a candidate, by the beginning of its recipe's id
     ID or NAME      a registered model
 
-`find` reads the log alone. `python -m worker.exports.model_origin` then finds out where the weights
-are, in a process of its own, because it reads or builds whole models: it takes a folder that still has
-the weights with the recorded digest, and the config and tokenizer that the run pinned or wrote. Where
-there is none, it takes this machine's own copy of a source, or builds a merge into `models/DIGEST` of
-the home folder. It prints the folder.
+`find` reads the log alone. The command `python -m worker.exports.model_origin` then locates the
+weights, in a process of its own, because it reads or builds whole models. It takes a folder that
+still has the weights with the recorded digest, and the config and tokenizer that the run pinned or
+wrote. If no folder has them, it takes this machine's own copy of a source, or builds a merge into
+`models/DIGEST` of the home folder. It prints the folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runs.errors import AmbiguousError, ForgeError, NotFoundError, SourceError
 from runs.home import Home
 from weights import companions
 
-#: The command that settles where a model is; see `main`.
+#: The command that finds or builds a model's folder; see `main`.
 COMMAND = (sys.executable, "-m", "worker.exports.model_origin")
 
 #: A run's state, and the head of its chain.
@@ -41,34 +41,34 @@ Past = tuple[RunState, str]
 
 @dataclass(frozen=True)
 class Origin:
-    """A model that the log knows, and where it may be."""
+    """A model that the log knows, and the folders that may have its weights."""
 
     name: str
-    #: What it is, for people.
+    #: A description for people.
     what: str
     #: BLAKE3 of its weights.
     digest: str
     #: Folders that had these weights, the best first.
     folders: tuple[str, ...] = ()
-    #: The Hub id that it was fetched by.
+    #: The Hub id that the model was fetched by.
     hub: str | None = None
-    #: What it can be built from again.
+    #: The run and the recipe from which the model can be rebuilt.
     run: str | None = None
     recipe_id: str | None = None
 
     def request(self, folders: Sequence[str]) -> str:
-        """Return what the process reads that settles where the model is, of these folders."""
+        """Return the request, as JSON, that `main` reads; it may look in these folders."""
         return json.dumps({**asdict(self), "folders": list(folders)})
 
     def reference(self, folder: str) -> ModelReference:
-        """Return what a run records of the model."""
+        """Return the reference by which a run records the model, with this folder."""
         return ModelReference(name=self.name, path=folder, digest=self.digest)
 
 
 def find(store: EventStore, text: str) -> Origin | None:
-    """Return the model that a text names; None if it names none.
+    """Return the model that a text names; None if the text names no run and no registered model.
 
-    Raise SourceError if the run has no such candidate, or if the text may mean several.
+    Raise SourceError if the run has no such candidate, or if the text is ambiguous.
     """
     run, colon, candidate = text.partition(":")
     try:
@@ -107,7 +107,10 @@ def _made(store: EventStore, run: str, candidate: str) -> Origin:
 
 
 def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[str]:
-    """Return where a recipe's weights were written, the newest first, or where a source was."""
+    """Return the folders to which a recipe's weights were written, the newest first.
+
+    For a source, its given folders follow.
+    """
     found: list[str] = []
     for row in reversed(rows):
         if row.type == events.Exported.type:
@@ -122,7 +125,7 @@ def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[s
 
 
 def _sources(state: RunState, recipe_id: str) -> list[tuple[ModelReference, SourceRecord]]:
-    """Return the models that a recipe stands for, as given and as pinned; [] for a merge."""
+    """Return the base and sources that have a recipe's id, as given and as pinned; [] for a merge."""
     assert state.submitted
     assert state.started
     given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
@@ -131,7 +134,7 @@ def _sources(state: RunState, recipe_id: str) -> list[tuple[ModelReference, Sour
 
 
 def _registered(store: EventStore, text: str) -> Origin | None:
-    """Return a model of the registry; None if there is no such one. Raise AmbiguousError."""
+    """Return a model of the registry; None if it has no such entry. Raise AmbiguousError."""
     try:
         row = model_registry.find(store, text)
     except AmbiguousError:
@@ -152,11 +155,14 @@ def _registered(store: EventStore, text: str) -> Origin | None:
 
 
 def finder(home: Home, tell: Callable[[str], None]) -> Callable[[str], ModelReference | None]:
-    """Return what finds models by name for `weights.sources.resolve`; `tell` hears where each is."""
+    """Return a function that finds models by name, for `weights.sources.resolve`.
+
+    `tell` hears of each model that is found, and of its folder.
+    """
 
     def named(text: str) -> ModelReference | None:
         if home.url is None and not home.database.exists():
-            return None  # no log yet, and a question makes none
+            return None  # the home has no log yet, and a look-up must not create one
         store = home.open_store()
         try:
             origin = find(store, text)
@@ -189,9 +195,9 @@ def _settled(home: Home, origin: Origin) -> str:
 
 
 def settle(home: Home, asked: dict[str, Any]) -> str:
-    """Return the folder of a model that has the digest asked for. Raise SourceError.
+    """Return a folder with the model of the digest asked for; build it if need be.
 
-    `asked` is what `Origin.request` says.
+    `asked` is the request of `Origin.request`. Raise SourceError.
     """
     from worker.storage.model_copies import DISK_BYTES, alone, evict, touch
 
@@ -225,7 +231,7 @@ def settle(home: Home, asked: dict[str, Any]) -> str:
 
 
 def _holds(folder: Path, expected: str) -> bool:
-    """Return True if a folder is a model with these weights, with a head of its own or not."""
+    """Return True if a folder is a model whose weights have this digest, as stored or untied."""
     from weights.checkpoint import digest, open_checkpoint, untied
 
     try:
@@ -239,7 +245,7 @@ def _holds(folder: Path, expected: str) -> bool:
 
 
 def _past(home: Home, run: str) -> Past:
-    """Return what a run's log says now."""
+    """Return a run's state now, and the head of its chain."""
     store = home.open_store()
     try:
         rows = list(repository.history(store, run))
@@ -249,10 +255,11 @@ def _past(home: Home, run: str) -> Past:
 
 
 def _fits(home: Home, asked: dict[str, Any], past: Past | None, folder: Path) -> bool:
-    """Return True if a folder has the weights, and of a run's model config and tokenizer too.
+    """Return True if a folder has the weights and, for a model of a run, its config and tokenizer.
 
-    A source has those that the run pinned, a merge those that the run writes. A registered model, and
-    one of a run that pinned none, is known by its weights alone.
+    A source must have the files that the run pinned, a merge the files that the run writes. A
+    registered model is checked by its weights alone, and so is a model of a run that pinned no
+    files.
     """
     if not _holds(folder, asked["digest"]):
         return False
@@ -273,7 +280,7 @@ def _fits(home: Home, asked: dict[str, Any], past: Past | None, folder: Path) ->
 
 
 def _digests(folder: Path) -> dict[str, str] | None:
-    """Return the digests of a folder's companions; None if they cannot be read."""
+    """Return the digests of a folder's companion files; None if they cannot be read."""
     try:
         return companions.digests(folder)
     except (SourceError, OSError):
@@ -288,7 +295,7 @@ def _own_copy(home: Home, given: ModelReference, pinned: SourceRecord) -> Path:
     place = supply.model(given, pinned)
     if _holds(place, pinned.digest):
         return place
-    supply.forget(place)  # damaged: another is made or fetched
+    supply.forget(place)  # the copy is damaged: the next call makes or fetches another
     return supply.model(given, pinned)
 
 
@@ -302,7 +309,10 @@ def _build(home: Home, past: Past, recipe_id: str, folder: Path) -> None:
 
 
 def main() -> int:
-    """Read a request from stdin and print the folder; 0, or an exit code with the reason on stderr."""
+    """Read a request from stdin and print the folder.
+
+    Return 0, or an exit code with the reason on stderr.
+    """
     try:
         sys.stdout.write(settle(Home.default(), json.loads(sys.stdin.read())) + "\n")
     except ForgeError as error:

@@ -1,4 +1,4 @@
-"""A run's tables as Parquet files, for notebooks and databases. Whole or not at all."""
+"""A run's tables as Parquet files, for notebooks and databases; written all or none."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from evomerge.run.state import RunState
 from runs.errors import UnavailableError
 from worker.storage.output_folder import check_target
 
-#: What marks a folder as written here; it names the run, and how far.
+#: The file that marks a folder as written by this module; it names the run, the place and the head.
 MARK = "tables.json"
-#: Rows that are held in memory at a time.
+#: Number of rows that are held in memory at a time.
 BATCH = 20_000
 
 
 def check(folder: Path, run: str) -> Path:
-    """The folder, made absolute, if the tables of this run may be written there. No torch, no pyarrow.
+    """Return the absolute folder if the tables of this run may be written there.
 
-    Raises UnavailableError where pyarrow is not installed, and what `check_target` does.
+    Neither torch nor pyarrow is imported. Raises UnavailableError if pyarrow is not installed, and
+    the errors of `check_target`.
     """
     if importlib.util.find_spec("pyarrow") is None:
         raise UnavailableError(
@@ -34,7 +35,7 @@ def check(folder: Path, run: str) -> Path:
 
 
 def _of(place: Path, run: str) -> bool:
-    """Whether a folder holds tables of this run and nothing else."""
+    """Return True if a folder holds tables of this run and nothing else."""
     names = {MARK, *(f"{name}.parquet" for name in tables.TABLES)}
     try:
         told = json.loads((place / MARK).read_text("utf-8"))
@@ -45,9 +46,9 @@ def _of(place: Path, run: str) -> bool:
 
 
 def write(folder: Path, state: RunState, rows: Sequence[Envelope]) -> dict[str, int]:
-    """Write every table into `folder`; the number of rows of each.
+    """Write every table into `folder`; return the number of rows of each table.
 
-    Tables of before are replaced when the new ones are whole. Raises what `check` does.
+    Earlier tables are replaced once all new ones are complete. Raises the errors of `check`.
     """
     folder = check(folder, state.run)
     from weights.checkpoint import publish
@@ -66,7 +67,7 @@ def write(folder: Path, state: RunState, rows: Sequence[Envelope]) -> dict[str, 
 
 
 def _write(path: Path, table: tables.Table, run: str) -> int:
-    """One table, batch by batch; how many rows it has."""
+    """Write one table batch by batch; return its number of rows."""
     import pyarrow as pa
     from pyarrow import parquet
 

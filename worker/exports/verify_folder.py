@@ -1,4 +1,4 @@
-"""A champion's folder against the log, file by file: what `forge verify FOLDER` looks at."""
+"""Comparison of a champion's folder with the log, file by file, for `forge verify FOLDER`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from worker.storage.weight_cache import Artifacts
 def check(
     home: Home, folder: Path, document: dict[str, Any], weights: Weights
 ) -> Iterator[Finding]:
-    """Compare a folder's files with what its run, as it was at the export, would write.
+    """Compare a folder's files with those that its run, as it was at the export, would write.
 
-    `document` is the folder's recipe file, `weights` are the folder's. Pictures are not compared.
+    `document` is the folder's recipe file, `weights` are the folder's weights. Pictures are not
+    compared.
     """
     store = home.open_store()
     try:
@@ -36,11 +37,11 @@ def check(
         store.close()
     heads = [row.hash for row in rows]
     if document["chain_head"] not in heads:
-        return  # the comparison of heads says so
+        return  # the comparison of chain heads reports this
     rows = rows[: heads.index(document["chain_head"]) + 1]
     state = fold(rows)
     if not state.completed or state.champion != document["candidate"]:
-        return  # the comparison of candidates says so
+        return  # the comparison of candidates reports this
     expected = delivery.documents(report.report(state, rows))
     try:
         expected |= documents(home, state, document["candidate"], weights, document["chain_head"])
@@ -61,7 +62,7 @@ def check(
 
 
 def taken_over(folder: Path, made: dict[str, bytes]) -> bool:
-    """Return True if a folder's config, tokenizer and templates are those of what was `made`."""
+    """Return True if a folder's config, tokenizer and templates are those in `made`."""
     names = {name for name in made if name in (companions.CONFIG, *companions.COMPANIONS)}
     try:
         if set(companions.found(folder)) != names:
@@ -72,9 +73,10 @@ def taken_over(folder: Path, made: dict[str, bytes]) -> bool:
 
 
 def _incomparable(name: str, state: RunState, rows: Sequence[Envelope]) -> str:
-    """Return why an honest file may differ from what is rendered here; "" if it must be the same.
+    """Return why an unchanged file may differ from the one rendered here; "" if it must be equal.
 
-    Other versions may word a file otherwise. The pinned files are taken over as they are.
+    Other versions of this program or of transformers may write a file differently. The pinned files
+    are copied as they are.
     """
     from transformers import __version__ as library
 
@@ -95,7 +97,7 @@ def documents(
 ) -> dict[str, bytes]:
     """Return a candidate's files beside its weights: name → content.
 
-    Raises ForgeError without the base's pinned copy.
+    Raises ForgeError if the run pinned no copy of the base.
     """
     assert state.started
     assert state.submitted
@@ -111,7 +113,7 @@ def _content(file: Path) -> Any:
 
 
 def _plain(name: str, content: bytes) -> Any:
-    """Return what is compared: of generation settings all but the version that wrote them."""
+    """Return the content to compare: generation settings without `transformers_version`."""
     if name != champion.GENERATION:
         return content
     try:

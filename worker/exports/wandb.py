@@ -1,8 +1,9 @@
-"""A run at Weights & Biases: sent from the log, now or as it lives. A projection, never truth.
+"""Sending a run from the log to Weights & Biases, once or while the run goes on.
 
-What is sent is `evomerge.reports.wandb_rows`'s, a pure function of the events. The log is the queue:
-what W&B did not take is sent the next time, by `forge wandb sync RUN`. Nothing of it happens in a
-process that carries a run: `worker/exports/wandb_follower.py` has one of its own.
+W&B has a projection of the run; the truth is the log. The rows come from
+`evomerge.reports.wandb_rows`, a pure function of the events. The log is the queue: rows that W&B
+did not take are sent the next time, by `forge wandb sync RUN`. A process that carries a run never
+talks to W&B: `worker/exports/wandb_follower.py` has a process of its own.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.home import Home
 from worker.storage.output_folder import MARK
 
-#: The project where neither WANDB_PROJECT nor an option names one.
+#: The project if neither WANDB_PROJECT nor an option names one.
 PROJECT = "evomerge"
 #: Seconds between two looks at the log.
 POLL = 1.0
-#: What W&B would collect by itself: of the process that sends, and none of the run's.
+#: Settings that stop W&B's own collection: it is about the sending process, not about the run.
 _NOTHING_ELSE = {
     "console": "off",
     "disable_git": True,
@@ -45,41 +46,41 @@ _NOTHING_ELSE = {
 
 @dataclass(frozen=True)
 class Target:
-    """Where a run is sent."""
+    """The destination of a run: the local folder, and W&B's project and entity."""
 
     #: W&B writes below it, into `wandb/`.
     folder: Path
     project: str | None = None
     entity: str | None = None
-    #: Into files, for `wandb sync`; also where W&B itself is told so (WANDB_MODE).
+    #: Write files for `wandb sync`; WANDB_MODE=offline has the same effect.
     offline: bool = False
-    #: The champion's folder, if its files are to go with the recipe.
+    #: The champion's folder, if its files are to be sent with the recipe.
     model: Path | None = None
 
     @classmethod
     def of(cls, home: Home, **given: Any) -> Target:
-        """The usual one: files under WANDB_DIR or the home folder."""
+        """Return the usual target: its files are under WANDB_DIR, else under the home folder."""
         return cls(Path(os.environ.get("WANDB_DIR") or home.folder), **given)
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of it."""
+    """The result of sending a run."""
 
     run: str
     status: str
-    #: Closed generations, and how many of them W&B did not have yet.
+    #: Number of closed generations, and how many of them W&B did not have yet.
     generations: int
     new: int
-    #: The page, or the folder for `wandb sync`.
+    #: URL of the run's page, or the folder for `wandb sync`.
     place: str
     offline: bool
 
 
 def client() -> None:
-    """Raise UnavailableError where W&B is not installed."""
+    """Raise UnavailableError if W&B is not installed."""
     found = importlib.util.find_spec("wandb")
-    if found is None or found.origin is None:  # a folder of that name is no package
+    if found is None or found.origin is None:  # a mere folder named wandb is not the package
         raise UnavailableError(
             "W&B is not installed: pip install 'agent-forge[tracking]'. Runs need it for nothing: "
             "`forge wandb sync RUN` sends an old one as well."
@@ -87,7 +88,7 @@ def client() -> None:
 
 
 class Sender:
-    """One run, open at W&B."""
+    """One run that is open at W&B."""
 
     def __init__(self, state: RunState, group: str, target: Target) -> None:
         client()
@@ -116,7 +117,7 @@ class Sender:
             )
             self._run.define_metric("*", step_metric="generation")
         self._files = _Files(self._run, target.folder) if self.offline else None
-        #: The newest generation that W&B has; its steps are generations.
+        #: The newest generation that W&B has; W&B's steps are generations.
         self._newest = int(self._run.starting_step) - 1 if self._run.resumed else -1
         if self._files is not None:
             self._newest = self._files.synced()
@@ -124,7 +125,7 @@ class Sender:
         self.new = 0
 
     def send(self, state: RunState) -> None:
-        """What W&B does not have yet."""
+        """Send the settings and the generations that W&B does not have yet."""
         with _explained(state.run):
             if state.started is not None and not self._configured:
                 self._run.config.update(wandb_rows.config(state), allow_val_change=True)
@@ -139,7 +140,10 @@ class Sender:
                 self._files.note(self._newest)
 
     def finish(self, state: RunState) -> Sent:
-        """The champion, once it is final; and the end. Blocks until everything is sent."""
+        """Send the champion if it is final, and finish the run at W&B.
+
+        Blocks until everything is sent.
+        """
         with _explained(state.run):
             if not self._configured and state.submitted is not None:
                 self._run.config.update(wandb_rows.config(state), allow_val_change=True)
@@ -157,16 +161,17 @@ class Sender:
         )  # fmt: skip
 
     def leave(self) -> None:
-        """Close it after an error; nobody is told of another."""
+        """Close the run at W&B after an error; a further error is ignored."""
         with contextlib.suppress(Exception):
             self._run.finish(exit_code=1)
 
 
 class _Files:
-    """The folders of a run's offline files, each with a note of the newest generation in it.
+    """The folders of a run's offline files, each with a note of its newest generation.
 
-    `wandb sync` appends a file to what the server has of the run. So a new file holds what no synced
-    one has, and those that were never synced are removed for it: nothing is sent twice.
+    `wandb sync` appends a file to the server's data of the run. So a new file holds only the
+    generations that no synced file has, and it replaces the files that were never synced: no
+    generation is sent twice.
     """
 
     NOTE = "forge.json"
@@ -177,28 +182,28 @@ class _Files:
         self._earlier = sorted(note.parent for note in ours)
 
     def note(self, newest: int) -> None:
-        """The newest generation that is on the server once this file is synced."""
+        """Write down the newest generation that the server has once this file is synced."""
         (self.folder / self.NOTE).write_text(json.dumps({"newest": newest}), "utf-8")
 
     def synced(self) -> int:
-        """The newest generation of the files that were synced; −1 where none was."""
+        """Return the newest generation of the synced files; −1 if no file was synced."""
         notes = [folder / self.NOTE for folder in self._earlier if _is_synced(folder)]
         return max((json.loads(note.read_text("utf-8"))["newest"] for note in notes), default=-1)
 
     def supersede(self) -> None:
-        """Remove the earlier files that were not synced: this one has what they have."""
+        """Remove the earlier files that were not synced: the new file has their generations."""
         for folder in self._earlier:
             if not _is_synced(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_synced(folder: Path) -> bool:
-    """Whether `wandb sync` has left its mark."""
+    """Return True if `wandb sync` has left its mark in the folder."""
     return any(folder.glob("*.wandb.synced"))
 
 
 def _artifact(found: dict[str, Any], model: Path | None) -> Any:
-    """The champion: its recipe as a file, and those of its folder where that was given."""
+    """Return the champion as an artifact: the files of its folder if given, else its recipe."""
     import wandb
 
     told = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
@@ -216,18 +221,18 @@ def _artifact(found: dict[str, Any], model: Path | None) -> Any:
 
 
 def _silent() -> bool:
-    """W&B's own lines are left out, unless WANDB_SILENT says otherwise."""
+    """Return True unless WANDB_SILENT asks for W&B's own output."""
     return os.environ.get("WANDB_SILENT", "true").lower() in ("1", "true", "yes", "y", "t", "on")
 
 
 @contextlib.contextmanager
 def _explained(run: str) -> Iterator[None]:
-    """Whatever W&B raises, as an error with what to do. Raises UnavailableError."""
+    """Turn an error of W&B into an UnavailableError that says what to do."""
     try:
         yield
     except ForgeError:
         raise
-    except Exception as error:  # a library's, of any kind
+    except Exception as error:  # W&B raises errors of many kinds
         why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise UnavailableError(
             f"W&B did not take run {run}: {why}. The run is not touched; "
@@ -242,10 +247,10 @@ def sync(
     follow: bool = False,
     wait: Callable[[float], bool] = lambda seconds: bool(time.sleep(seconds)),
 ) -> Sent:
-    """Send a run: what is recorded of it, and with `follow` what will be until it has ended.
+    """Send a run's recorded generations; with `follow` also the later ones, until the run has ended.
 
-    `wait(seconds)` passes the time between two looks; true ends following. Raises NotFoundError,
-    ConflictError where another process here is at it, UnavailableError.
+    `wait(seconds)` waits between two looks at the log; if it returns True, following ends. Raises
+    NotFoundError, ConflictError if another process on this machine sends the run, UnavailableError.
     """
     store = home.open_store()
     try:
@@ -272,7 +277,7 @@ def sync(
 
 
 def _check_model(state: RunState, model: Path | None) -> None:
-    """Raise ConfigError where the folder is not that of the run's champion."""
+    """Raise ConfigError if the folder is not that of the run's champion."""
     if model is None:
         return
     try:
@@ -288,7 +293,10 @@ def _check_model(state: RunState, model: Path | None) -> None:
 
 @contextlib.contextmanager
 def _alone(home: Home, run: str) -> Iterator[None]:
-    """One sender of a run at a time, on this machine: two would count its steps twice."""
+    """Hold the lock of a run's only sender on this machine: two would count its steps twice.
+
+    Raises ConflictError.
+    """
     path = home.folder / "tracking" / f"{wandb_rows.identity(run)}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

@@ -1,9 +1,9 @@
-"""The process that sends a run to W&B while another one carries it.
+"""The process that sends a run to W&B while another process carries the run.
 
-It is `python -m worker.exports.wandb_follower`.
+Its command is `python -m worker.exports.wandb_follower RUN`.
 
-It follows the log until the run has ended or its parent is gone, and is ended where it takes too long.
-Whatever becomes of it, the run does not know.
+The process follows the log until the run has ended or its parent is gone. The parent kills it if it
+takes too long. Its errors do not affect the run.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.home import Home
 from worker.exports.wandb import Target, client, sync
 
-#: Seconds that the end of a run waits for W&B at most.
+#: Seconds that the end of a run waits for W&B, at most.
 PATIENCE = 30.0
 
 
 def wanted(flag: bool, warn: Callable[[str], None]) -> bool:
-    """Whether runs are to be followed: by the flag, or by FORGE_WANDB.
+    """Return True if runs are to be followed, because of the flag or of FORGE_WANDB.
 
-    Who asks by the flag and has no W&B gets an error before anything begins, UnavailableError; the
-    variable, which stands there for every run, gets a warning. Raises ConfigError.
+    If W&B is not installed, the flag raises UnavailableError before anything begins. The variable,
+    which is set for every run, only leads to a warning. Raises ConfigError if FORGE_WANDB is
+    neither 0 nor 1.
     """
     given = os.environ.get("FORGE_WANDB", "")
     if given not in ("", "0", "1"):
@@ -53,7 +54,7 @@ def wanted(flag: bool, warn: Callable[[str], None]) -> bool:
 def beside(
     home: Home, run: str, warn: Callable[[str], None], patience: float | None = None
 ) -> Iterator[None]:
-    """Follow a run in a process of its own for as long as this lasts. No error comes out of it."""
+    """Follow a run in a process of its own while the `with` block lasts; errors become warnings."""
     with tempfile.TemporaryFile() as said:
         try:
             process = _start(home, run, said)
@@ -74,7 +75,7 @@ def _later(run: str) -> str:
 
 
 def _start(home: Home, run: str, said: Any) -> subprocess.Popen[bytes]:
-    """The process that follows; the end of its standard input tells it to come to an end."""
+    """Start the process that follows the run; the end of its standard input tells it to stop."""
     env = {**os.environ, "FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     return subprocess.Popen(
         [sys.executable, "-m", "worker.exports.wandb_follower", run], env=env, stdin=subprocess.PIPE,
@@ -83,7 +84,10 @@ def _start(home: Home, run: str, said: Any) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes], run: str, patience: float, said: Any) -> str:
-    """Let it come to an end, or end it; what there is to say, or nothing."""
+    """Tell the process to stop and wait; kill it after `patience` seconds.
+
+    Return a warning, or "" if everything was sent.
+    """
     assert process.stdin
     process.stdin.close()
     try:
@@ -91,7 +95,7 @@ def _end(process: subprocess.Popen[bytes], run: str, patience: float, said: Any)
     except subprocess.TimeoutExpired:
         return f"W&B did not take all of run {run} within {patience:g} seconds.{_later(run)}"
     finally:
-        if process.poll() is None:  # also where somebody presses Ctrl-C
+        if process.poll() is None:  # too slow, or the user pressed Ctrl-C
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -104,13 +108,13 @@ def _end(process: subprocess.Popen[bytes], run: str, patience: float, said: Any)
 
 
 def _parent_says_stop(seconds: float) -> bool:
-    """Wait so long, less where the parent closes our standard input or dies."""
+    """Wait `seconds`; return True at once if the parent closes our standard input or dies."""
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 
 
 def main() -> None:
-    """Follow the run that the command line names, for `beside`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's terminal is not ours
+    """Follow the run that the command line names; `beside` starts this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is for the parent
     home = Home.default()
     try:
         sync(home, sys.argv[1], Target.of(home), follow=True, wait=_parent_says_stop)

@@ -1,1 +1,1 @@
-"""The shared queue: which task runs next, on which device, under which lease."""
+"""The shared queue: it decides which task runs next, on which device, under which lease."""

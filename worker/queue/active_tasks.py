@@ -1,4 +1,4 @@
-"""Who works on which task of a run now, by the tables of devices and leases. Not truth."""
+"""Devices and processes that work on a run's tasks now, by the tables of devices and leases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Hand:
 
 
 def at_work(run: str, roster: Any, leases: Any) -> list[Hand]:
-    """Return who works on the run now: devices first, then processes that carry the run themselves."""
+    """Return the hands at work on the run: devices first, then processes that carry it themselves."""
     found = {
         f"{run}/{d.task}": Hand(d.name, d.task, d.seconds)
         for d in roster.devices()
@@ -31,7 +31,7 @@ def at_work(run: str, roster: Any, leases: Any) -> list[Hand]:
 
 
 class AtWork:
-    """Finds the devices and processes that work on a run's tasks now."""
+    """A callable that finds the devices and processes that work on a run's tasks now."""
 
     def __init__(self, store: Any, run: str) -> None:
         from worker.queue.device_table import Roster
@@ -41,5 +41,5 @@ class AtWork:
         self._roster, self._leases = Roster(store.database), Leases(store.database)
 
     def __call__(self) -> list[Hand]:
-        """Return what the tables say now."""
+        """Return the hands at work on the run, as the tables say now."""
         return at_work(self._run, self._roster, self._leases)

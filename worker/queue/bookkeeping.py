@@ -1,4 +1,4 @@
-"""What the dispatcher notes: runs, tasks under way, measures, and what users have received."""
+"""Records of the dispatcher: runs, tasks under way, measures, the service that users received."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from events.database import Database
 
 
 class ReceivedRow(SQLModel, table=True):
-    """What users have received, for the next dispatcher."""
+    """The table of the service that users have received, for the next dispatcher."""
 
     __tablename__ = "received"  # pyright: ignore[reportAssignmentType]
 
@@ -26,7 +26,7 @@ RECEIVED = ReceivedRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 @dataclass
 class Known:
-    """A run that has not ended."""
+    """A run that has not ended, as the dispatcher knows it."""
 
     owner: str
     order: int
@@ -34,39 +34,39 @@ class Known:
     labels: tuple[str, ...]
     device: str
     paused: bool = False
-    #: Tasks that nobody has; of a run that was not folded yet, a guess.
+    #: Number of tasks that no device has; a guess for a run that was not folded yet.
     pending: int = 1
-    #: Since when something of it waits, or was last begun.
+    #: When a task of the run began to wait or was last begun, by the monotonic clock.
     since: float = field(default_factory=time.monotonic)
 
 
 @dataclass
 class Flight:
-    """A task that a device has."""
+    """A task that was granted to a device."""
 
     run: str
     task: str
     owner: str
     began: float
-    #: Whether the scheduler counts it as under way.
+    #: True while the scheduler counts the task as under way.
     counts: bool = True
 
     def unclaimed(self, held: dict[str, str], seconds: float) -> bool:
-        """Whether nobody has claimed it for so long."""
+        """Return True if no lease holds the task `seconds` after its grant."""
         late = time.monotonic() - self.began > seconds
         return late and f"{self.run}/{self.task}" not in held
 
 
 @dataclass
 class Measures:
-    """What there is to be watched."""
+    """The dispatcher's measures for Prometheus."""
 
     waiting: int = 0
     oldest: float = 0.0
     expired: int = 0
     decisions: int = 0
     leads: bool = False
-    #: The last look, by the monotonic clock.
+    #: Time of the last look, by the monotonic clock.
     looked: float = 0.0
 
     def look(self, runs: Iterable[Known]) -> None:
@@ -82,14 +82,14 @@ class Measures:
 
 @dataclass
 class Backoff:
-    """How often a task came back undone, and until when it is not granted."""
+    """The number of times that a task came back undone, and the time until its next grant."""
 
     count: int = 0
     until: float = 0.0
 
 
 class Received:
-    """What users have received, in a table that may be dropped: shares then begin anew."""
+    """Access to the table of received service, which may be dropped: shares then start from zero."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,12 +97,12 @@ class Received:
             RECEIVED.create(connection, checkfirst=True)
 
     def read(self) -> dict[str, float]:
-        """Owner → tag."""
+        """Return owner → tag."""
         rows = self._database.rows(select(RECEIVED))
         return {row.owner: row.tag for row in rows}
 
     def write(self, tags: dict[str, float]) -> None:
-        """Replace what was noted."""
+        """Replace all tags in the table."""
         with self._database.explained(), self._database.writing() as connection:
             connection.execute(delete(RECEIVED))
             if tags:

@@ -1,4 +1,4 @@
-"""Where candidates were built: measuring one there needs no transfer and no rebuild."""
+"""The device that built each candidate: there an evaluation needs no transfer and no rebuild."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from evomerge.run.decide import Evaluate, Task
 
 
 class Homes:
-    """Device → what it has built, by run. A cache: to forget it costs time and nothing else."""
+    """The device that built each candidate, by run; a cache whose loss only costs time."""
 
     def __init__(self) -> None:
         #: Run → recipe id → device.
         self._homes: dict[str, dict[str, str]] = {}
 
     def follow(self, run: str, rows: Iterable[Envelope]) -> None:
-        """Note what was built where: the event's actor is the worker."""
+        """Note which device built which candidate: the event's actor is the worker."""
         for row in rows:
             if row.type in events.BUILT:
                 event = events.REGISTRY.load(row)
@@ -25,14 +25,15 @@ class Homes:
                 self._homes.setdefault(run, {})[event.recipe_id] = actor  # pyright: ignore
 
     def forget(self, run: str) -> None:
-        """The run has ended."""
+        """Forget a run that has ended."""
         self._homes.pop(run, None)
 
     def best(self, run: str, tasks: Sequence[Task], device: str) -> Task:
-        """Of these tasks the one that fits a device best; there is always one.
+        """Return the task that fits a device best; `tasks` must not be empty.
 
-        First what was built here, then what has no home, then what another device has built: by then
-        that one is busy with something else.
+        First come evaluations of candidates that this device built, then tasks without a known
+        device, then evaluations of candidates that another device built: by then the other device
+        is busy with another task.
         """
         homes = self._homes.get(run, {})
 

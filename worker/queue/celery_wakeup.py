@@ -1,9 +1,9 @@
-"""Celery and Redis: doorbells. A message says "look, there may be something for you", and nothing else.
+"""Wake-up messages to devices through Celery and Redis; a message only says "look for a grant".
 
-The grant that it is about stands in the database. A message that is lost, doubled, late or in another
-order changes nothing but how soon somebody looks: devices look by themselves every second. So Celery's
-own redelivery is not needed and not used; there is no result backend, and messages are JSON. Whoever
-listens needs no Celery worker: the message's coming is all that it says.
+The grant itself is in the database. A message that is lost, doubled, late or out of order only
+changes how soon a device looks: devices also look by themselves every second. So Celery's
+redelivery is not needed and not used; there is no result backend, and messages are JSON. The
+listener needs no Celery worker: the arrival of a message is its only content.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from runs.errors import ConfigError
 log = logging.getLogger(__name__)
 
 DEFAULT_BROKER = "redis://127.0.0.1:6379/0"
-#: Seconds after which a message means nothing any more.
+#: Seconds after which a message expires.
 STALE = 60
-#: Seconds without ringing or listening after the broker could not be reached.
+#: Seconds without sending or listening after the broker could not be reached.
 REST = 1.0
-#: Seconds between two looks whether listening is over.
+#: Seconds between two checks whether the listener was closed.
 LOOK = 1
 
 
 def broker_url() -> str:
-    """FORGE_BROKER_URL, by default a Redis on this machine. Raises ConfigError."""
+    """Return FORGE_BROKER_URL, by default a Redis on this machine. Raises ConfigError."""
     url = os.environ.get("FORGE_BROKER_URL") or DEFAULT_BROKER
     if not url.startswith(("redis://", "rediss://", "redis+socket://")):
         raise ConfigError(
@@ -44,7 +44,7 @@ def broker_url() -> str:
 
 
 def make_app(url: str) -> Celery:
-    """The Celery application: JSON, no results, early acknowledgement."""
+    """Return the Celery application: JSON, no results, early acknowledgement."""
     app = Celery("forge", broker=url, set_as_current=False)
     app.conf.update(
         accept_content=["json"],
@@ -60,12 +60,12 @@ def make_app(url: str) -> Celery:
 
 
 def queue_of(device: str) -> str:
-    """The queue of a device's messages."""
+    """Return the name of the queue for a device's messages."""
     return f"forge.{device}"
 
 
 class Bells:
-    """Rings devices from a thread of its own: a broker that hangs holds nobody up."""
+    """The sender of wake-up messages: a thread of its own, so that a hung broker delays no caller."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -75,11 +75,11 @@ class Bells:
         self._thread.start()
 
     def ring(self, device: str, run: str, task: str) -> None:
-        """Let a device look soon."""
+        """Queue a message that makes a device look for this grant."""
         self._wanted.put((device, run, task))
 
     def close(self) -> None:
-        """Ring no more."""
+        """End the thread once the queued messages are sent."""
         self._wanted.put(None)
 
     def _work(self) -> None:
@@ -92,7 +92,7 @@ class Bells:
                     "forge.hint", [device, run, task], queue=queue_of(device), expires=STALE,
                     retry=False,
                 )  # fmt: skip
-            except Exception as error:  # whatever a broker's client raises: nothing depends on it
+            except Exception as error:  # any error of a broker's client: no grant depends on it
                 log.warning("the broker cannot be reached: %s. Devices look by themselves.", error)
                 self._rest_until = time.monotonic() + REST
 
@@ -100,8 +100,8 @@ class Bells:
 class Listener:
     """A thread that wakes this process's devices when a message comes for them.
 
-    A message means "look", whatever stands in it: it is taken off its queue and not parsed. So nothing
-    that somebody puts there, and no countdown or expiry, can stop or delay the next one.
+    A message means "look", and its content does not matter: the listener removes it from its queue
+    without parsing it. So no foreign message, countdown or expiry can stop or delay the next one.
     """
 
     def __init__(self, app: Celery, devices: dict[str, Callable[[], None]]) -> None:
@@ -114,29 +114,29 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; not waited for where the broker hangs."""
+        """Stop listening; wait at most 3 seconds for the thread, as the broker may hang."""
         self._closed.set()
         self._thread.join(timeout=3)
 
     def _listen(self) -> None:
-        """Listen until it is closed; connect again after whatever went wrong."""
+        """Listen until the listener is closed; connect again after any error."""
         while not self._closed.is_set():
             try:
                 with self._app.connection_for_read() as connection:
                     self._serve(connection.channel())
             except (
                 Exception
-            ) as error:  # whatever a broker's client raises: devices look by themselves
+            ) as error:  # any error of a broker's client: the devices look by themselves
                 log.debug("the broker cannot be listened to: %s", error)
                 self._closed.wait(REST)
 
     def _serve(self, channel: Any) -> None:
-        """Ring for every message; all those that wait for a device are one."""
+        """Wake a device for each message; all messages that wait for a device count as one."""
         with channel.conn_or_acquire() as client:
             while not self._closed.is_set():
                 try:
                     found = client.brpop(list(self._rings), timeout=LOOK)
-                except client_errors.ResponseError:  # something of another kind stands in its place
+                except client_errors.ResponseError:  # a queue's key holds another kind of value
                     client.delete(*self._rings)
                     continue
                 if found is not None:

@@ -1,7 +1,8 @@
-"""The workers and what each of their devices is at. Not truth: the table may be dropped at any time.
+"""The table of devices: what each device of the workers offers and does, and its grant.
 
-One row a device. Its worker writes what it is at and beats; the dispatcher writes the grant: the task
-that the device should do next. A row whose beat is late, by the database's clock, counts as gone.
+The table is not the truth: it may be dropped at any time. It has one row per device. The worker
+writes its device's status and a heartbeat. The dispatcher writes the grant: the task that the
+device should do next. A row whose heartbeat is late, by the database's clock, counts as gone.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class DeviceRow(SQLModel, table=True):
     labels: str = ""
     memory: int = Field(default=0, sa_type=BigInteger)
     profile: str | None = None
-    #: Takes only runs that ask for one of its labels.
+    #: True if the device takes only runs that ask for one of its own labels (without a colon).
     only: bool = False
     beat: float
     since: float
@@ -53,7 +54,7 @@ class DeviceRow(SQLModel, table=True):
     done: int = 0
     grant_run: str | None = None
     grant_task: str | None = None
-    #: Runs that cannot be worked on here now: name → [until when, why], JSON.
+    #: Runs that the device refuses for now: name → [until when, why], JSON.
     refused: str = "{}"
 
 
@@ -62,7 +63,7 @@ DEVICES = DeviceRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 @dataclass(frozen=True)
 class Device:
-    """A device as it says it is."""
+    """A device as its row in the table says."""
 
     name: str
     owner: str
@@ -72,7 +73,7 @@ class Device:
     run: str | None
     task: str | None
     done: int
-    #: (run, task) that it should do.
+    #: (run, task) that the device should do.
     grant: tuple[str, str] | None
     refused: Mapping[str, tuple[float, str]]
     #: Seconds in this status.
@@ -83,16 +84,16 @@ class Device:
 
     @property
     def free(self) -> bool:
-        """Whether it can be given a task."""
+        """True if the device can be granted a task."""
         return self.living and self.status == "idle" and self.grant is None
 
     def refuses(self, run: str) -> bool:
-        """Whether it has said lately that it cannot work on this run."""
+        """Return True if the device refuses this run now."""
         return run in self.refused and self.refused[run][0] > self.now
 
 
 class Roster:
-    """Reading and writing the table of devices."""
+    """Access to the table of devices, for workers and the dispatcher."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -107,7 +108,7 @@ class Roster:
             yield connection
 
     def devices(self) -> list[Device]:
-        """All of them by name, also those that seem to be gone."""
+        """Return all devices by name, also those that seem to be gone."""
         query = select(DEVICES, self._now.label("now")).order_by(DEVICES.c.name)
         return [self._device(row) for row in self._database.rows(query)]
 
@@ -122,10 +123,13 @@ class Roster:
             seconds=row.now - row.since, living=beats and alive(row.owner) is not False, now=row.now,
         )  # fmt: skip
 
-    # ---- what a device's worker writes -----------------------------------------------------
+    # ---- written by a device's worker ------------------------------------------------------
 
     def enter(self, name: str, owner: str, device: str) -> str:
-        """Take a row for a device; returns its name, numbered where another worker has that name."""
+        """Take a row for a device; return its name.
+
+        The name gets a number (`NAME.1`) if another living worker has it.
+        """
         number = 0
         while True:
             numbered = f"{name}.{number}" if number else name
@@ -142,26 +146,26 @@ class Roster:
             number += 1
 
     def offers(self, name: str, owner: str, offer: Offer) -> None:
-        """Say what the device has."""
+        """Write what the device offers."""
         self._update(name, owner, labels=" ".join(sorted(offer.labels)), memory=offer.memory,
                      profile=offer.profile, only=offer.only)  # fmt: skip
 
     def say(self, name: str, owner: str, status: str, **also: Any) -> bool:
-        """Write the device's status; whether its row is still ours."""
+        """Write the device's status; return True if the row is still this owner's."""
         with self._writing() as connection:
             return connection.execute(self.saying(name, owner, status, **also)).rowcount == 1
 
     def saying(self, name: str, owner: str, status: str, **also: Any) -> Update:
-        """The statement for `say`, to be done together with another."""
+        """Return the statement of `say`, to execute in the transaction of another statement."""
         values = {"status": status, "since": self._now, "beat": self._now, **also}
         return self._updating(name, owner, values)
 
     def refuse(self, name: str, owner: str, refused: Mapping[str, tuple[float, str]]) -> None:
-        """Say which runs cannot be worked on here, until when and why."""
+        """Write which runs the device refuses, until when and why."""
         self._update(name, owner, refused=json.dumps(refused))
 
     def beat(self, name: str, owner: str) -> bool:
-        """Say that the device's worker lives; whether its row is still ours."""
+        """Write a heartbeat of the device; return True if the row is still this owner's."""
         return self._update(name, owner, beat=self._now)
 
     def _update(self, name: str, owner: str, **values: Any) -> bool:
@@ -173,11 +177,11 @@ class Roster:
         return update(DEVICES).where(mine).values(**values)
 
     def now(self) -> float:
-        """The database's clock, seconds since 1970."""
+        """Return the time of the database's clock, seconds since 1970."""
         return float(self._database.rows(select(self._now))[0][0])
 
     def grant_of(self, name: str, owner: str) -> tuple[str, str] | None:
-        """The (run, task) that the device should do."""
+        """Return the (run, task) that the device should do; None if it has no grant."""
         mine = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
         query = select(DEVICES.c.grant_run, DEVICES.c.grant_task).where(mine)
         rows = self._database.rows(query)
@@ -189,10 +193,10 @@ class Roster:
             mine = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
             connection.execute(delete(DEVICES).where(mine))
 
-    # ---- what the dispatcher writes --------------------------------------------------------
+    # ---- written by the dispatcher ---------------------------------------------------------
 
     def grant(self, grants: Mapping[str, tuple[str, str]]) -> set[str]:
-        """Give tasks to devices that have none; the names of those that took it."""
+        """Grant tasks to idle devices without a grant; return the names of devices that got one."""
         taken = set()
         with self._writing() as connection:
             for name, (run, task) in sorted(grants.items()):
@@ -204,7 +208,7 @@ class Roster:
         return taken
 
     def revoke(self, name: str, run: str, task: str) -> None:
-        """Take a task back that the device has not begun."""
+        """Take back a granted task that the device has not begun."""
         granted = (DEVICES.c.grant_run == run) & (DEVICES.c.grant_task == task)
         mine = (DEVICES.c.name == name) & (DEVICES.c.status != "busy") & granted
         with self._writing() as connection:
@@ -212,6 +216,6 @@ class Roster:
             connection.execute(update(DEVICES).where(mine).values(**free))
 
     def sweep(self, names: list[str]) -> None:
-        """Remove rows of devices that are gone."""
+        """Remove the rows of these devices, which are gone."""
         with self._writing() as connection:
             connection.execute(delete(DEVICES).where(DEVICES.c.name.in_(names)))

@@ -1,9 +1,9 @@
-"""Who does what next: one thread among all workers follows the log and grants tasks to devices.
+"""The dispatcher: one thread among all workers follows the log and grants tasks to devices.
 
-It holds a lease; when it dies another worker takes over. All that it knows it knows from the log, the
-roster and the leases, so that nothing is lost with it but what users have received lately, which is
-noted in a table from time to time. Two at once are harmless: a device takes one grant, a task has one
-lease, and an event has one key.
+The dispatcher holds a lease; when it dies, another worker takes over. It knows everything from the
+log, the device table and the leases. Only the service that users have received would be lost with
+it: that is noted in a table from time to time. Two dispatchers at once are harmless: a device takes
+one grant, a task has one lease, and an event has one key.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from worker.queue.scheduler import Job, Needs, Scheduler
 
 log = logging.getLogger(__name__)
 
-#: The lease of whoever dispatches, and the seconds that it lasts at the most without a heartbeat.
+#: The dispatcher's lease, and the seconds that it lasts at most without a heartbeat.
 LEASE, LIFETIME = "@dispatcher", 10.0
-#: Seconds between two steps: while devices work, and while nothing is to be done.
+#: Seconds between two steps: while devices work, and while there is nothing to do.
 BUSY, QUIET = 0.02, 0.1
-#: Seconds between two looks at runs to which nothing happened.
+#: Seconds between two looks at runs without new events.
 LOOK = 0.1
-#: Seconds that a device has to claim what it was granted.
+#: Seconds that a device has to claim a granted task.
 UNCLAIMED = 10.0
 
 Ring = Callable[[str, str, str], None]
 
 
 class Dispatcher(threading.Thread):
-    """The thread; `step` is one turn of it."""
+    """The dispatcher's thread; `step` is one turn of it."""
 
     def __init__(self, store: EventStore, ring: Ring, name: str) -> None:
         super().__init__(name="dispatcher", daemon=True)
@@ -62,7 +62,7 @@ class Dispatcher(threading.Thread):
         self._reset()
 
     def _reset(self) -> None:
-        """Know nothing."""
+        """Forget all runs, tasks and users; `_take_over` learns them again."""
         self._scheduler = Scheduler()
         self._rules = user_limits.Rules()
         self._runs: dict[str, Known] = {}
@@ -71,10 +71,10 @@ class Dispatcher(threading.Thread):
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
         self._aside: set[str] = set()
-        #: Where runs end that are the past of a fork only.
+        #: Chain heads of runs that were imported only as the past of a fork.
         self._pasts: frozenset[str] = frozenset()
         self._after = 0
-        #: What was noted last of what users have received.
+        #: The users' tags that were written last to the table.
         self._told: dict[str, float] | None = None
         self._renewed = self._noted = self._looked = 0.0
         self.measures.leads = False
@@ -82,16 +82,16 @@ class Dispatcher(threading.Thread):
     # ---- the thread ------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """Something has happened here: do not wait."""
+        """Start the next step at once: something has happened on this worker."""
         self._nudged.set()
 
     def stop(self) -> None:
-        """End, and let another worker take over."""
+        """End the thread, and let another worker take over."""
         self._stopping.set()
         self._nudged.set()
 
     def run(self) -> None:
-        """Step after step until it is stopped."""
+        """Take steps until the thread is stopped; then release the lease."""
         while not self._stopping.is_set():
             wait = 1.0
             try:
@@ -101,7 +101,7 @@ class Dispatcher(threading.Thread):
             except StoreUnavailableError as error:
                 log.warning("nothing was dispatched: %s", error)
                 self._reset()
-            except Exception:  # a defect must not end the queue for everybody
+            except Exception:  # a defect must not end the queue for all users
                 log.exception("nothing was dispatched")
                 self._reset()
                 wait = 5.0
@@ -116,7 +116,7 @@ class Dispatcher(threading.Thread):
         self._store.close()
 
     def _leads(self) -> bool:
-        """Whether we are the one who dispatches."""
+        """Return True if this worker dispatches; claim or renew the dispatcher's lease."""
         now = time.monotonic()
         if self.measures.leads and now - self._renewed < self._leases.lifetime / 6:
             return True
@@ -130,7 +130,7 @@ class Dispatcher(threading.Thread):
         return True
 
     def _take_over(self) -> None:
-        """Learn what waits, and what users have received."""
+        """Read the runs that wait, and the service that users have received."""
         self._reset()
         self._scheduler.restore(self._received.read())
         user_limits.read(self._store, self._rules)
@@ -154,7 +154,7 @@ class Dispatcher(threading.Thread):
     # ---- one step --------------------------------------------------------------------------
 
     def step(self) -> int:
-        """Follow the log, decide, grant; the number of grants."""
+        """Follow the log, decide, grant tasks; return the number of grants."""
         self._follow()
         devices = self._roster.devices()
         held = self._leases.held()
@@ -174,7 +174,7 @@ class Dispatcher(threading.Thread):
         return granted
 
     def _follow(self) -> None:
-        """What was recorded since."""
+        """Take note of all events recorded since the last step."""
         while rows := self._store.read_all(self._after, limit=1000):
             for row in rows:
                 try:
@@ -225,7 +225,7 @@ class Dispatcher(threading.Thread):
             self._put(run)
 
     def _welcome(self, run: str, row: Envelope) -> None:
-        """A run that is new here."""
+        """Add a run that is new in the log."""
         event = events.REGISTRY.load(row)
         if isinstance(event, events.Submitted):
             self._runs[run] = Known(
@@ -235,7 +235,7 @@ class Dispatcher(threading.Thread):
             self._return(run, row.position)
 
     def _return(self, run: str, order: int | None = None) -> None:
-        """A run of which more than its first event must be known: a fork, or one tried again."""
+        """Add a run whose whole history is needed: a fork, or a run that is retried or imported."""
         state = load(self._store, run)
         given = state.submitted
         assert given is not None
@@ -247,7 +247,7 @@ class Dispatcher(threading.Thread):
             )
 
     def _forget(self, run: str) -> None:
-        """The run has ended."""
+        """Remove a run that has ended."""
         for flight in self._flights.values():
             if flight.run == run and flight.counts:
                 flight.counts = False
@@ -270,14 +270,14 @@ class Dispatcher(threading.Thread):
         """Notice tasks that were finished, given back, lost with their device or never claimed."""
         for device in devices:
             if device.living and device.grant and device.name not in self._flights:
-                run, task = device.grant  # of a dispatcher before us
+                run, task = device.grant  # granted by an earlier dispatcher
                 if run in self._runs:
                     self._take_off(device.name, run, task)
         here = {device.name: device for device in devices}
         for name, flight in [*self._flights.items()]:
             device = here.get(name)
             if device is None or not device.living or device.grant != (flight.run, flight.task):
-                # One that stopped in order has left the roster by itself.
+                # A device that stopped in order has removed its row: its task is not lost.
                 self._landed(name, flight, lost=device is not None and not device.living)
             elif device.status != "busy" and flight.unclaimed(held, UNCLAIMED):
                 log.warning("device %s does not claim %s/%s", name, flight.run, flight.task)
@@ -292,7 +292,7 @@ class Dispatcher(threading.Thread):
         self._flights[device] = Flight(run, task, self._runs[run].owner, now)
         self._runs[run].since = now
         self._scheduler.start(run)
-        if run not in self._desk.states:  # what else it has to do is not known yet
+        if run not in self._desk.states:  # the run's other tasks are not known yet
             self._runs[run].pending = 1
             self._put(run)
 
@@ -315,10 +315,10 @@ class Dispatcher(threading.Thread):
                 self.measures.expired += 1
                 log.warning("task %s/%s was lost with device %s", flight.run, flight.task, name)
 
-    # ---- what is to be done ------------------------------------------------------------------
+    # ---- the tasks of runs -------------------------------------------------------------------
 
     def _set_aside(self, run: str, error: Exception) -> None:
-        """A history that cannot be read here keeps nobody else waiting."""
+        """Set a run aside whose history cannot be read here, so that no other run waits for it."""
         why = str(error) or type(error).__name__
         log.error("run %s is set aside until something is recorded for it: %s", run, why)
         self._desk.drop(run)
@@ -326,12 +326,12 @@ class Dispatcher(threading.Thread):
         self._put(run)
 
     def _decide(self, run: str) -> None:
-        """Bring a run's tasks up to date; facts are appended on the way."""
+        """Bring a run's tasks up to date and append its facts; set the run aside on an error."""
         try:
             ended = self._desk.bring(run).ended
         except StoreUnavailableError:
             raise
-        except Exception as error:  # what is wrong with one run is no reason for others to wait
+        except Exception as error:  # an error of one run must not make other runs wait
             log.debug("run %s", run, exc_info=error)
             self._set_aside(run, error)
             return
@@ -343,13 +343,13 @@ class Dispatcher(threading.Thread):
                 self._put(dropped)
 
     def _free_tasks(self, run: str, held: dict[str, str]) -> list[Task]:
-        """Tasks of a run that nobody has."""
+        """Return the ready tasks of a run that no device was granted and no lease holds."""
         taken = {(f.run, f.task) for f in self._flights.values()}
         ready = self._desk.ready(run)
         return [t for t in ready if (run, t.key) not in taken and f"{run}/{t.key}" not in held]
 
     def _put(self, run: str, held: dict[str, str] | None = None) -> None:
-        """Tell the scheduler how things stand with a run."""
+        """Tell the scheduler a run's needs, priority and number of pending tasks."""
         known = self._runs.get(run)
         if known is None:
             return
@@ -364,7 +364,7 @@ class Dispatcher(threading.Thread):
         return needs(known.device, known.labels, self._desk.states.get(run))
 
     def _grant(self, devices: list[Device], held: dict[str, str]) -> int:
-        """Give every free device the task that is its turn."""
+        """Grant every free device the task that is next for it; return the number of grants."""
         chosen: dict[str, tuple[str, str]] = {}
         for device in devices:
             picked = self._pick(device, held)
@@ -377,13 +377,13 @@ class Dispatcher(threading.Thread):
         for name, (run, task) in chosen.items():
             if name in taken:
                 self._ring(name, run, task)
-            else:  # it went away, or another dispatcher was first
+            else:  # the device went away, or another dispatcher was first
                 flight = self._flights.pop(name)
                 self._scheduler.finish(run, flight.owner, 0.0)
         return len(taken)
 
     def _pick(self, device: Device, held: dict[str, str]) -> tuple[str, str] | None:
-        """The run whose turn it is on this device, and its task that fits here best."""
+        """Return the run that is next on this device and its task that fits here best, or None."""
         seen: set[str] = set()
         while True:
             self.measures.decisions += 1
@@ -395,7 +395,7 @@ class Dispatcher(threading.Thread):
                 self._decide(run)
             if run not in self._runs:
                 continue
-            self._put(run, held)  # now its needs are known, and what it has to do
+            self._put(run, held)  # now the run's needs and tasks are known
             fits = device.offer.meets(self._needs(run))
             tasks = self._free_tasks(run, held) if fits else []
             if tasks:
@@ -404,7 +404,7 @@ class Dispatcher(threading.Thread):
     # ---- notes -------------------------------------------------------------------------------
 
     def _note_received(self) -> None:
-        """Leave word for the next dispatcher."""
+        """Write what users have received, for the next dispatcher."""
         self._noted = time.monotonic()
         tags = self._scheduler.active_received()
         if tags != self._told:

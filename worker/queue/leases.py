@@ -1,9 +1,9 @@
-"""Leases: who works on which task. Not truth: the table may be dropped at any time.
+"""Leases: which process works on which task.
 
-A claim is a conditional write that raises the fence number. It is held until it expires without a
-heartbeat, by the database's clock, or its owner is known to be dead (asked by pid and start time, on
-the same machine). Two holders at once are harmless: both append under one idempotency key, and the
-first wins.
+The table is not the truth: it may be dropped at any time. A claim is a conditional write that
+raises the fence number. A lease holds until it expires without a heartbeat, by the database's
+clock, or until its owner is known to be dead (by pid and start time, on the same machine). Two
+holders at once are harmless: both append under one idempotency key, and the first append wins.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ LEASES = LeaseRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def lifetime() -> float:
-    """Seconds that a lease lasts without a heartbeat: FORGE_LEASE_SECONDS, by default 60."""
+    """Return the seconds that a lease lasts without a heartbeat.
+
+    FORGE_LEASE_SECONDS sets them, by default 60. Raises ConfigError outside of 0.5 to 3600.
+    """
     given = os.environ.get("FORGE_LEASE_SECONDS", "60")
     try:
         seconds = float(given)
@@ -55,9 +58,9 @@ def lifetime() -> float:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's own unit; empty where that cannot be known.
+    """Return when a process started, in clock ticks since boot; "" if that cannot be known.
 
-    "dead" for one that was killed and that nobody has waited for yet.
+    Return "dead" for a zombie: a process that has ended but that its parent has not waited for.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -68,7 +71,7 @@ def _started(pid: int) -> str:
 
 @cache
 def here() -> str:
-    """Where pids mean the same as to us: the host, and its name for our space of pids."""
+    """Return the name of the place in which pids are unique: host, pid namespace and boot id."""
     try:
         space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
     except OSError:
@@ -81,21 +84,22 @@ def here() -> str:
 
 
 def myself(name: str | None = None) -> str:
-    """Our own process: place, pid and start time, so that a reused pid is another owner.
+    """Return this process's name in leases: place, pid and start time.
 
-    `name` tells apart several owners in one process; by default threads.
+    Because of the start time a reused pid is another owner. `name` tells apart several owners in
+    one process; by default it is the thread's id.
     """
     pid = os.getpid()
     return owner_of(pid, name or str(threading.get_ident()))
 
 
 def owner_of(pid: int, name: str) -> str:
-    """Return what a process of this machine is called in leases; `alive` understands it."""
+    """Return the name of a process of this machine in leases, which `alive` understands."""
     return f"{here()}/{pid}/{_started(pid)}/{name}"
 
 
 def alive(owner: str) -> bool | None:
-    """Whether a lease's owner lives; None where it is on another machine."""
+    """Return True if a lease's owner lives; None if the owner is on another machine."""
     place, pid, started, _ = owner.split("/", 3)
     if place != here():
         return None
@@ -105,7 +109,7 @@ def alive(owner: str) -> bool | None:
         return False
     except PermissionError:
         pass
-    return not started or _started(int(pid)) == started
+    return not started or _started(int(pid)) in (started, "")  # "": /proc hides other users
 
 
 class Leases:
@@ -123,14 +127,14 @@ class Leases:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """A transaction whose failure is said like one of the log. Raises StoreUnavailableError."""
+        """Open a transaction whose errors become those of the log. Raises StoreUnavailableError."""
         with self._database.explained(), self._database.writing() as connection:
             yield connection
 
     def claim(self, task: str, also: Executable | None = None) -> int | None:
-        """Take the task unless somebody has it: the fence number, or None.
+        """Claim the task unless another owner holds it; return the fence number, or None.
 
-        `also` is done in the same transaction, which saves one.
+        `also` is executed in the same transaction, which saves a second one.
         """
         query = select(LEASES, self._now.label("now")).where(LEASES.c.task == task)
         with self._writing() as connection:
@@ -146,7 +150,7 @@ class Leases:
         return fence
 
     def _take(self, connection: Connection, task: str, fence: int | None) -> int | None:
-        """Write the claim, unless somebody has claimed since the fence was read."""
+        """Write the claim; return None if another owner has claimed since the fence was read."""
         values = {"owner": self.owner, "expires": self._now + self.lifetime}
         if fence is None:
             try:
@@ -160,21 +164,21 @@ class Leases:
         return fence + 1 if done.rowcount == 1 else None
 
     def holds(self, task: str, fence: int, owner: str | None = None) -> bool:
-        """Whether the task is still the owner's (by default ours) by this fence."""
+        """Return True if the owner (by default this one) still has the task under this fence."""
         query = select(LEASES.c.fence, LEASES.c.owner).where(LEASES.c.task == task)
         rows = self._database.rows(query)
         return bool(rows) and tuple(rows[0]) == (fence, owner or self.owner)
 
     def held(self) -> dict[str, str]:
-        """Task → owner, of every lease that holds now."""
+        """Return task → owner for every lease that holds now."""
         query = select(LEASES, self._now.label("now")).where(LEASES.c.owner > "")
         rows = self._database.rows(query)
         return {row.task: row.owner for row in rows if held(row.owner, row.expires, row.now)}
 
     def release(self, task: str, also: Executable | None = None) -> None:
-        """Give the task back, and do `also`.
+        """Release the task, and execute `also` in the same transaction.
 
-        The row stays, with its fence: the next claim gets a higher one.
+        The row stays with its fence number, so that the next claim gets a higher number.
         """
         mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
         with self._writing() as connection:
@@ -183,20 +187,20 @@ class Leases:
                 connection.execute(also)
 
     def forget(self, run: str) -> None:
-        """Drop the rows of a run that has ended."""
+        """Delete the rows of a run that has ended."""
         its = LEASES.c.task.startswith(f"{run}/", autoescape=True)
         with self._writing() as connection:
             connection.execute(delete(LEASES).where(its))
 
     def renew(self, tasks: Collection[str]) -> None:
-        """Let our leases on these tasks last on. Raises StoreUnavailableError."""
+        """Extend this owner's leases on these tasks. Raises StoreUnavailableError."""
         mine = LEASES.c.task.in_(list(tasks)) & (LEASES.c.owner == self.owner)
         with self._writing() as connection:
             connection.execute(update(LEASES).where(mine).values(expires=self._now + self.lifetime))
 
     @contextmanager
     def heartbeat(self, task: str) -> Iterator[None]:
-        """Keep the lease alive from a thread of its own while the work is done."""
+        """Renew the lease from a thread of its own while the `with` block lasts."""
         done = threading.Event()
 
         def beat() -> None:
@@ -216,5 +220,5 @@ class Leases:
 
 
 def held(owner: str, expires: float, now: float) -> bool:
-    """Whether a lease holds: it has not expired, and its owner is not known to be dead."""
+    """Return True if a lease has an owner, has not expired, and its owner is not known to be dead."""
     return bool(owner) and expires > now and alive(owner) is not False

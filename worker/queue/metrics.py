@@ -1,4 +1,4 @@
-"""Prometheus metrics of one worker, and the dispatcher's where it is here."""
+"""Prometheus metrics of one worker, and of the dispatcher if this worker has it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from runs.errors import UnavailableError
 from worker.queue.dispatcher import Measures
 
-#: Seconds: appends, and tasks.
+#: Histogram buckets in seconds: of appends, and of tasks.
 _APPENDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
 _TASKS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 
 
 class Metrics:
-    """A registry of its own: nothing of other libraries is in it."""
+    """The worker's metrics, in a registry of their own without metrics of other libraries."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -63,7 +63,7 @@ class Metrics:
         )
 
     def ended(self, task: str, told: dict[str, Any]) -> None:
-        """A task ended on one of our devices."""
+        """Count a task that ended on one of this worker's devices."""
         kind = task.partition("/")[0]
         with self._lock:
             self._tasks.labels(kind, told["ended"]).inc()
@@ -77,7 +77,7 @@ class Metrics:
                 self._speed.set(told["tokens"] / told["seconds"])
 
     def dispatched(self, measures: Measures, busy: int, idle: int) -> None:
-        """How things stand; called from time to time."""
+        """Update the gauges and counters of dispatcher and devices; called from time to time."""
         self._leads.set(measures.leads)
         self._waiting.set(measures.waiting if measures.leads else 0)
         self._oldest.set(measures.oldest if measures.leads else 0)
@@ -88,7 +88,10 @@ class Metrics:
         self._devices.labels("idle").set(idle)
 
     def serve(self, port: int, address: str) -> int:
-        """Answer at http://ADDRESS:PORT/metrics; the port (0: a free one). Raises UnavailableError."""
+        """Serve the metrics at http://ADDRESS:PORT/metrics; return the port (0 picks a free one).
+
+        Raises UnavailableError.
+        """
         try:
             server, _ = start_http_server(port, addr=address, registry=self.registry)
         except OSError as error:

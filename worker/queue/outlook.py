@@ -1,7 +1,7 @@
-"""How far a run is and how long it still takes: its tasks, counted by a rehearsal, priced by its log.
+"""A run's progress and remaining time: a rehearsal counts its tasks, its log gives their prices.
 
-For people; nothing decides by it. The count is what the run does at most: early stopping and early ends
-make it less.
+The outlook is for people; no decision depends on it. The count is an upper bound: early stopping
+and an early end of the run make it smaller.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ class Outlook:
     """Tasks done and to do, the share of the work that is done, and seconds left at most."""
 
     done: int
-    #: None if the run has not started, or is too large to be rehearsed.
+    #: All tasks; None if the run has not started, or is too large to be rehearsed.
     of: int | None
-    #: 0 to 1, work inside of tasks under way included.
+    #: Share of the work that is done, 0 to 1; it includes work on tasks under way.
     inside: float | None
+    #: Seconds left at most, None if they cannot be known.
     eta_s: float | None
 
 
 def outlook(state: RunState, tally: Tally | None, hands: Sequence[Hand] = ()) -> Outlook:
-    """Return how far the run is. `tally` is its rehearsal; `hands` work on it now."""
+    """Return the run's outlook. `tally` is its rehearsal; `hands` work on the run now."""
     done = counted(state)
     if state.completed:
         return Outlook(done.total(), done.total(), 1.0, 0.0)
@@ -57,7 +58,7 @@ def outlook(state: RunState, tally: Tally | None, hands: Sequence[Hand] = ()) ->
 
 
 def counted(state: RunState) -> Counter[str]:
-    """Return how many tasks of each kind are done; kinds as the rehearsal names them."""
+    """Return the number of done tasks of each kind; the rehearsal names the kinds alike."""
     done = Counter({"start": int(state.started is not None), "layers": len(state.layers)})
     done["profile"] = int(state.profiled is not None)
     done["build"] = len(state.candidates) + len(state.baselines)
@@ -66,7 +67,7 @@ def counted(state: RunState) -> Counter[str]:
 
 
 def _left(state: RunState, tally: Tally, done: Mapping[str, int]) -> Counter[str]:
-    """Return the tasks that are not done; once the search has ended, only those of the test."""
+    """Return the number of open tasks of each kind; after the search only tests are left."""
     wanted = Counter({kind: n for kind, n in tally.tasks.items() if n > done.get(kind, 0)})
     if state.converged:
         wanted = Counter({k: n for k, n in wanted.items() if k == "evaluate test"})
@@ -74,11 +75,11 @@ def _left(state: RunState, tally: Tally, done: Mapping[str, int]) -> Counter[str
 
 
 def _prices(state: RunState) -> dict[str, float]:
-    """Return seconds of a task of each kind, as far as the log tells."""
+    """Return the seconds of a task of each kind by the log; kinds without a price are missing."""
     prices = {"start": 0.0, "profile": 0.0}
     if state.candidates:
         prices["build"] = fmean(built.seconds for built in state.candidates.values())
-        if state.generations and not state.layers:  # generation 0 has asked for none
+        if state.generations and not state.layers:  # generation 0 had no task of this kind
             prices["layers"] = 0.0
     if state.layers:
         prices["layers"] = fmean(chosen.seconds for chosen in state.layers.values())
@@ -91,7 +92,7 @@ def _prices(state: RunState) -> dict[str, float]:
 
 
 def _size(state: RunState, slice_: Slice) -> int:
-    """Return the items of an evaluation on a slice."""
+    """Return the number of items of an evaluation on a slice."""
     draws = state.draws(slice_, 0 if slice_ == "search" else None)
     return sum(len(d.windows) + len(d.questions) + len(d.problems) for d in draws.values())
 
@@ -103,14 +104,14 @@ def _kind(task: str) -> str:
 
 
 def _by_generations(state: RunState) -> float | None:
-    """Return the share of generations that are closed; the first one counts as one."""
+    """Return the share of generations that are closed; generation 0 counts as one of them."""
     if state.submitted is None or state.started is None:
         return 0.0
     return min(1.0, len(state.generations) / (state.submitted.config.generations + 1))
 
 
 def rehearsable(state: RunState, most: int = 2000) -> bool:
-    """Return True if a rehearsal takes seconds at most: by the candidates that are wanted."""
+    """Return True if the run wants at most `most` candidates: its rehearsal then takes seconds."""
     if state.submitted is None or state.started is None:
         return False
     config = state.submitted.config

@@ -1,4 +1,4 @@
-"""What runs need and what devices have, in the scheduler's words. No torch."""
+"""The needs of runs and the devices of a worker, in the scheduler's terms; without torch."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from worker.queue.scheduler import Needs
 
 
 def kind_label(device: str) -> str:
-    """The label of a device's kind: "device:cpu", "device:cuda"."""
+    """Return the label of a device's kind: "device:cpu" or "device:cuda"."""
     return f"device:{device.partition(':')[0]}"
 
 
 def needs(device: str, labels: tuple[str, ...], state: RunState | None) -> Needs:
-    """What a run asks of a device: its kind, its labels, and, once started, its profile and memory.
+    """Return what a run asks of a device: kind and labels, and once started its profile and memory.
 
-    Memory is what was measured: the weights, and beside them the peak of scoring a batch of windows
-    where the device tells it.
+    The memory is the bytes of the weights, at the deepest path, plus the measured peak of scoring a
+    batch of windows, if the device reports the peak.
     """
     wanted = frozenset({kind_label(device), *labels})
     if state is None or state.started is None:
@@ -42,23 +42,23 @@ class Placement:
     """A device, and the environment of the process that uses it."""
 
     device: str
-    #: Ends the device's name on its host.
+    #: The last part of the device's name on its host.
     name: str
     env: dict[str, str]
 
 
 def placements(devices: str, concurrency: int) -> list[Placement]:
-    """The devices that `--device` means, one process each; several for one CPU.
+    """Return the devices that `--device` means: one per GPU, `concurrency` of them for the CPU.
 
-    auto: every GPU that CUDA_VISIBLE_DEVICES leaves, else the CPU. Raises ConfigError and
-    UnavailableError.
+    Each has a process of its own. "auto" means every GPU that CUDA_VISIBLE_DEVICES leaves, else the
+    CPU. Raises ConfigError and UnavailableError.
     """
     visible = _visible_gpus()
     if devices == "auto":
         devices = ",".join(f"cuda:{n}" for n in range(len(visible))) or "cpu"
     found: list[Placement] = []
-    for device in devices.split(","):
-        match = re.fullmatch(r"cpu|cuda:(\d+)", device.strip())
+    for device in map(str.strip, devices.split(",")):
+        match = re.fullmatch(r"cpu|cuda:(\d+)", device)
         if match is None:
             raise ConfigError(
                 f"device {device!r} is not known: give cpu, cuda:N, several, or auto."
@@ -80,7 +80,10 @@ def placements(devices: str, concurrency: int) -> list[Placement]:
 
 
 def _on_cpu(concurrency: int) -> list[Placement]:
-    """So many processes that share the cores, unless FORGE_THREADS says how many threads each has."""
+    """Return `concurrency` placements on the CPU.
+
+    They share the cores, unless FORGE_THREADS sets the number of threads of each.
+    """
     cores = len(os.sched_getaffinity(0))
     threads = os.environ.get("FORGE_THREADS") or str(max(1, cores // concurrency))
     env = {"CUDA_VISIBLE_DEVICES": "", "FORGE_DEVICE": "cpu", "FORGE_THREADS": threads}
@@ -88,7 +91,7 @@ def _on_cpu(concurrency: int) -> list[Placement]:
 
 
 def _visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES may be set to, one for each GPU that we may use."""
+    """Return one value of CUDA_VISIBLE_DEVICES for each GPU that this process may use."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return [part.strip() for part in given.split(",") if part.strip() and part.strip() != "-1"]

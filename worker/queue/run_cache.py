@@ -1,4 +1,4 @@
-"""Runs folded, decided and kept in memory: the dispatcher's desk. A cache; the log has it all."""
+"""The dispatcher's cache of runs: their folded states and open tasks, which the log can restore."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from worker.append import PROJECTED, append_facts, project
 from worker.queue.bookkeeping import Backoff
 from worker.queue.build_locality import Homes
 
-#: Runs whose states are kept folded.
+#: Number of runs whose folded states are kept.
 LOADED = 256
-#: Seconds until a task that came back undone is granted again: first, and at the most.
+#: Seconds until a task that came back undone is granted again: the first time, and at most.
 BACKOFF, BACKOFF_MOST = 0.1, 60.0
 
 
 class Desk:
-    """States and tasks of the runs that were worked on last."""
+    """The states and tasks of the runs that were used last."""
 
     def __init__(self, store: EventStore, context: Context) -> None:
         self._store = store
@@ -29,11 +29,14 @@ class Desk:
         self.states: OrderedDict[str, RunState] = OrderedDict()
         self.tasks: dict[str, list[Task]] = {}
         self.homes = Homes()
-        #: Run → task → when it may be granted again.
+        #: Run → task → how often the task came back, and when it may be granted again.
         self._backoff: dict[str, dict[str, Backoff]] = {}
 
     def bring(self, run: str) -> RunState:
-        """Fold what is new, append the facts that follow, note the tasks. Raises what is wrong."""
+        """Fold a run's new events, append the facts that follow, and note its tasks.
+
+        Return the state. Raises the errors of reading, folding and deciding.
+        """
         state = self.states.get(run) or RunState()
         self.states[run] = state
         self.states.move_to_end(run)
@@ -54,18 +57,21 @@ class Desk:
         return state
 
     def drop(self, run: str) -> None:
-        """Keep nothing of a run but what it waits for."""
+        """Forget the state and tasks of a run, but keep its backoffs and the devices that built."""
         self.states.pop(run, None)
         self.tasks.pop(run, None)
 
     def forget(self, run: str) -> None:
-        """The run has ended."""
+        """Forget everything of a run that has ended."""
         self.drop(run)
         self.homes.forget(run)
         self._backoff.pop(run, None)
 
     def unload(self, busy: Collection[str]) -> list[str]:
-        """Keep less in memory; the runs that were dropped, the longest unused first."""
+        """Drop the longest unused runs until at most `LOADED` are kept, those in `busy` last.
+
+        Return the dropped runs.
+        """
         dropped = []
         while len(self.states) > LOADED:
             run = next((run for run in self.states if run not in busy), next(iter(self.states)))
@@ -74,14 +80,14 @@ class Desk:
         return dropped
 
     def came_back(self, run: str, task: str) -> None:
-        """A device is done with a task: if it is still due, it waits, longer each time."""
+        """Note that a device is done with a task: a task still due waits, longer each time."""
         backoff = self._backoff.setdefault(run, {}).setdefault(task, Backoff())
         backoff.count += 1
         wait = min(BACKOFF * 4 ** min(backoff.count - 1, 10), BACKOFF_MOST)
         backoff.until = time.monotonic() + wait
 
     def ready(self, run: str) -> list[Task]:
-        """Tasks of a run that need not wait."""
+        """Return the tasks of a run whose backoff is over."""
         now, waits = time.monotonic(), self._backoff.get(run, {})
         tasks = self.tasks.get(run, [])
         return [t for t in tasks if t.key not in waits or waits[t.key].until <= now]

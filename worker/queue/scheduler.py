@@ -1,15 +1,17 @@
-"""Whose task is next: weighted fair sharing between users, priority within a user. No clock, no I/O.
+"""The scheduler: weighted fair sharing between users, priority within a user; no clock, no I/O.
 
-Start-time fair queueing (Goyal, Vin and Cheng 1996): every user has a tag, the service received so far
-divided by the weight. The next task is of the user with the lowest tag; starting it raises the tag by
-what it is expected to take, finishing it corrects that to what it took. A user who comes back after
-having had nothing to do starts at the lowest tag of those who compete for the same kind of device, or,
-where nobody does, at the tag of the task of that kind that was started last: idle time is not saved up,
-and a newcomer does not wait for what others received on devices of another kind.
+Start-time fair queueing (Goyal, Vin and Cheng 1996): every user has a tag, the service received so
+far divided by the weight. The next task belongs to the user with the lowest tag. Starting the task
+raises the tag by the task's expected seconds; finishing it corrects the tag to the actual seconds.
 
-Passed over are users and runs at their limit, and runs whose needs the device does not meet. As long
-as anybody's task fits, something is picked. A decision takes time logarithmic in the number of users
-and runs, and linear in the number of users that are passed over.
+A user who returns after having had no tasks starts at the lowest tag of the users who compete for
+the same kind of device. If no user competes, the user starts at the highest tag at which a task of
+that kind was started. So idle time is not saved up, and a newcomer does not wait for service that
+other users received on devices of another kind.
+
+The scheduler skips users and runs at their limit, and runs whose needs the device does not meet. It
+always picks a run if any user's task fits. A decision takes time logarithmic in the number of users
+and runs, and linear in the number of skipped users.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from worker.commands.user_limits import Limits
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run's tasks ask of a device."""
+    """The requirements of a run's tasks on a device."""
 
     labels: frozenset[str] = frozenset()
     #: Bytes of device memory.
@@ -34,16 +36,16 @@ class Needs:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a device has."""
+    """The labels, memory and profile of a device."""
 
     labels: frozenset[str] = frozenset()
     memory: int = 0
     profile: str | None = None
-    #: Only for runs that ask for a label of its own (one without a colon).
+    #: True if the device is only for runs that ask for one of its own labels (without a colon).
     only: bool = False
 
     def meets(self, needs: Needs) -> bool:
-        """Whether tasks with these needs can be done here."""
+        """Return True if the device can do tasks with these needs."""
         return (
             needs.labels <= self.labels
             and (not self.only or any(":" not in label for label in needs.labels))
@@ -58,73 +60,76 @@ class Job:
 
     run: str
     owner: str
-    #: Lower was submitted earlier.
+    #: Order of submission: a lower number was submitted earlier.
     order: int
     priority: int = 0
     needs: Needs = Needs()
-    #: Tasks that nobody has begun, and tasks under way.
+    #: Number of tasks that no device has begun, and of tasks under way.
     pending: int = 0
     running: int = 0
-    #: Needs and rank under which it stands in its user's queues now.
+    #: Needs and rank of the run's current entry in its user's queues; None without an entry.
     entry: tuple[Needs, tuple[int, int, str]] | None = field(default=None, compare=False)
 
     @property
     def rank(self) -> tuple[int, int, str]:
-        """Among one user's runs the lowest goes first."""
+        """The sort key among one user's runs: the lowest goes first."""
         return -self.priority, self.order, self.run
 
 
 @dataclass
 class _User:
     weight: float = 1.0
-    #: Tasks under way at once, instead of everybody's limit.
+    #: Limit of tasks under way at once, instead of the limit for all users.
     limit: int | None = None
     tag: float = 0.0
-    #: The tag that is in the order of users now.
+    #: The tag of the user's current entry in the heap of users; None without an entry.
     queued: float | None = None
-    #: Tasks under way; runs with tasks to begin.
+    #: Number of tasks under way, and of runs with tasks to begin.
     running: int = 0
     waiting: int = 0
-    #: Whether the tag is what somebody else's notes say, and counts as it is.
+    #: True if the tag comes from an earlier dispatcher's notes; `_welcome` then does not lift it.
     restored: bool = False
-    #: Runs that have something to do or are under way.
+    #: Runs of the user that are in the scheduler.
     jobs: set[str] = field(default_factory=set)
-    #: Runs with tasks to begin, by needs; entries may be out of date.
+    #: Needs → heap of the ranks of runs with tasks to begin; entries may be out of date.
     queues: dict[Needs, list[tuple[int, int, str]]] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
-        """Whether it has something to do."""
+        """True if the user has tasks to begin or under way."""
         return self.waiting > 0 or self.running > 0
 
 
 def _kind(needs: Needs) -> frozenset[str]:
-    """The kind of device: the labels with a colon."""
+    """Return the kind of device that is needed: the labels with a colon."""
     return frozenset(label for label in needs.labels if ":" in label)
 
 
 class Scheduler:
-    """The queue of everybody's runs. The same calls in the same order give the same decisions."""
+    """The queue of all users' runs. The same calls in the same order give the same decisions."""
 
     def __init__(self, limits: Limits = Limits(), expected: float = 1.0) -> None:
         self._limits = limits
-        #: Seconds that a task is expected to take, until one has been finished.
+        #: Seconds that a task is charged for at its start; its end corrects the charge.
         self._expected = expected
         self._users: dict[str, _User] = {}
         self._jobs: dict[str, Job] = {}
-        #: (tag, user); entries may be out of date.
+        #: Heap of (tag, user); entries may be out of date.
         self._order: list[tuple[float, str]] = []
         #: Kind of device → the highest tag at which a task of it was started.
         self._now: dict[frozenset[str], float] = {}
 
     def weigh(self, owner: str, weight: float) -> None:
-        """Give a user a weight: twice the weight is twice the share. It must be above zero."""
+        """Give a user a weight: twice the weight is twice the share.
+
+        Raises ValueError unless the weight is above zero.
+        """
         if weight <= 0:
             raise ValueError(f"the weight of {owner} is {weight}: it must be above zero")
         self._user(owner).weight = weight
 
     def limit(self, limits: Limits, own: Mapping[str, int]) -> None:
-        """Set everybody's limits, and those that some users have instead."""
+        """Set the limits for all users, and in `own` the limits that some users have instead."""
         self._limits = limits
         for user in self._users.values():
             user.limit = None
@@ -134,17 +139,17 @@ class Scheduler:
             self._user(owner).limit = most
 
     def restore(self, received: Mapping[str, float]) -> None:
-        """Begin with what active users had received when somebody else stopped deciding."""
+        """Set the tags that active users had when an earlier dispatcher ended."""
         for owner, tag in received.items():
             user = self._user(owner)
             user.tag, user.restored = tag, True
 
     def active_received(self) -> dict[str, float]:
-        """The tags of users who have something to do."""
+        """Return user → tag for users with tasks to begin or under way."""
         return {owner: user.tag for owner, user in sorted(self._users.items()) if user.active}
 
     def put(self, job: Job) -> None:
-        """Add a run, or say what has become of one: pending tasks, priority, needs."""
+        """Add a run, or update the pending tasks, priority and needs of a known run."""
         known = self._jobs.get(job.run)
         user = self._user(job.owner)
         before = known.pending if known else 0
@@ -160,7 +165,7 @@ class Scheduler:
         self._enqueue(user, job)
 
     def _welcome(self, user: _User, job: Job) -> None:
-        """Lift the tag of a user who had nothing to do."""
+        """Lift the tag of a user who had no tasks, as the module's docstring says."""
         if user.restored:
             user.restored = False
             return
@@ -175,12 +180,12 @@ class Scheduler:
         user.tag = max(user.tag, min(rivals, default=self._now.get(kind, 0.0)))
 
     def drop(self, run: str) -> None:
-        """Remove a run that may not be here."""
+        """Remove a run if it is here."""
         if run in self._jobs:
             self.remove(run)
 
     def remove(self, run: str) -> None:
-        """The run has ended or waits for nothing. What it received stays counted."""
+        """Remove a run that has ended or waits for nothing; the service it received stays counted."""
         job = self._jobs.pop(run)
         user = self._users[job.owner]
         user.jobs.discard(run)
@@ -190,9 +195,9 @@ class Scheduler:
     def pick(
         self, offer: Offer = Offer(), refuses: Callable[[str], bool] = lambda run: False
     ) -> str | None:
-        """The run whose next task this device should do; None where nobody's fits.
+        """Return the run whose next task this device should do; None if no user's run fits.
 
-        Runs that the device refuses are passed over.
+        Runs that the device refuses are skipped.
         """
         passed, found = [], None
         while self._order and found is None:
@@ -201,7 +206,7 @@ class Scheduler:
             if tag != user.queued:
                 continue  # out of date
             if not any(user.queues.values()):
-                user.queued = None  # `_enqueue` puts the user back when there is something to do
+                user.queued = None  # `_enqueue` puts the user back once a run has tasks to begin
                 continue
             passed.append((tag, owner))
             most = self._limits.per_user if user.limit is None else user.limit
@@ -212,7 +217,7 @@ class Scheduler:
         return found
 
     def start(self, run: str) -> None:
-        """A task of the run is begun."""
+        """Note that a task of the run is begun, and charge its user the expected seconds."""
         job = self._jobs[run]
         user = self._users[job.owner]
         user.waiting -= job.pending == 1
@@ -224,7 +229,10 @@ class Scheduler:
         self._charge(user, job.owner, self._expected)
 
     def finish(self, run: str, owner: str, seconds: float) -> None:
-        """A task that took so long is over, well or not; the run may be gone by now."""
+        """Note that a task is over after `seconds`, done or not; correct its user's charge.
+
+        The run may have been removed by now.
+        """
         job = self._jobs.get(run)
         user = self._users[owner]
         if job is not None and job.running > 0:
@@ -234,7 +242,7 @@ class Scheduler:
         self._charge(user, owner, seconds - self._expected)
 
     def received(self, owner: str) -> float:
-        """The user's tag: seconds received, divided by the weight."""
+        """Return the user's tag: the seconds received, divided by the weight."""
         return self._user(owner).tag
 
     def _user(self, owner: str) -> _User:
@@ -246,13 +254,16 @@ class Scheduler:
             self._stand(user, owner)
 
     def _stand(self, user: _User, owner: str) -> None:
-        """Be in the order of users, once, with the tag of now."""
+        """Put the user into the heap of users with the current tag, unless that entry is there."""
         if user.queued != user.tag:
             user.queued = user.tag
             heapq.heappush(self._order, (user.tag, owner))
 
     def _enqueue(self, user: _User, job: Job) -> None:
-        """Be in the user's queue, once, as the run is now."""
+        """Put the run into its user's queue under its current needs and rank, if it may begin a task.
+
+        Nothing is added if that entry is there already.
+        """
         if job.pending > 0 and not _full(job.running, self._limits.per_run):
             if job.entry != (job.needs, job.rank):
                 job.entry = (job.needs, job.rank)
@@ -260,7 +271,7 @@ class Scheduler:
             self._stand(user, job.owner)
 
     def _first(self, user: _User, offer: Offer, refuses: Callable[[str], bool]) -> str | None:
-        """The user's best run that the offer meets."""
+        """Return the user's best run whose needs the offer meets and that is not refused, or None."""
         best = None
         for needs, queue in [*user.queues.items()]:
             if not offer.meets(needs):
@@ -282,7 +293,10 @@ class Scheduler:
         return best[2] if best else None
 
     def _stands(self, entry: tuple[int, int, str], needs: Needs) -> bool:
-        """Whether an entry still says what is so; if not, the run may be put in again."""
+        """Return True if the heap entry is current.
+
+        If it is the run's own entry but out of date, clear it, so that the run may enter again.
+        """
         job = self._jobs.get(entry[2])
         if job is None or job.entry != (needs, entry):
             return False

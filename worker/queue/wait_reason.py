@@ -1,4 +1,4 @@
-"""Why a run waits: what it needs, and what living devices offer. For people; nothing decides by it."""
+"""The reason why a run waits, in words for people: its needs against what living devices offer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from worker.queue.requirements import needs
 
 
 def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
-    """Return why no device could take this run's tasks, or "" if one could. `row` is a row of runs."""
+    """Return why no device can take this run's tasks, or "" if a device can.
+
+    `row` is a row of the run list.
+    """
     if row["paused"] or row.get("past"):
         return "someone to resume it"
     living = [device for device in devices if device.living]
@@ -30,7 +33,7 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
 
 
 def unmet(labels: Iterable[str], devices: Sequence[Device]) -> list[str]:
-    """Return the labels that no connected worker has; all of them if none is connected."""
+    """Return the labels that no connected worker has; all labels if no worker is connected."""
     return sorted(frozenset(labels) - _offered([d for d in devices if d.living]))
 
 
@@ -39,7 +42,7 @@ def _offered(devices: Iterable[Device]) -> frozenset[str]:
 
 
 def _lacking(wanted: Collection[str], living: Sequence[Device]) -> str:
-    """Return what no connected worker offers, in words; of labels, those that are missing."""
+    """Return in words what no connected worker offers: the missing labels, or all of them at once."""
     missing = unmet(wanted, living)
     if not missing:
         return f"one worker with all of {labelled(wanted)} (none is connected)"

@@ -1,1 +1,1 @@
-"""Weights and inputs on disk: cache, shared artifact store, encryption."""
+"""Weights and inputs on disk: weight cache, model copies, shared artifact store, encryption."""

@@ -1,20 +1,20 @@
 """A store of artifacts for workers that share no file system (`worker/storage/remote_files.py`).
 
-    manifests/NAME            which files the artifact has; without it the artifact is not there
-    data/NAME/ATTEMPT/FILE    one file, as it is or sealed (`worker/storage/encryption.py`)
+    manifests/NAME            the files of the artifact; without a manifest there is no artifact
+    data/NAME/ATTEMPT/FILE    one file, plain or sealed (`worker/storage/encryption.py`)
 
-An artifact's name is a digest of what it holds; whole models have the prefix `model-`
-(`worker/storage/inputs.py`). Every upload writes into a new attempt, whose name starts with the second
-it began (hex, Unix time), and then replaces the manifest in one step: uploads and downloads never
-disturb each other, and one that died is not seen. What it left is removed by others once it is a
-day old.
+An artifact's name is a digest of its content; whole models have the prefix `model-`
+(`worker/storage/inputs.py`). Every upload writes into a new attempt, whose name starts with the
+Unix second at which it began, in hex. The upload then replaces the manifest in one step. So uploads
+and downloads never disturb each other, and an upload that died stays invisible. Its files are
+removed by `sweep`, or by a later `put` of the artifact, once they are a day old.
 
-What is fetched has the bytes that were put, or an error says which file has not. Without keys that
-is against accidents: who can write to the store can change a file with its manifest. With keys it
-holds against those too: an artifact is taken only if its manifest and every file are sealed under
-this name. What is not encrypted is refused, unless the vault is opened with `plain`: a store that was
-filled without keys is taken over once, by `rotate`. Whether files fit their name is for the caller
-to check.
+A fetched artifact has the bytes that were put, or an error names the file that differs. Without
+keys this protects against accidents only: an attacker who can write to the store can change a file
+together with its manifest. With keys it protects against such an attacker too: an artifact is
+accepted only if its manifest and every file are sealed under this name. With keys, an artifact that
+is not encrypted is refused, unless the vault is opened with `plain`: `rotate` so takes over, once,
+a store that was filled without keys. The caller checks that the files fit the artifact's name.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from worker.storage.remote_files import GoneError, StoredFiles, connected
 
 log = logging.getLogger(__name__)
 
-#: Age at which an attempt that no manifest names is taken for dead, seconds; beyond any upload's.
+#: Age in seconds at which an attempt without a manifest counts as dead; no upload takes as long.
 STALE_SECONDS = 24 * 3600
-#: Largest manifest read, bytes.
+#: Size in bytes of the largest manifest that is read.
 MANIFEST_BYTES = 2**24
-#: How often a download begins again because the artifact was replaced below it.
+#: Number of tries of a download: it begins again if the artifact was replaced meanwhile.
 TRIES = 5
 
 
 class UnsealedError(ConfigError):
-    """An artifact is not encrypted although there are keys: a stranger may have written it."""
+    """An artifact is not encrypted although keys are set: a stranger may have written it."""
 
 
 class Vault:
@@ -64,15 +64,15 @@ class Vault:
     def open(cls, url: str, keys: Keys | None = None, plain: bool = False) -> Vault:
         """Open the vault at a URL such as file:///dir or s3://bucket/prefix; nothing is written yet.
 
-        With keys, what is put is encrypted, and what is not encrypted is refused unless `plain`.
-        Raises ConfigError: a bad URL, a missing package.
+        With keys, files are encrypted when they are put, and artifacts that are not encrypted are
+        refused unless `plain`. Raises ConfigError for a bad URL or a missing package.
         """
         if keys is not None:
             encryption.check_installed()
         return cls(connected(url), keys, plain)
 
     def put_folder(self, name: str, folder: Path) -> bool:
-        """`put` all files in a folder but the hidden ones."""
+        """Put all files of a folder except hidden ones, as `put` does."""
         try:
             files = {p.name: p for p in folder.iterdir() if not p.name.startswith(".")}
         except OSError as error:
@@ -80,10 +80,10 @@ class Vault:
         return self.put(name, files)
 
     def put(self, name: str, files: Mapping[str, Path]) -> bool:
-        """Store files as the artifact of that name, unless it is there whole; whether it was stored.
+        """Store files as the artifact of that name, unless the store has it complete.
 
-        One that lacks files or bytes, or is refused as not encrypted, is replaced. Raises
-        ConfigError, UnavailableError.
+        Return True if the artifact was stored. An artifact that lacks files or bytes, or that is
+        refused as not encrypted, is replaced. Raises ConfigError, UnavailableError.
         """
         _check(name, files)
         before = self._found(name)
@@ -94,11 +94,11 @@ class Vault:
         return written
 
     def fetch(self, name: str, folder: Path) -> bool:
-        """Download an artifact as a folder, whole and checked; False where it is not there.
+        """Download an artifact as a folder, complete and checked; return False if there is none.
 
-        A folder that is there already is replaced. Raises TamperedError where a file is not what was
-        put, ConfigError where its key is missing or it is not encrypted, UnavailableError; then
-        nothing is left behind.
+        An existing folder is replaced. Raises TamperedError if a file has other bytes than were
+        put, ConfigError if its key is missing or it is not encrypted, and UnavailableError. After
+        an error no part of the download is left behind.
         """
         _check(name)
         existed = folder.is_dir()
@@ -122,19 +122,22 @@ class Vault:
         raise UnavailableError(f"artifact {name} is replaced all the time. Try again later.")
 
     def files(self, name: str) -> tuple[str, ...]:
-        """Return the names of an artifact's files; none where it is not there. Raises as `fetch`."""
+        """Return the names of an artifact's files; () if there is no artifact. Raises as `fetch`."""
         _check(name)
         manifest = self._manifest(name)
         return tuple(manifest.files) if manifest else ()
 
     def names(self) -> list[str]:
-        """Names of all artifacts that are there, sorted."""
+        """Return the names of all artifacts in the store, sorted."""
         return [
             name for name in self._store.list("manifests") if re.fullmatch(encryption.NAME, name)
         ]
 
     def remove(self, name: str) -> bool:
-        """Remove an artifact, also a damaged one; whether it was there. Uploads of it fail."""
+        """Remove an artifact, also a damaged one; return True if it was there.
+
+        Uploads of it that are under way fail.
+        """
         _check(name)
         there = self._store.size(f"manifests/{name}") is not None
         self._store.drop(f"manifests/{name}")
@@ -142,11 +145,12 @@ class Vault:
         return there
 
     def rotate(self) -> int:
-        """Encrypt again, under the first key, all that is under another; how many were.
+        """Encrypt again, under the first key, all artifacts under other keys; return their number.
 
-        What is not encrypted counts as unreadable, unless the vault takes it. May be interrupted and
-        repeated. What cannot be read is left as it is, and its error raised once all others are done.
-        Older keys may go when nothing was raised and nobody puts with them.
+        An artifact that is not encrypted counts as unreadable, unless the vault takes plain ones.
+        The call may be interrupted and repeated. An unreadable artifact is left as it is, and its
+        error is raised once all others are done. The older keys may be deleted if no error was
+        raised and no process puts with them.
         """
         if self._keys is None:
             raise ConfigError(f"encrypting again needs keys. Set {encryption.FILE_VARIABLE}.")
@@ -163,13 +167,16 @@ class Vault:
         return rewritten
 
     def sweep(self) -> int:
-        """Remove what uploads that died left more than a day ago; how many there were."""
+        """Remove the files of dead uploads that began more than a day ago; return their number."""
         return sum(
             self._sweep(n) for n in self._store.list("data") if re.fullmatch(encryption.NAME, n)
         )
 
     def _rotated(self, name: str, key: str) -> bool:
-        """Encrypt one artifact under the first key; False where it is, or another one does so."""
+        """Encrypt one artifact under the first key, unless it is under that key already.
+
+        Return False in that case, or if another process replaced the artifact meanwhile.
+        """
         before = self._manifest(name)
         if before is None or before.key == key:
             return False
@@ -185,7 +192,7 @@ class Vault:
         try:
             manifest = self._manifest(name)
         except (TamperedError, ConfigError):
-            return 0  # nobody knows which attempt counts
+            return 0  # without a readable manifest the current attempt is unknown: remove none
         kept = manifest.attempt if manifest else None
         before = time.time() - STALE_SECONDS
         found = [a for a in self._store.list(f"data/{name}") if re.fullmatch(encryption.ATTEMPT, a)]
@@ -195,7 +202,7 @@ class Vault:
         return len(dead)
 
     def _manifest(self, name: str) -> Manifest | None:
-        """The manifest, None where it is not there. Raises TamperedError, ConfigError."""
+        """Return the manifest, None if there is none. Raises TamperedError, ConfigError."""
         place = f"manifests/{name}"
         try:
             size = self._store.size(place)
@@ -233,7 +240,7 @@ class Vault:
     def _replace(
         self, name: str, before: Manifest | None, sources: Mapping[str, Iterable[bytes]]
     ) -> bool:
-        """Upload an artifact in the place of `before`; False where another one did so meanwhile."""
+        """Upload an artifact in the place of `before`; return False if another process was faster."""
         attempt = f"{int(time.time()):x}-{secrets.token_hex(8)}"
         dead: str | None = attempt
         try:
@@ -249,7 +256,7 @@ class Vault:
                 return False
             if not self._is_whole(manifest):
                 raise UnavailableError(f"artifact {name} did not arrive whole. Try again.")
-            dead = None  # from here on the manifest may be in place, whatever is raised
+            dead = None  # from here on the manifest may be in place, even if an error is raised
             self._store.move(manifest.place(".manifest"), f"manifests/{name}")
             failpoints.hit("vault-published")
             dead = before.attempt if before else None
@@ -267,7 +274,7 @@ class Vault:
         return measured.entry()
 
     def _plain(self, manifest: Manifest, file: str) -> Iterator[bytes]:
-        """The plain chunks of a file. Raises TamperedError, at its end at the latest."""
+        """Yield the plain chunks of a file. Raises TamperedError, at the end of the file at latest."""
         name, place, stored = manifest.name, manifest.place(file), manifest.stored(file)
         size = self._store.size(place)
         if size != stored:
@@ -294,7 +301,7 @@ class Vault:
 
 
 def _check(name: str, files: Iterable[str] = ("any",)) -> None:
-    """Raise ConfigError where an artifact or its files cannot be called so."""
+    """Raise ConfigError if an artifact or its files cannot have these names."""
     if not re.fullmatch(encryption.NAME, name):
         raise ConfigError(
             f"{name!r} cannot name an artifact: give a digest of 64 hex digits, or model- and one."
@@ -316,7 +323,10 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _settle(hidden: Path, folder: Path, replace: bool) -> None:
-    """Rename a finished download into place. Where another one was faster, its bytes are the same."""
+    """Rename a finished download to its folder.
+
+    If another download was faster, its folder stays: it has the same bytes.
+    """
     aside = hidden.with_suffix(".old")
     if replace:
         with contextlib.suppress(FileNotFoundError):
@@ -331,7 +341,10 @@ def _settle(hidden: Path, folder: Path, replace: bool) -> None:
 
 
 def open_vault(home: Home, plain: bool = False) -> Vault:
-    """The store that FORGE_ARTIFACT_STORE names, with the environment's keys. Raises ConfigError."""
+    """Open the store that FORGE_ARTIFACT_STORE names, with the environment's keys.
+
+    Raises ConfigError.
+    """
     if home.store is None:
         raise ConfigError(
             "FORGE_ARTIFACT_STORE is not set: name a store, such as s3://bucket/forge or file:///mnt/forge."

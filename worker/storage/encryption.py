@@ -1,21 +1,22 @@
-"""The bytes that a vault stores: keys, encrypted files, manifests.
+"""The format of the bytes that a vault stores: keys, encrypted files, manifests.
 
 Encryption is AES-256-GCM in chunks, so that files of any size stream:
 
     sealed file  header, then each chunk of plain bytes as ciphertext and tag
     header       magic 8, version 1, key id 32 (ASCII, then zeros), salt 32, nonce prefix 4, check 8
-    check        first bytes of SHA-256 over the header before it: tells damage from an unknown key
+    check        first bytes of SHA-256 over the fields before it: tells damage from an unknown key
     subkey       HKDF-SHA256(master key, salt, info "forge vault 1 file"), 32 bytes
     nonce        nonce prefix, chunk number from 0 as 8 bytes, big endian
     bound data   header, artifact, NUL, file, NUL, chunk number as 8 bytes, 1 for the last chunk or 0
 
 Salt and prefix are random, so no nonce is used twice under a key. Every chunk but the last holds
-`CHUNK` bytes; an empty file is one empty chunk. The bound data is authenticated by each tag: chunks
-that are cut off, reordered or taken from another file or artifact are found.
+`CHUNK` bytes; an empty file is one empty chunk. Each tag authenticates the bound data: chunks that
+are truncated, reordered or taken from another file or artifact are detected.
 
-The manifest is sealed as a file of its own and lists every file with size and hash: so an artifact
-is authenticated as a whole, under its name. Not hidden: artifact names, file names, sizes and which
-key was used. Not found: that a whole older copy of an artifact was put back under the same name.
+The manifest is sealed as a file of its own and lists every file with size and hash. So an artifact
+is authenticated as a whole, under its name. The format does not hide artifact names, file names,
+sizes and the key's id. It does not detect that a complete older copy of an artifact was put back
+under the same name.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ FILE_VARIABLE = "FORGE_ARTIFACT_KEY_FILE"
 
 #: Plain bytes of a chunk.
 CHUNK = 2**20
-#: Bytes of a tag, by which a chunk grows.
+#: Bytes of a tag; encryption adds one to each chunk.
 TAG = 16
 MAGIC = b"\x89FORGE\r\n"
 VERSION = 1
 ID_BYTES, SALT_BYTES, PREFIX_BYTES, CHECK_BYTES = 32, 32, 4, 8
 #: Bytes before the first chunk.
 HEADER = len(MAGIC) + 1 + ID_BYTES + SALT_BYTES + PREFIX_BYTES + CHECK_BYTES
-#: Chunks that are read at once.
+#: Number of chunks that are read at once.
 READ_AHEAD = 4
 
 #: The manifest's own name; no file can have it.
 MANIFEST = "/manifest"
 
-#: What the names of artifacts, files and attempts look like, and a digest.
+#: Patterns of the names of artifacts, files and attempts, and of a digest.
 NAME = r"^(model-)?[0-9a-f]{64}$"
 DIGEST = r"^[0-9a-f]{64}$"
 FILE = r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}$"
@@ -65,7 +66,7 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,32}")
 _ID_RULE = "1 to 32 letters, digits, dots, underscores or hyphens"
 _MAKE_ONE = "Make a key with: openssl rand -base64 32"
 
-#: Reads the stored bytes from one position up to another.
+#: Reads the stored bytes from one position up to another, which is excluded.
 Read = Callable[[int, int], bytes]
 
 
@@ -91,12 +92,13 @@ class Keys:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Keys | None:
-        """The keys that FORGE_ARTIFACT_KEY or FORGE_ARTIFACT_KEY_FILE give; None where neither is set.
+        """Return the keys of FORGE_ARTIFACT_KEY or FORGE_ARTIFACT_KEY_FILE; None if neither is set.
 
-        The first holds one key as base64. The second names a file with a key per line, `id base64` or
-        base64 alone; empty lines and those that start with # are passed over. Raises ConfigError.
+        The first variable holds one key as base64. The second names a file with a key per line,
+        `id base64` or base64 alone; empty lines and lines that start with # are skipped. Raises
+        ConfigError.
         """
-        # Empty is not set: that is how a compose file passes on what is not there.
+        # An empty variable counts as not set: a compose file passes on a missing variable as "".
         value, file = environment.get(VARIABLE) or None, environment.get(FILE_VARIABLE) or None
         if value is not None and file is not None:
             raise ConfigError(f"{VARIABLE} and {FILE_VARIABLE} are both set. Unset one of them.")
@@ -107,12 +109,15 @@ class Keys:
 
 
 def key_id(key: bytes) -> str:
-    """The id of a key that was given none: 16 hex digits that tell nothing about it."""
+    """Return the id of a key that was given none: 16 hex digits that do not reveal the key."""
     return hashlib.sha256(b"forge vault key id\0" + key).hexdigest()[:16]
 
 
 def _key(text: str, where: str) -> bytes:
-    """The key in base64 text. The message never holds the text: it may be a key with a typing error."""
+    """Return the key of 32 bytes that is in base64 text. Raises ConfigError.
+
+    The error's message never holds the text, which may be a key with a typing error.
+    """
     if not text:
         raise ConfigError(f"{where} is empty. Unset it to store unencrypted. {_MAKE_ONE}")
     try:
@@ -125,7 +130,10 @@ def _key(text: str, where: str) -> bytes:
 
 
 def _text(file: str) -> str:
-    """What is in the key file. The message does not name it: its name may be a key by mistake."""
+    """Return the content of the key file. Raises ConfigError.
+
+    The error's message does not name the file: its name may be a key by mistake.
+    """
     try:
         with Path(file).open("rb") as opened:
             mode = os.fstat(opened.fileno()).st_mode
@@ -148,7 +156,7 @@ def _text(file: str) -> str:
 
 
 def _parsed(text: str) -> dict[str, bytes]:
-    """Id → key, in the order of the lines."""
+    """Return id → key, in the order of the lines. Raises ConfigError."""
     keys: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -170,7 +178,7 @@ def _parsed(text: str) -> dict[str, bytes]:
 
 
 def check_installed() -> None:
-    """Raise ConfigError where the package that encrypts is missing."""
+    """Raise ConfigError if the package `cryptography` is missing."""
     try:
         import cryptography  # noqa: F401
     except ImportError as error:
@@ -180,7 +188,7 @@ def check_installed() -> None:
 
 
 def damaged(name: str, file: str, why: str) -> TamperedError:
-    """The error for a stored file that is not what was put."""
+    """Return the error for a stored file whose bytes are not those that were put."""
     shown = "the manifest" if file == MANIFEST else file
     return TamperedError(
         f"{shown} of artifact {name} {why}. It was cut, changed or swapped where it is stored. "
@@ -190,7 +198,7 @@ def damaged(name: str, file: str, why: str) -> TamperedError:
 
 @dataclass(frozen=True)
 class Header:
-    """The readable start of a sealed file."""
+    """The unencrypted start of a sealed file."""
 
     key_id: str
     salt: bytes
@@ -198,18 +206,18 @@ class Header:
 
     @classmethod
     def new(cls, key_id: str) -> Header:
-        """One that was never there before."""
+        """Return a header with a random salt and nonce prefix, so that it was never used before."""
         return cls(key_id, secrets.token_bytes(SALT_BYTES), secrets.token_bytes(PREFIX_BYTES))
 
     def encode(self) -> bytes:
-        """`HEADER` bytes."""
+        """Encode the header as `HEADER` bytes."""
         id_ = self.key_id.encode("ascii").ljust(ID_BYTES, b"\0")
         body = MAGIC + bytes([VERSION]) + id_ + self.salt + self.prefix
         return body + hashlib.sha256(body).digest()[:CHECK_BYTES]
 
     @classmethod
     def decode(cls, data: bytes, name: str, file: str) -> Header:
-        """Read one. Raises TamperedError, and ConfigError where a newer program wrote it."""
+        """Read a header. Raises TamperedError, and ConfigError for another format version."""
         body, check = data[:-CHECK_BYTES], data[-CHECK_BYTES:]
         if len(data) != HEADER or hashlib.sha256(body).digest()[:CHECK_BYTES] != check:
             raise damaged(name, file, "has a damaged header")
@@ -226,7 +234,7 @@ class Header:
 
 
 class _Cipher:
-    """Encrypts and decrypts the chunks of one file."""
+    """The cipher of one file: it encrypts and decrypts the file's chunks."""
 
     def __init__(self, keys: Keys, header: Header, name: str, file: str) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -252,20 +260,20 @@ class _Cipher:
 
 
 def sealed_size(plain: int) -> int:
-    """Stored bytes of a sealed file with that many plain bytes."""
+    """Return the stored bytes of a sealed file with `plain` plain bytes."""
     return HEADER + plain + TAG * max(1, -(-plain // CHUNK))
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether stored bytes start as a sealed file does."""
+    """Return True if stored bytes start as a sealed file does."""
     return data.startswith(MAGIC)
 
 
 def seal(chunks: Iterable[bytes], keys: Keys | None, name: str, file: str) -> Iterator[bytes]:
-    """The bytes to store for a file's plain chunks, all of `CHUNK` bytes but the last.
+    """Yield the bytes to store for a file's plain chunks, all of `CHUNK` bytes except the last.
 
-    `name` and `file` are where it belongs; sealed, it can be read as nothing else. Without keys the
-    chunks are stored as they are.
+    `name` is the file's artifact, `file` its name. The sealed bytes can be read as this file only.
+    Without keys the chunks are stored as they are.
     """
     if keys is None:
         yield from chunks
@@ -284,10 +292,10 @@ def seal(chunks: Iterable[bytes], keys: Keys | None, name: str, file: str) -> It
 
 
 def unseal(read: Read, size: int, keys: Keys | None, name: str, file: str) -> Iterator[bytes]:
-    """The plain chunks of a sealed file of `size` stored bytes; each is checked before it is given.
+    """Yield the plain chunks of a sealed file of `size` stored bytes, each after its check.
 
-    Raises TamperedError where it is not what was put there under this name, and ConfigError where
-    its key is not among the keys.
+    Raises TamperedError if the bytes are not those that were put under this name, and ConfigError
+    if the file's key is not among `keys`.
     """
     header = Header.decode(read(0, HEADER), name, file)
     cipher = _Cipher(_with(keys, header.key_id, name), header, name, file)
@@ -311,7 +319,7 @@ def unseal(read: Read, size: int, keys: Keys | None, name: str, file: str) -> It
 
 
 def _with(keys: Keys | None, id_: str, name: str) -> Keys:
-    """The keys, which have the one of that id. Raises ConfigError."""
+    """Return the keys if the one of that id is among them. Raises ConfigError."""
     if keys is None:
         raise ConfigError(
             f"artifact {name} is encrypted under key {id_} and no key was given. "
@@ -333,23 +341,23 @@ class Entry(BaseModel, frozen=True):
 
 
 class Manifest(BaseModel, frozen=True):
-    """What an artifact consists of, and where it lies. A stranger may have written it."""
+    """The files of an artifact and their attempt. A stranger may have written the manifest."""
 
     name: str = Field(pattern=NAME)
     attempt: str = Field(pattern=ATTEMPT)
-    #: Id of the key that it is encrypted under; None where it is plain.
+    #: Id of the key that the files are encrypted under; None if they are plain.
     key: str | None
     files: dict[Annotated[str, Field(pattern=FILE)], Entry] = Field(min_length=1)
 
     def encode(self) -> bytes:
-        """JSON with a format version and a checksum; there is one spelling only."""
+        """Encode the manifest as JSON with a format version and a checksum, always the same bytes."""
         body = self.model_dump_json()
         check = blake3.blake3(body.encode()).hexdigest()
         return f'{{"format":1,"blake3":"{check}","manifest":{body}}}'.encode()
 
     @classmethod
     def decode(cls, data: bytes, name: str) -> Manifest:
-        """Read one. Raises TamperedError."""
+        """Read a manifest. Raises TamperedError."""
         try:
             found = cls.model_validate_json(data.partition(b'"manifest":')[2][:-1])
         except ValueError:
@@ -359,17 +367,17 @@ class Manifest(BaseModel, frozen=True):
         return found
 
     def place(self, file: str) -> str:
-        """Where a file lies in the vault."""
+        """Return the place of a file in the vault."""
         return f"data/{self.name}/{self.attempt}/{file}"
 
     def stored(self, file: str) -> int:
-        """Bytes that a file has in the vault."""
+        """Return the number of bytes that a file has in the vault."""
         plain = self.files[file].size
         return plain if self.key is None else sealed_size(plain)
 
 
 class Measured:
-    """Chunks on their way, counted and hashed."""
+    """An iterable that passes chunks on, and counts and hashes their bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = chunks
@@ -383,16 +391,16 @@ class Measured:
             yield chunk
 
     def entry(self) -> Entry:
-        """What went by."""
+        """Return the size and hash of the chunks that were passed on."""
         return Entry(size=self._size, blake3=self._hasher.hexdigest())
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """Bytes in chunks."""
+    """Return an iterator over the bytes in chunks of `CHUNK` bytes."""
     return (data[start : start + CHUNK] for start in range(0, len(data), CHUNK))
 
 
 def plain_chunks(read: Read, size: int, *_: object) -> Iterator[bytes]:
-    """Stored bytes that are plain in chunks, some chunks a read; used as `unseal` is."""
+    """Yield the chunks of a plain stored file, several per read; a replacement for `unseal`."""
     for start in range(0, size, READ_AHEAD * CHUNK):
         yield from split(read(start, min(start + READ_AHEAD * CHUNK, size)))

@@ -1,7 +1,7 @@
-"""Models and data that a run needs and this machine lacks: from the shared store, or from the Hub.
+"""Models and data of a run that this machine lacks, from the shared store or from the Hub.
 
-A worker that has them puts them into the store when the run is started; whoever fetches them checks
-the digests that `started` records before any use, as for files of its own.
+The worker that starts the run puts its inputs into the store. A worker that fetches them checks,
+before any use, the digests that `started` records, as it does for files of its own.
 
     model-ADDRESS   a whole model, by its content address (`worker/storage/model_copies.py`)
     DIGEST          items of a run with that digest; or bare weights (`worker/storage/weight_cache.py`)
@@ -46,7 +46,7 @@ def stored(address: str) -> str:
 
 
 def _difference(given: ModelReference, pinned: SourceRecord, place: Path) -> str:
-    """Say what of a model is not as it was when the run started."""
+    """Return the error text that says which files of a model differ from the pinned ones."""
     found = companions.digests(place)
     changed = [n for n in {**pinned.files, **found} if pinned.files.get(n) != found.get(n)]
     what = f": {', '.join(changed)} differ" if changed else ""
@@ -62,9 +62,9 @@ def _write(folder: Path, items: list[Item]) -> None:
 
 
 def check_named(given: ModelReference, found: str, place: Path) -> None:
-    """Raise SourceError if a model was named by its weights and they are others now.
+    """Raise SourceError if a model was submitted with a digest and its weights have another now.
 
-    `found` is the digest of its weights as the run reads them, `place` its copy.
+    `found` is the digest of the weights as the run reads them, `place` the model's copy.
     """
     if given.digest in (None, found):
         return
@@ -76,7 +76,7 @@ def check_named(given: ModelReference, found: str, place: Path) -> None:
 
 
 class Supply:
-    """What the store can give, and what is put into it."""
+    """A run's inputs on this machine: model copies and items, exchanged with the shared store."""
 
     def __init__(self, folder: Path, vault: Vault | None) -> None:
         self._folder = folder
@@ -84,12 +84,12 @@ class Supply:
         self._copies = Copies(folder.parent / "models")
 
     def model(self, given: ModelReference, pinned: SourceRecord | None) -> Path:
-        """Return this machine's own copy of a model; `pinned` is what `started` recorded of it.
+        """Return this machine's own copy of a model; `pinned` is its record in `started`.
 
         Raises UnavailableError if the model is not here (another machine may have it),
-        SourceChangedError if what is here is not the pinned model.
+        SourceChangedError if the model that is here is not the pinned one.
         """
-        if pinned is None or not pinned.model:  # nothing is pinned, or its weights are all that is
+        if pinned is None or not pinned.model:  # no model is pinned, or only its weights are
             return self._copies.take(self._given(given))
         place, refused = self._copies.find(pinned.model, pinned.files), ""
         if place is None:
@@ -111,7 +111,7 @@ class Supply:
         self._copies.drop(place)
 
     def _fetched(self, pinned: SourceRecord) -> tuple[Path | None, str]:
-        """Return the copy that the store has, or None and why the store's was refused."""
+        """Return a copy fetched from the store; or None, and why the store's copy was refused."""
         try:
             if self._fetch(
                 stored(pinned.model), self._copies.place(pinned.model), companions.CONFIG
@@ -122,7 +122,10 @@ class Supply:
         return None, ""
 
     def _given(self, given: ModelReference, refused: str = "") -> Path:
-        """Return the folder that the user named, or the Hub's copy of it."""
+        """Return the folder that the user named, or a download of it from the Hub.
+
+        Raises UnavailableError.
+        """
         if Path(given.path).exists():
             return Path(given.path)
         if given.hub_id is not None:
@@ -133,10 +136,11 @@ class Supply:
         )
 
     def items(self, paths: tuple[str, ...], digest: str | None) -> list[Item] | None:
-        """The run's items as they were pinned, where its files are not here or tasks are among what
-        was given; None where they are to be read.
+        """Return the run's pinned items, or None if the caller is to read them from `paths`.
 
-        Raises UnavailableError where the store lacks them too.
+        Pinned items are needed if a file of `paths` is missing here, or if `paths` has tasks. They
+        come from this machine's folder or from the store. Raises UnavailableError if a file is
+        missing and the store lacks the items too.
         """
         tasks = list(filter(spec.is_task, paths))
         missing = [p for p in paths if p not in (domains.NAME, *tasks) and not Path(p).exists()]
@@ -157,8 +161,10 @@ class Supply:
         self._put(stored(place.name), found)
 
     def keep_items(self, paths: tuple[str, ...], items: list[Item], digest: str) -> None:
-        """Put the items into the store, all in one file; where tasks are among what was given, here as
-        well: reading those again would take long and might give others.
+        """Put the items into the store, all in one file.
+
+        If `paths` has tasks, keep the items on this machine as well: reading the tasks again would
+        take long and might give other items.
         """
         try:
             if any(map(spec.is_task, paths)) and not (self._folder / checked(digest)).is_dir():
@@ -177,7 +183,10 @@ class Supply:
             log.warning("not shared with other machines: %s", error)
 
     def _put(self, name: str, files: dict[str, Path]) -> None:
-        """To share is a favour: a store that cannot take it is no reason to stop."""
+        """Put files into the store, if there is one; a failure is only logged.
+
+        Sharing helps other machines: this run does not need it.
+        """
         if self._vault is None:
             return
         try:
@@ -186,9 +195,10 @@ class Supply:
             log.warning("not shared with other machines: %s", error)
 
     def _fetch(self, name: str, place: Path, needed: str) -> bool:
-        """Download an artifact that has a file of the name `needed`; False where there is none.
+        """Download an artifact if it has a file named `needed`; return False if the store has none.
 
-        Raises ConfigError where this machine's keys do not fit it.
+        A damaged artifact is removed from the store. Raises ConfigError if this machine's keys do
+        not fit the artifact.
         """
         if self._vault is None:
             return False

@@ -1,12 +1,13 @@
-"""Private copies of models: a run reads its own copy, whatever becomes of the files it was given.
+"""Private copies of models: a run reads its own copy, so that later changes of the files do no harm.
 
     FOLDER/ADDRESS/           weights, config, tokenizer and templates, named by their content address
-    FOLDER/.HASH.incoming/    a copy being made; HASH is of the path it is made from
-    FOLDER/.HASH.lock         held by the process that makes it
+    FOLDER/.HASH.incoming/    a copy being made; HASH is of the path of the copied folder
+    FOLDER/.HASH.lock         held by the process that makes the copy
 
-A copy is a cache: one that is missing is made again from the files that the user named, and a run
-refuses it if its address is not the pinned one. Files are read, never mapped, until they are ours: a
-foreign file that is truncated under a memory map would kill the process.
+The copies are a cache: a missing copy is made again from the files that the user named, and a run
+refuses the new copy if its address is not the pinned one. The user's files are only read, never
+memory-mapped; only the copies are. A foreign file that is truncated under a memory map would kill
+the process.
 """
 
 from __future__ import annotations
@@ -31,39 +32,40 @@ from weights.checkpoint import INDEX, digest, open_checkpoint, settle, sync, wei
 
 log = logging.getLogger(__name__)
 
-#: Beside a copy: where it was copied from, and what changes when those files are written to.
+#: File in a copy's folder with the folder that was copied and the stamps of its files.
 ORIGIN = "origin.json"
-#: Bytes of all copies together, beyond which the longest unused are removed.
+#: Disk budget of all copies together, in bytes; beyond it the longest unused copies are removed.
 DISK_BYTES = 20_000_000_000
-#: Seconds after its last use in which a copy is not removed.
+#: Seconds after its last use during which a copy is not removed.
 LATELY = 3600
 
 Stamps = dict[str, list[int]]
 
 
 class Copies:
-    """The copies that this machine keeps."""
+    """The copies of models that this machine keeps."""
 
     def __init__(self, folder: Path, disk_bytes: int = DISK_BYTES) -> None:
         self._folder = folder
         self._disk_bytes = disk_bytes
-        #: Copy → descriptor with a shared lock: none that a living process uses is evicted.
+        #: Copy → descriptor with a shared lock: a copy that a living process uses is not evicted.
         self._locks: dict[Path, int] = {}
 
     def place(self, address: str) -> Path:
-        """Return where the copy with this address is, or would be."""
+        """Return the folder that the copy with this address has or would have."""
         return self._folder / checked(address)
 
     def find(self, address: str, files: Mapping[str, str]) -> Path | None:
         """Return the copy with this address whose companions have these digests, or None.
 
-        A damaged copy is removed. Its weights are for the caller to check.
+        A damaged copy is removed. The caller checks the weights. Raises UnavailableError if the
+        copy cannot be read.
         """
         place = self.place(address)
         if not place.is_dir():
             return None
         try:
-            open_checkpoint(place)  # every shard is there and whole
+            open_checkpoint(place)  # raises unless every shard is there and complete
             intact = companions.digests(place) == dict(files)
         except SourceError:
             intact = False
@@ -79,10 +81,10 @@ class Copies:
     def take(self, given: Path) -> Path:
         """Copy a model folder; return the copy, which is named by its content address.
 
-        Raises SourceError for what is no model, SourceChangedError if the folder is written to
-        meanwhile, UnavailableError if there is no space.
+        Raises SourceError if the folder is not a model, SourceChangedError if the folder is written
+        to meanwhile, UnavailableError if the disk lacks space.
         """
-        open_checkpoint(given)  # raises what is wrong with the user's own folder
+        open_checkpoint(given)  # raises an error that names the user's own folder
         files = model_files(given)
         name = hashlib.sha256(str(given.resolve()).encode()).hexdigest()[:16]
         incoming = self._folder / f".{name}.incoming"
@@ -126,7 +128,7 @@ class Copies:
             self.drop(there)
         try:
             incoming.rename(place)
-        except OSError as error:  # it is there, and whole
+        except OSError as error:  # a complete copy is there already
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         sync(self._folder)
@@ -144,7 +146,7 @@ class Copies:
             )
 
     def _use(self, place: Path) -> None:
-        """Hold the copy until this process ends, or these `Copies` do."""
+        """Hold the copy until this process ends, or this `Copies` object is deleted."""
         touch(place)
         if place not in self._locks:
             self._locks[place] = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
@@ -155,7 +157,10 @@ class Copies:
             os.close(descriptor)
 
     def drop(self, place: Path) -> None:
-        """Remove a copy, at once for others. Processes that have it open keep what they have."""
+        """Remove a copy; for other processes it is gone at once.
+
+        Processes that have its files open can still read them.
+        """
         hidden = place.with_name(f".{place.name[:16]}.{os.getpid()}.dropped")
         with contextlib.suppress(OSError):
             place.rename(hidden)
@@ -163,9 +168,9 @@ class Copies:
 
 
 def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
-    """Drop the longest unused folders of models until they have `most` bytes.
+    """Drop the longest unused folders of models until at most `most` bytes are left.
 
-    None goes that was used within the hour, or that a living process holds.
+    A folder stays if it was used within the last hour or if a living process holds it.
     """
     found, now = [], time.time()
     for place in folder.iterdir():
@@ -181,7 +186,7 @@ def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files that a model consists of: name → file. Raises SourceError."""
+    """Return the files of a model: name → file. Raises SourceError."""
     found = {file.name: file for file in weight_files(folder)}
     if (folder / INDEX).is_file():
         found[INDEX] = folder / INDEX
@@ -189,7 +194,7 @@ def model_files(folder: Path) -> dict[str, Path]:
 
 
 def stamps(files: Mapping[str, Path]) -> Stamps:
-    """Return what changes when a file is written to: inode, size, times of content and of status."""
+    """Return name → inode, size, mtime and ctime in ns: a write to the file changes some of them."""
     told = {name: file.stat() for name, file in files.items()}
     return {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in told.items()}
 
@@ -210,7 +215,7 @@ def written_since(place: Path, given: Path) -> bool:
 
 
 def _held(place: Path) -> bool:
-    """Return True if a process holds a copy."""
+    """Return True if a process holds the shared lock of a copy."""
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -225,18 +230,18 @@ def _held(place: Path) -> bool:
 
 
 def touch(place: Path) -> None:
-    """Note that a folder was used."""
+    """Note that a folder was used now, by its modification time."""
     with contextlib.suppress(OSError):
         os.utime(place)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file's bytes; on file systems that can, blocks are shared until one side is written."""
+    """Copy a file's bytes; if the file system can, both files share blocks until one is written."""
     with source.open("rb") as read, target.open("xb") as write:
         try:
             while os.copy_file_range(read.fileno(), write.fileno(), 1 << 30):
                 pass
-        except OSError:  # between file systems that cannot: by hand, from the start
+        except OSError:  # the file systems cannot do that: copy the bytes from the start
             read.seek(0)
             write.seek(0)
             write.truncate()
@@ -245,7 +250,7 @@ def _copy(source: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold a lock that the kernel drops with this process."""
+    """Hold an exclusive file lock, which the kernel releases if this process dies."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Folders that results go into: found out before the work whether they can be written. No torch."""
+"""The check, before any work, that an output folder may be written; without torch."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
-#: What marks a folder as a champion's, which may be replaced; and one as written by `forge merge`.
+#: Files that mark a folder as a champion's, and as written by `forge merge`: both may be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 
 
 def _ours(place: Path) -> bool:
-    """Whether a champion or a merge was written there."""
+    """Return True if the folder holds a champion or the result of `forge merge`."""
     return any((place / mark).is_file() for mark in (MARK, MERGED))
 
 
 def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:
-    """The folder, made absolute, where something may be written; nothing is changed.
+    """Return the absolute folder if results may be written there; change nothing.
 
-    It must be missing, empty, or one of `ours`, by default that of a champion or a merge of before.
-    Raises ConfigError, ConflictError, UnavailableError.
+    The folder must be missing, be empty, or satisfy `ours`, by default: hold an earlier champion or
+    merge. Raises ConfigError, ConflictError, UnavailableError.
     """
     place = folder.resolve()
     if place.exists() and not place.is_dir():

@@ -1,4 +1,4 @@
-"""The file system below a vault, at any URL that fsspec knows. Errors of its library become ours."""
+"""The file system below a vault, at any URL that fsspec knows; its errors become ForgeErrors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from worker.storage.encryption import CHUNK
 
 
 class GoneError(UnavailableError):
-    """What is asked of the store is not there."""
+    """The requested file or folder is not in the store."""
 
 
 class StoredFiles:
-    """What a vault needs of a file system; whatever its library raises becomes an error of ours."""
+    """The file operations of a vault; all errors of the file system's library become ForgeErrors."""
 
     def __init__(self, fs: Any, root: str, address: Address) -> None:
         self._fs = fs
@@ -27,7 +27,7 @@ class StoredFiles:
         self._is_local = getattr(fs, "local_file", False)
 
     def size(self, place: str) -> int | None:
-        """Bytes of a file, None where it is not there."""
+        """Return the bytes of a file, None if there is no such file."""
         info: dict[str, Any] = {"type": "none"}
         with contextlib.suppress(GoneError), self._doing("look for", place) as path:
             self._fs.invalidate_cache()
@@ -35,12 +35,12 @@ class StoredFiles:
         return info["size"] if info["type"] == "file" else None
 
     def read(self, place: str, start: int | None = None, end: int | None = None) -> bytes:
-        """Stored bytes. Raises GoneError."""
+        """Return the stored bytes from `start` to `end`, by default all. Raises GoneError."""
         with self._doing("read", place) as path:
             return self._fs.cat_file(path, start=start, end=end)
 
     def list(self, place: str) -> list[str]:
-        """Names of what is in a folder, sorted; none where there is no folder."""
+        """Return the names of the entries of a folder, sorted; [] if there is no folder."""
         found = []
         with contextlib.suppress(GoneError), self._doing("list", place) as path:
             self._fs.invalidate_cache()
@@ -48,7 +48,7 @@ class StoredFiles:
         return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
 
     def write(self, place: str, pieces: Iterable[bytes]) -> None:
-        """Write a file that is not there yet; on a local disk it is synced."""
+        """Write a file that does not exist yet; on a local disk it is synced."""
         with self._doing("write", place) as path:
             opening = partial(self._fs.open, path, "wb", block_size=8 * CHUNK)
             with self._below(path, opening) as file:
@@ -59,13 +59,16 @@ class StoredFiles:
                     os.fsync(file.fileno())
 
     def move(self, old: str, new: str) -> None:
-        """Replace a file by another in one step: renamed, or copied by a store of objects."""
+        """Replace the file `new` by `old` in one step: by a rename, or by an object store's copy."""
         move = os.replace if self._is_local else self._fs.mv  # a local mv may copy, byte by byte
         with self._doing("write", new) as path:
             self._below(path, lambda: move(f"{self._root}/{old}", path))
 
     def _below(self, path: str, act: Callable[[], Any]) -> Any:
-        """Do what needs a path's folder; only stores that have folders miss it."""
+        """Call `act`; if the path's folder is missing, make it and call `act` again.
+
+        Only stores that have folders can miss one.
+        """
         try:
             return act()
         except FileNotFoundError:
@@ -73,13 +76,13 @@ class StoredFiles:
             return act()
 
     def drop(self, place: str) -> None:
-        """Remove a file, or a folder with all that is in it; nothing where it is not there."""
+        """Remove a file, or a folder with its content; do nothing if it is missing."""
         with contextlib.suppress(GoneError), self._doing("remove", place) as path:
             self._fs.rm(path, recursive=True)
 
     @contextlib.contextmanager
     def _doing(self, what: str, place: str) -> Iterator[str]:
-        """Give the path of a place and translate what is raised meanwhile."""
+        """Yield the path of a place; turn errors of the `with` block into ForgeErrors."""
         path = f"{self._root}/{place}"
         failed = f"vault {self._address.shown} cannot {what} {place}"
         try:
@@ -97,7 +100,10 @@ class StoredFiles:
 
 
 def connected(url: str) -> StoredFiles:
-    """The store at a URL, whose user and password are never shown. Raises ConfigError."""
+    """Return the files at a URL; errors never show its user and password.
+
+    Raises ConfigError, UnavailableError.
+    """
     protocol, _, rest = url.partition("://")
     address = Address(url)
     shown = address.shown

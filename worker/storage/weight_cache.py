@@ -1,8 +1,9 @@
-"""Weights by digest: a cache of the log.
+"""Weight cache: the weights of candidates by digest, in memory and on disk.
 
-Memory first, within a budget; on disk only what is kept (champion and elites), within another.
-Whatever is missing is rebuilt from its recipe, so every failure here costs time and nothing else.
-What is read from disk is checked against its digest; a damaged file is removed and counts as missing.
+Memory holds weights within a budget; the disk holds only the kept ones (champion and elites),
+within another budget. Missing weights are rebuilt from their recipe, so every failure here only
+costs time. Weights read from disk are checked against their digest; a damaged file is removed and
+counts as missing.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ DISK_BYTES = 20_000_000_000
 
 
 def size(weights: Weights) -> int:
-    """Bytes of all tensors."""
+    """Return the bytes of all tensors."""
     return sum(t.numel() * t.element_size() for t in weights.values())
 
 
 class Artifacts:
-    """The cache of one process, on a folder that processes share."""
+    """The weight cache of one process, on a folder that several processes share."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Artifacts:
         vault: Vault | None = None,
     ) -> None:
         self.folder = folder
-        #: Shared with machines that do not have our disk.
+        #: The store shared with machines that do not have this disk.
         self._vault = vault
         self.supply = Supply(folder / "supply", vault)
         self._memory_bytes = memory_bytes
@@ -57,7 +58,10 @@ class Artifacts:
 
     @classmethod
     def of(cls, home: Home) -> Artifacts:
-        """The cache of a home, and the shared store that the environment names. Raises ConfigError."""
+        """Return the cache of a home, with the shared store that the environment names if any.
+
+        Raises ConfigError.
+        """
         if home.store is None:
             return cls(home.artifacts)
         from worker.storage.artifact_store import open_vault
@@ -65,7 +69,7 @@ class Artifacts:
         return cls(home.artifacts, vault=open_vault(home))
 
     def get(self, digest_: str) -> Weights | None:
-        """The weights with this digest, or None where they must be rebuilt."""
+        """Return the weights with this digest, or None if they must be rebuilt."""
         weights = self._memory.get(digest_)
         if weights is None:
             weights = self._read(digest_)
@@ -79,20 +83,20 @@ class Artifacts:
         return weights
 
     def in_memory(self, digest_: str) -> Weights | None:
-        """The weights with this digest, where they need not be read or rebuilt."""
+        """Return the weights with this digest if they are in memory, else None."""
         return self._memory.get(digest_)
 
     def put(self, digest_: str, weights: Weights) -> None:
-        """Hold weights in memory; the longest unused go when the budget is exceeded."""
+        """Hold weights in memory; drop the longest unused weights beyond the budget."""
         self._memory[digest_] = weights
         self._memory.move_to_end(digest_)
         while len(self._memory) > 1 and sum(map(size, self._memory.values())) > self._memory_bytes:
             self._memory.popitem(last=False)
 
     def keep(self, digest_: str, weights: Weights) -> None:
-        """Put weights on disk too, and into the store.
+        """Write weights to disk too, and into the shared store.
 
-        A full disk is a warning: they can be rebuilt.
+        A full disk only leads to a warning: the weights can be rebuilt.
         """
         place = self._place(digest_)
         if place.exists():
@@ -106,7 +110,10 @@ class Artifacts:
         self._shrink(place)
 
     def _fetched(self, digest_: str) -> bool:
-        """Whether the shared store had it; what is damaged there is removed, and built again."""
+        """Fetch weights from the shared store to disk; return True if the store had them.
+
+        A damaged artifact is removed from the store; its weights are built again.
+        """
         if self._vault is None:
             return False
         try:
@@ -122,18 +129,19 @@ class Artifacts:
         return self.folder / digest_[:2] / checked(digest_)
 
     def check(self, digest_: str) -> bool | None:
-        """Whether what is on disk under this digest has it; None where nothing is there."""
+        """Return True if the weights on disk have this digest; None if the disk has none under it."""
         place = self._place(digest_)
         return read_weights(place, digest_) is not None if place.exists() else None
 
     def files(self, digest_: str) -> list[Path]:
-        """The files on disk under this digest."""
+        """Return the weight files on disk under this digest."""
         return sorted(self._place(digest_).glob("*.safetensors"))
 
     def adopt(self, folder: Path) -> bool:
-        """Take in a folder of weights that is named by their digest; False where it is another's.
+        """Take in a folder of weights that is named by their digest.
 
-        Raises UnavailableError if the cache cannot be written.
+        Return False if the weights do not have this digest. Raises UnavailableError if the cache
+        cannot be written.
         """
         weights = read_weights(folder, folder.name)
         if weights is None:
@@ -172,7 +180,7 @@ class Artifacts:
 
 
 def read_weights(place: Path, digest_: str) -> Weights | None:
-    """The weights in a folder, if they are there, can be read and have the digest."""
+    """Return the weights in a folder; None if they are missing, unreadable or of another digest."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -189,7 +197,10 @@ def read_weights(place: Path, digest_: str) -> Weights | None:
 
 
 def _measured(place: Path) -> tuple[float, Path, int] | None:
-    """(last use, folder, bytes) of cached weights; None where another process just removed them."""
+    """Return (last use, folder, bytes) of cached weights.
+
+    Return None for a hidden folder, or if another process just removed the folder.
+    """
     try:
         if place.name.startswith(".") or not place.is_dir():
             return None

@@ -1,1 +1,1 @@
-"""Doing one task of a run, or one command that needs weights."""
+"""The work that needs weights: one task of a run, or one command."""

@@ -1,7 +1,7 @@
-"""What a candidate is made of, layer by layer, from its weights; worked out once and kept in the home.
+"""Attribution of a candidate's layers to its sources, computed once and cached in the home.
 
-`python -m worker.tasks.attribution RUN CANDIDATE` does it in a process of its own: a server
-that shows runs need not hold models.
+`python -m worker.tasks.attribution RUN CANDIDATE` computes it in a process of its own, so that a
+server that shows runs need not hold models.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runs.home import Home
 
 
 def key(state: RunState, recipe_id: str) -> str:
-    """What the result depends on, as a name: the candidate, the base, the sources in their order."""
+    """Return the cache key: a hash over the candidate, the base, and the sources in their order."""
     assert state.started
     sources = [(s.recipe_id, s.name) for s in state.started.sources]
     told = canonical_json([recipe_id, state.started.base.recipe_id, sources])
@@ -32,7 +32,7 @@ def key(state: RunState, recipe_id: str) -> str:
 
 
 def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, Any] | None:
-    """What was worked out before."""
+    """Return the cached result, None if it is missing or unreadable."""
     try:
         return json.loads(_file(home, key(state, recipe_id)).read_text("utf-8"))
     except (OSError, ValueError):
@@ -44,7 +44,10 @@ def _file(home: Home, name: str) -> Path:
 
 
 def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
-    """The layers of a candidate: {candidate, sources, rows}. Builds it where it is not at hand."""
+    """Return the attribution of a candidate: {candidate, sources, rows}, from the cache if possible.
+
+    Otherwise load the candidate's weights, or build them, compute the result and cache it.
+    """
     known = kept(home, state, recipe_id)
     if known is not None:
         return known
@@ -76,7 +79,7 @@ def _keep(file: Path, found: dict[str, Any]) -> None:
 
 
 def main(run: str, candidate: str) -> int:
-    """Work it out and keep it; 0, or an exit code with the reason on stderr."""
+    """Compute and cache an attribution; return 0, or an exit code with the reason on stderr."""
     home = Home.default()
     try:
         store = home.open_store()

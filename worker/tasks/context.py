@@ -1,6 +1,6 @@
-"""What a process keeps in hand for a run: sources, data, the resident model, the builder.
+"""The run context of a process: sources, data, the resident model, the builder.
 
-Opening it at resume checks that everything is still what `started` recorded.
+`Bench.check_unchanged`, called when a started run is opened, checks all this against `started`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ from worker.tasks import evaluation_mode
 
 
 def set_threads(count: int | None = None) -> None:
-    """Use `count` threads (default: FORGE_THREADS, or every core we may run on)."""
+    """Use `count` threads in torch (default: FORGE_THREADS, or every core of this process)."""
     torch.set_num_threads(count or threads() or len(os.sched_getaffinity(0)))
 
 
 class Bench:
-    """Everything that tasks of one run need. Made from `submitted`, before or after `started`."""
+    """The run context: all objects that tasks of one run need, opened when first used.
+
+    It is made from `submitted`, before or after `started`.
+    """
 
     def __init__(self, state: RunState, artifacts: Artifacts) -> None:
         assert state.submitted
@@ -65,7 +68,7 @@ class Bench:
 
     @property
     def _given(self) -> tuple[events.ModelReference, ...]:
-        """The models as the user named them, the base (or what stands in for it) first."""
+        """The models as the user named them, the base (or the first source in its place) first."""
         return (self._submitted.base or self._submitted.sources[0], *self._submitted.sources)
 
     @cached_property
@@ -100,7 +103,7 @@ class Bench:
 
     @cached_property
     def items(self) -> list[Item]:
-        """What fitness is measured on."""
+        """The items of the run's data: the pinned ones if they are kept, else read from the files."""
         given, started = self._submitted.data, self.state.started
         digest = None if started is None else started.data_digest
         fetched = self.artifacts.supply.items(given, digest)
@@ -111,7 +114,7 @@ class Bench:
 
     @property
     def resident(self) -> ResidentModel:
-        """The model object that candidates' weights go into, run as the profile says."""
+        """The model object that takes the candidates' weights, set up by the run's profile."""
         return evaluation_mode.follow(self._resident, self._submitted.config, self.state.started)
 
     @cached_property
@@ -127,7 +130,7 @@ class Bench:
 
     @cached_property
     def context(self) -> int:
-        """Tokens of a window: the setting, or the model's own limit where that is smaller."""
+        """Tokens of a window: the setting, or the model's own limit if that is smaller."""
         return min(self._submitted.config.context, self.resident.positions or 1 << 30)
 
     @cached_property
@@ -137,24 +140,24 @@ class Bench:
 
     @cached_property
     def _measurable(self) -> tuple[list[Item], tuple[str, ...]]:
-        """The items without those that cannot be measured, and what is said of these."""
+        """The items that can be measured, and messages about those that cannot."""
         ours = made_for_any_model(self._submitted.data)
         return measurable(self.items, self.judge.tokenizer, self.context, ours, self.not_run)
 
     @cached_property
     def not_run(self) -> str:
-        """Why items that run code are left out: as `started` says, or as it is on this machine."""
+        """The reason why items that run code are left out: by `started`, else by this machine."""
         if self.state.started is not None:
             return self.state.started.not_run
         return why_not_run(self.items, self.judge.verifier)
 
     @cached_property
     def judge(self) -> Judge:
-        """Who reads and verifies replies."""
+        """The judge, which reads and verifies replies, with the model's tokenizer."""
         return Judge(load_tokenizer(str(self.copies[0])))
 
     def profile(self) -> events.Profile:
-        """What can change the last bit of a number, here and now."""
+        """Return the profile of this process: all facts that can change the last bit of a number."""
         dtype = str(next(iter(self.origin.values())).dtype).removeprefix("torch.")
         attention = str(self.resident.module.config._attn_implementation)
         evaluation = self.resident.dtype
@@ -169,7 +172,10 @@ class Bench:
     # ---- started -------------------------------------------------------------------------
 
     def started(self) -> events.Started:
-        """Read and check everything; the event that pins it. Raises ConfigError."""
+        """Read and check models and data; return the event that pins them.
+
+        Models and items are put into the shared store. Raises ConfigError, SourceError.
+        """
         config = self._submitted.config
         data_settings.check_settings(self._measurable[0], config)
         check_paths(self.family, config)
@@ -178,7 +184,7 @@ class Bench:
         _check_different(records[1:])
         probed = evaluation_mode.probe(
             self.resident, config, weights, self.packed["train"], self.context
-        )  # SourceError where names do not fit the architecture
+        )  # raises SourceError if tensor names do not fit the architecture
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()
         pools: dict[Slice, dict[str, Pool]] = {
@@ -206,7 +212,7 @@ class Bench:
         )
 
     def _records(self, weights: Sequence[Weights]) -> list[events.SourceRecord]:
-        """Return what is pinned of base and sources. Raises SourceError."""
+        """Return the records that pin base and sources. Raises SourceError."""
         names = [reference.name for reference in self._given]
         for named in zip(self._given, self.digests, self.copies, strict=True):
             check_named(*named)
@@ -238,7 +244,10 @@ class Bench:
         )
 
     def check_unchanged(self) -> None:
-        """Raise where a source, the data or the profile is not what `started` recorded."""
+        """Check sources, data and profile against `started`.
+
+        Raises SourceChangedError, DataError or UnavailableError if one is different.
+        """
         self.check_sources()
         started = self.state.started
         assert started
@@ -255,9 +264,9 @@ class Bench:
             )
 
     def check_sources(self) -> None:
-        """Raise where a source's weights are not those that `started` recorded.
+        """Raise SourceChangedError if a source's weights are not those that `started` recorded.
 
-        A copy of ours that is damaged is made again from the files that the user named.
+        This machine's own copy is made again, if it is damaged, from the files that the user named.
         """
         started = self.state.started
         assert started
@@ -278,7 +287,7 @@ class Bench:
                 )
 
     def other_profile(self) -> list[str]:
-        """What of the profile is different here; empty where numbers come out bit for bit."""
+        """Return the differences from the run's profile; [] if numbers come out bit for bit."""
         assert self.state.started
         mine, theirs = self.profile().model_dump(), self.state.started.profile.model_dump()
         return [
@@ -306,11 +315,15 @@ class Bench:
 
     @property
     def builder(self) -> Builder:
-        """Builds recipes from what is known and at hand."""
+        """The builder of recipes, with the run's recipes and the weights that are known."""
         return Builder(self.state.recipes, self.weights_if_known)
 
     def weights_if_known(self, recipe_id: str) -> Weights | None:
-        """Weights at hand, or rebuilt and checked where the log knows their digest."""
+        """Return the weights of a recipe: a source's, cached ones, or rebuilt and checked ones.
+
+        Return None if the log does not know the recipe's digest. Raises SourceChangedError if the
+        rebuilt weights have another digest.
+        """
         stored = self._stored(recipe_id)
         if stored is not None or recipe_id not in self.state.built:
             return stored
@@ -326,7 +339,7 @@ class Bench:
         return weights
 
     def weights(self, recipe_id: str) -> Weights:
-        """The weights of a recipe that the log knows."""
+        """Return the weights of a recipe. Raises ConfigError if the recipe was never built."""
         weights = self.weights_if_known(recipe_id)
         if weights is None:
             raise ConfigError(f"recipe {recipe_id[:12]} was never built")

@@ -1,7 +1,7 @@
-"""What a run will cost on this machine, before it is started: `forge evo --dry-run`.
+"""Cost estimate of a run on this machine before it is started: `forge evo --dry-run`.
 
-Its tasks are counted by a rehearsal of its own decisions, and priced by a probe of about a minute at
-most: the start is read, one merge of generation 0 is built, and a few items of every kind are scored.
+A rehearsal of the run's decisions counts its tasks. A probe of about a minute at most gives their
+prices: it does the start, builds one merge of generation 0, and scores a few items of every kind.
 Nothing is recorded.
 """
 
@@ -25,12 +25,12 @@ from weights.checkpoint import digest
 from worker.storage.weight_cache import Artifacts
 from worker.tasks.context import Bench, set_threads
 
-#: Items of a kind that the probe scores, a domain; and seconds after which it scores no more.
+#: Items of a kind that the probe scores per domain; seconds beyond which it does not score again.
 PROBED, PATIENCE = 12, 15.0
 
 
 def estimate(submitted: events.Submitted) -> dict[str, Any]:
-    """Counts, seconds by what they go to, tokens and bytes. Raises what a start would."""
+    """Return counts, seconds by kind of work, tokens and bytes. Raises the errors of a start."""
     set_threads()
     state = RunState()
     take(state, submitted)
@@ -59,7 +59,7 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
 
 
 def _prices(bench: Bench, started: events.Started) -> dict[str, float]:
-    """Seconds of a build, and of an item of each kind."""
+    """Measure and return the seconds of a build, and of an item of each kind."""
     sources = tuple(s.recipe_id for s in started.sources)
     recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
 
@@ -68,7 +68,7 @@ def _prices(bench: Bench, started: events.Started) -> dict[str, float]:
         digest(made)
         sketch(made, bench.origin)
 
-    build()  # once for what is compiled and read for the first time
+    build()  # the first build also compiles and reads files: it is not timed
     prices = {"build": _timed(build)}
     bench.resident.load(bench.origin)
     for kind in ("windows", "questions", "problems"):
@@ -84,7 +84,7 @@ def _some(pool: Any, kind: str) -> Draw:
 
 
 def _scored(bench: Bench, draws: Draws) -> float:
-    """Seconds for these items; the second time, where the first was short."""
+    """Return the seconds for scoring these items; if the first time is short, the best of two."""
 
     def score() -> None:
         evaluate(bench.resident, bench.packed["search"], draws, bench.judge)

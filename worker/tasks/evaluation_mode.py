@@ -1,4 +1,4 @@
-"""How evaluations are run here: as settings say, as was probed, as a run's profile is pinned to."""
+"""Evaluation settings of the model: batch size, dtype and compilation, set, probed or pinned."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from evomerge.run.events import Profile, Started
 
 
 def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profile:
-    """What can change the last bit of a number on a device of this machine."""
+    """Return the profile of a device: all facts that can change the last bit of a number there."""
     machine = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    if autotune.has_bfloat16(torch.device("cpu")):  # emulated, sums are rounded elsewhere
+    if autotune.has_bfloat16(torch.device("cpu")):  # emulated bfloat16 rounds sums differently
         machine += " bf16"
     if device.startswith("cuda"):
         machine += f" {torch.cuda.get_device_name(torch.device(device))}"
@@ -40,7 +40,7 @@ def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profil
 
 
 def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:
-    """Set the model as the profile says; before there is one, as the settings do."""
+    """Set up the model by the run's profile, or by the settings before the run has one."""
     if started is not None:
         profile = started.profile
         model.batch_tokens = None if config.batch_tokens is None else profile.batch_tokens
@@ -50,7 +50,7 @@ def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None
     elif config.batch_tokens != "probe" and config.evaluation_dtype not in ("auto", "probe"):
         model.batch_tokens = config.batch_tokens
         model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
-    return model  # what is to be found out is set by `probe`
+    return model  # values that must be found out are set by `probe`
 
 
 def probe(
@@ -60,7 +60,7 @@ def probe(
     data: Mapping[str, Packed],
     context: int,
 ) -> tuple[str, ...]:
-    """Measure what the settings want measured and set the model so; a line on what was timed."""
+    """Measure what the settings ask to probe, set up the model by it, and return a line on each."""
     told = []
     model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
     model.load(sources[0])
@@ -91,7 +91,7 @@ def _compiled(
     data: Mapping[str, Packed],
     context: int,
 ) -> str:
-    """Try compiled passes, and set the model so where they pay within the run's search."""
+    """Try compiled passes; use them if they save time within the run's search. Return a line on it."""
     if not inductor.compiler(model.device):
         return "not probed: this machine has no compiler for evaluation_compile: not used"
     try:

@@ -1,4 +1,4 @@
-"""Carry out one task; the result is the event that says what happened."""
+"""Carry out one task of a run; the result is an event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from worker.tasks.context import Bench
 
 
 def carry_out(task: Task, bench: Bench) -> Event:
-    """Do the task and return its event. Raises what the work raises; appends nothing."""
+    """Do the task and return its event; append nothing. Raises the errors of the work."""
     match task:
         case Start():
             return bench.started()
@@ -47,7 +47,7 @@ def _measure(bench: Bench) -> Event:
 
 
 def _build(recipe: Recipe, bench: Bench) -> dict:
-    """Build a recipe; the fields that every event of something built has."""
+    """Build a recipe; return the fields that the events of built candidates and baselines share."""
     began = time.perf_counter()
     weights = bench.builder.build(recipe)
     failpoints.hit("build-computed")
@@ -74,7 +74,7 @@ def _build_candidate(task: Build, bench: Bench) -> Event:
 
 
 def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
-    """Build what the pipeline's first two stages make, swap blocks in, choose."""
+    """Choose the layers of a pipeline: build its first two stages, measure the gain of each swap."""
     began = time.perf_counter()
     pipeline = task.proposal.pipeline
     assert pipeline is not None
@@ -133,7 +133,10 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
 
 
 def _watch(task: Evaluate, bench: Bench) -> Watch | None:
-    """Candidates of a search are watched; what is compared on whole slices is not."""
+    """Return the early-stopping watch of an evaluation; None if the evaluation is never stopped.
+
+    Only candidates of a search are watched. Evaluations that are compared on whole slices are not.
+    """
     state = bench.state
     gate = early_stopping.rules(state, task.recipe_id, task.slice, task.generation)
     if gate is None:

@@ -1,4 +1,4 @@
-"""`forge merge`: from a config file to folders. Nothing is written before everything was checked."""
+"""`forge merge`, from a config file to output folders; all checks come before the first write."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from weights.checkpoint import SHARD_BYTES, open_checkpoint
 from weights.sources import resolve
 from worker.storage.output_folder import check_target
 
-#: (document, tensors done, of so many, the last one's name).
+#: Hears of progress: document, number of tensors done, number of all tensors, last tensor's name.
 Progress = Callable[[Document, int, int, str], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A merge whose config, models and parameters fit together."""
+    """A checked merge: its config, models and parameters fit together."""
 
     document: Document
     models: Mapping[Reference, Model]
@@ -31,12 +31,12 @@ class Prepared:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know."""
+        """Warnings for the user: of the config, of settings that are not read, of the layout."""
         return [*self.document.warnings, *method_map.unread(self.document), *self.layout.warnings]
 
 
 def open_models(document: Document, made: Mapping[str, Path]) -> dict[Reference, Model]:
-    """Every model of a config, opened: headers only. `made` are those of earlier documents."""
+    """Open every model of a config (headers only); `made` has the folders of earlier documents."""
     found = {}
     for reference in document.references():
         place = made.get(reference.model) or Path(resolve(reference.model).path)
@@ -48,7 +48,10 @@ def open_models(document: Document, made: Mapping[str, Path]) -> dict[Reference,
 
 
 def prepare(document: Document, out: Path, made: Mapping[str, Path]) -> Prepared:
-    """Check one merge. Raises ConfigError, SourceError, ConflictError, UnavailableError."""
+    """Check one merge and return it prepared.
+
+    Raises ConfigError, SourceError, ConflictError, UnavailableError.
+    """
     target = check_target(out)
     models = open_models(document, made)
     for model in models.values():
@@ -70,7 +73,7 @@ def run(
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = lambda document, done, all_, name: None,
 ) -> str:
-    """Do one merge; the digest of its weights."""
+    """Do one merge; return the digest of its weights."""
     document, layout = prepared.document, prepared.layout
     seed = seed if document.seed is None else document.seed
     with Pool(threads, device) as pool:
@@ -89,14 +92,14 @@ def run(
 
 
 def outputs(documents: list[Document], out: Path) -> list[Path]:
-    """Where each merge of a file goes: `out` itself, or a folder in it for each of several."""
+    """Return the output folder of each merge of a file: `out` for one, folders in it for several."""
     if len(documents) == 1:
         return [out]
     return [out / str(document.name) for document in documents]
 
 
 def read(config: Path) -> list[Document]:
-    """The merges of a config file. Raises ConfigError."""
+    """Return the merges of a config file. Raises ConfigError."""
     documents = parser.read(config)
     for document in documents:
         method_map.method(document)

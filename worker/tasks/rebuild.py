@@ -1,4 +1,4 @@
-"""A candidate's recipe file → its folder, without the log: from the sources alone."""
+"""Rebuild a candidate's folder from its recipe file and the sources, without the log."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from worker.tasks.verify import read_document
 
 
 def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -> str:
-    """Build what a recipe file says and check its digest. `given`: source name → where it is.
+    """Build a recipe file's candidate into `out`, check its digest, and return the digest.
 
-    Raises ConfigError, SourceChangedError, and what `check_target` does.
+    `given` has source name → path or Hub id. Raises ConfigError, SourceChangedError, DataError, and
+    the errors of `check_target`.
     """
     out = check_target(out)
     document = read_document(file)
@@ -55,7 +56,10 @@ def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -
 
 
 def _open(name: str, where: str, expected: str) -> tuple[Checkpoint, Weights]:
-    """A source whose weights are those of the recipe, with a head of its own or not."""
+    """Open a source and return it with its weights, as stored or untied, whichever has the digest.
+
+    Raises ConfigError if no model is there, SourceChangedError if neither has the digest.
+    """
     try:
         checkpoint = open_checkpoint(Path(resolve(where).path))
     except ForgeError as error:
@@ -71,7 +75,10 @@ def _open(name: str, where: str, expected: str) -> tuple[Checkpoint, Weights]:
 
 
 def _origin(recipes: Mapping[str, Any], id_: str) -> str:
-    """The source that a candidate's config comes from: its base, or the base of what it is made of."""
+    """Return the id of the source that gives a candidate's config.
+
+    It is found by following the recipe's base, or else its first input, down to a source.
+    """
     recipe = recipes[id_]
     while not isinstance(recipe, Source):
         id_ = recipe.base or recipe.inputs[0]

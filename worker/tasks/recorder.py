@@ -1,4 +1,4 @@
-"""Doing one task of a run here, and recording what came of it. Used by embedded and queued work."""
+"""Do one task of a run in this process and record its result, for the runner and for devices."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from worker.tasks.execute import carry_out
 
 log = logging.getLogger(__name__)
 
-#: What became of a task: recorded, recorded before by somebody, not wanted any more, or it raised.
+#: How a task ended: recorded, recorded by another process before, not wanted any more, or failed.
 Ended = Literal["done", "known", "late", "failed"]
 
 
 class Hands:
-    """What a process has in hand, and how it records results."""
+    """The run contexts that a process keeps, and the methods that do tasks and record results."""
 
     def __init__(
         self,
@@ -42,18 +42,19 @@ class Hands:
         self._store = store
         self._artifacts = artifacts
         self._context = context
-        #: Folds what is new into a state.
+        #: Folds the new events into a state.
         self._refresh = refresh
-        #: Runs whose sources and model are kept; the longest unused go.
+        #: Number of runs whose sources and model are kept; the longest unused run is dropped.
         self._warm = warm
         self._benches: dict[str, Bench] = {}
-        #: Of the last task: candidate, position of its event, seconds of the append, tokens.
+        #: About the last task: candidate, position of its event, seconds of the append, tokens.
         self.last: dict[str, Any] = {}
 
     def do(self, state: RunState, task: Task, mine: Callable[[], bool] = lambda: True) -> Ended:
-        """Do the task and record it. Raises what is not the task's fault.
+        """Do the task, record its result, and return how it ended.
 
-        A failure is recorded where `mine()`: one that lost its lease meanwhile does not count.
+        Raises errors that are not the task's fault. A failure is recorded only if `mine()`: the
+        failure of a process that lost its lease meanwhile does not count.
         """
         try:
             event = carry_out(task, self.bench(state, task))
@@ -80,7 +81,7 @@ class Hands:
             "tokens": _tokens(event),
         }
         if isinstance(task, Start) and not (done and done.fresh):
-            self._benches.pop(state.run, None)  # the run goes on with what another one read
+            self._benches.pop(state.run, None)  # the run goes on with another process's `started`
         if done is None:
             return "late"
         if not done.fresh:
@@ -88,7 +89,7 @@ class Hands:
         return "done" if done.fresh else "known"
 
     def bench(self, state: RunState, task: Task) -> Bench:
-        """The run's bench, opened and checked where it is not at hand."""
+        """Return the run's bench; open and check a new one if none is kept for this state."""
         bench = self._benches.pop(state.run, None)
         if bench is None or bench.state is not state:
             while len(self._benches) >= self._warm:
@@ -100,9 +101,10 @@ class Hands:
         return bench
 
     def _record(self, state: RunState, task: Task, event: Event) -> Appended | None:
-        """Append the result, or None where the run does not wait for it any more.
+        """Append the result; return None if the run does not wait for the result any more.
 
-        At the version at which it was still asked for: others may append in between.
+        The append is at the version at which the task was still open. Other processes may append
+        meanwhile: then refresh the state, and try again if the task is still open.
         """
         new = [New(event, f"{state.run}/{task.key}")]
         while True:
@@ -114,7 +116,7 @@ class Hands:
                     return None
 
     def _record_failure(self, state: RunState, task: Task, error: Exception) -> None:
-        """A failure is an event; the decision after three of them is `failed`."""
+        """Append a `TaskFailed` event; after three of them the decision is `failed`."""
         before = state.failures.get(task.key)
         attempt = before.attempt + 1 if before else 1
         what = visible(f"{type(error).__name__}: {error}")
@@ -130,7 +132,10 @@ class Hands:
             return  # another process started it, or it was cancelled meanwhile
 
     def _compare(self, state: RunState, task: Task, event: Event, row: Envelope) -> None:
-        """The task had been done already: with the same result, or the profile is broken."""
+        """Compare a result with the recorded one; append a `DivergenceDetected` if they differ.
+
+        Another process had done the task already. A difference means that the profile is broken.
+        """
         recorded = events.luckless(events.REGISTRY.load(row))
         found = events.luckless(event)
         if recorded == found or row.type == "profiled" or _was_probed(state, row):
@@ -142,7 +147,7 @@ class Hands:
         self._store.append(stream(state.run), None, [New(differs, key)], self._context)
 
     def keep(self, state: RunState) -> None:
-        """Champion and elites go to disk: they are what a restart would miss most."""
+        """Write the champion and the elites to disk, if in memory: a restart would need them most."""
         assert state.submitted
         last = state.generations[max(state.generations)]
         wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
@@ -154,7 +159,7 @@ class Hands:
 
 
 def _was_probed(state: RunState, row: Envelope) -> bool:
-    """Whether timing has a say in it: the first one stands."""
+    """Return True if the event depends on timing: a probed `started`, of which the first stands."""
     assert state.submitted
     config = state.submitted.config
     wanted = (config.batch_tokens, config.evaluation_dtype, config.evaluation_compile)
@@ -162,7 +167,7 @@ def _was_probed(state: RunState, row: Envelope) -> bool:
 
 
 def _tokens(event: Event) -> int:
-    """How many predicted tokens were scored."""
+    """Return the number of predicted tokens that were scored."""
     if not isinstance(event, events.Evaluated):
         return 0
     return sum(sum(outcomes.tokens) for outcomes in event.outcomes.values())

@@ -1,5 +1,7 @@
-"""advance: fold, decide, append or work. Stateless but for caches; any number of processes may do
-it with one run at once, and any of them may be killed at any point.
+"""The loop that carries a run on: fold, decide, append facts or do a task.
+
+The loop keeps no state but caches. Any number of processes may carry one run on at once, and each
+may be killed at any point.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from worker.tasks.recorder import Hands
 
 log = logging.getLogger(__name__)
 
-#: Seconds between looks at the log while others hold every task.
+#: Seconds between looks at the log while other processes hold every task.
 POLL = 0.05
 #: Seconds between looks at the log of a paused run.
 PAUSED_POLL = 0.5
@@ -33,12 +35,12 @@ Watcher = Callable[[RunState, list[Envelope]], None]
 
 @dataclass
 class Worker:
-    """One process's way of carrying a run on."""
+    """A process that carries runs on."""
 
     store: EventStore
     artifacts: Artifacts
     watch: Watcher = lambda state, rows: None
-    #: Asked between tasks: true stops.
+    #: Called between tasks; True stops the run here.
     stop: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
@@ -48,7 +50,10 @@ class Worker:
         self._hands = Hands(self.store, self.artifacts, self._context, self._refresh)
 
     def run(self, run: str) -> RunState:
-        """Carry the run on until it has ended or `stop()`. Raises what cannot be worked around."""
+        """Carry the run on until it has ended or `stop()` is True; return its state.
+
+        Raises errors that are not the fault of a task.
+        """
         state = RunState()
         while True:
             self._refresh(state, run)
@@ -63,7 +68,7 @@ class Worker:
                 time.sleep(PAUSED_POLL if state.paused else POLL)
 
     def _refresh(self, state: RunState, run: str = "") -> None:
-        """Fold what is new, tell the watcher, and keep what the next generation will read."""
+        """Fold the new events, tell the watcher, and keep weights that the next generation needs."""
         rows = news(self.store, run or state.run, state)
         if not rows and not state.version:
             raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
@@ -76,7 +81,7 @@ class Worker:
             self.watch(state, rows)
 
     def _work_on(self, state: RunState, tasks: list[Task]) -> bool:
-        """Do the first task that nobody else is at. False: all are taken."""
+        """Do the first task that no other process holds; return False if all are taken."""
         for task in tasks:
             name = f"{state.run}/{task.key}"
             if self._leases.claim(name) is None:
@@ -93,7 +98,7 @@ class Worker:
 
 
 def finish(worker: Worker, run: str) -> RunState:
-    """Carry the run on to its end. Raises RunFailedError, RunCancelledError where that is not good."""
+    """Carry the run on to its end. Raises RunFailedError or RunCancelledError if it ends so."""
     state = worker.run(run)
     if state.failed is not None:
         raise RunFailedError(

@@ -1,4 +1,4 @@
-"""One model on some items, alone: the evaluation that runs use, without a run."""
+"""Evaluation of one model without a run, by the same code that runs use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from weights.cost import Cost, cost
 
 @dataclass(frozen=True)
 class Score:
-    """What a model scored on a slice of the data."""
+    """The result of a model on a slice of the data."""
 
     name: str
     slice: Slice
@@ -44,7 +44,7 @@ class Score:
     #: Domain → kind → grade → (right, asked), of questions and problems.
     grades: dict[str, dict[Kind, dict[int, tuple[float, int]]]]
     context: int
-    #: What is to be said of items that were left out.
+    #: Messages about items that were left out.
     left_out: tuple[str, ...]
     seconds: float
 
@@ -58,9 +58,9 @@ def score(
     builtin: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Score:
-    """Measure one model on a whole slice. Of `builtin` items those that do not fit are left out.
+    """Measure one model on a whole slice; if `builtin`, leave out items that do not fit the context.
 
-    `evaluator` has its weights. Raises DataError, EndpointError, NotFiniteError.
+    `evaluator` has the model's weights. Raises DataError, EndpointError, NotFiniteError.
     """
     began = time.perf_counter()
     context = min(context, evaluator.positions or context)
@@ -94,7 +94,7 @@ def score(
 
 
 def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
-    """The model, loaded. Raises SourceError, NotFiniteError."""
+    """Load the model and return it. Raises SourceError, NotFiniteError."""
     opened = checkpoint.open_checkpoint(Path(model.path))
     weights = opened.tensors()
     if bad := not_finite(weights):
@@ -107,13 +107,13 @@ def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
 def speeds(
     models: Sequence[ResidentModel], context: int, tell: Callable[[str], None]
 ) -> list[Beside]:
-    """How fast the loaded models are, in turns."""
+    """Measure speed and memory of the loaded models, in turns."""
     tell("measuring speed and memory, in turns")
     return paired(models, context)
 
 
 def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
-    """The model as a server holds it under `name`; the folder tells its limits.
+    """Return the model as a server has it under `name`; its folder gives the number of positions.
 
     Raises SourceError, EndpointError.
     """
@@ -122,7 +122,7 @@ def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
 
 
 def _price(model: ModelReference, context: int) -> Cost:
-    """What the model costs by its shapes."""
+    """Return the model's cost, computed from its tensors' shapes."""
     weights = checkpoint.open_checkpoint(Path(model.path)).tensors()
     shapes = {name: tuple(t.shape) for name, t in weights.items()}
     width = next(iter(weights.values())).element_size()
@@ -130,7 +130,10 @@ def _price(model: ModelReference, context: int) -> Cost:
 
 
 def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:
-    """Names of a slice's items: ids; of a window the first and the last of its texts."""
+    """Return the names of a slice's items: domain → kind → names.
+
+    Questions and problems have their ids; a window has its number, its first and its last text.
+    """
     return {
         domain: {
             "window": [

@@ -1,4 +1,4 @@
-"""What an audit needs weights for: rebuilding candidates, measuring them again, looking at files."""
+"""The part of an audit that needs weights: rebuild candidates, measure them again, check files."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ from worker.storage.weight_cache import Artifacts
 from worker.tasks.context import Bench, set_threads
 from worker.tasks.execute import carry_out
 
-#: What a champion's folder says of itself.
+#: The recipe file in a champion's folder.
 RECIPE_FILE = "evomerge_recipe.json"
 
 Say = Callable[[str], None]
 
-#: Bytes of weights that are built together.
+#: Bytes of weights that may be built together, at most.
 TOGETHER = 2 << 30
 
 
 def chosen(state: RunState, which: str) -> list[str]:
-    """The recipe ids that "all", "champion" or the beginning of an id means, in order of history."""
+    """Return the recipe ids that "all", "champion" or the beginning of an id means.
+
+    "all" means every built candidate but no source, in order of history.
+    """
     if which == "all":
         return [id_ for id_ in state.built if not isinstance(state.recipes[id_], Source)]
     return [find(state, which)]
@@ -48,10 +51,10 @@ def rebuild(
     say: Say,
     supply: Supply | None = None,
 ) -> Iterator[Finding]:
-    """Build each from its recipe and the sources alone, no cache, and compare digests.
+    """Build each recipe from the sources alone, without the cache; yield a finding if digests differ.
 
-    With a tolerance, measure each again too, on every draw that it was measured on, and compare.
-    `supply` has models and data that are no longer where they were.
+    With a tolerance, also measure each candidate again on every draw that it was measured on, and
+    compare the numbers. `supply` gives models and data that are no longer at their old place.
     """
     set_threads()
     with tempfile.TemporaryDirectory() as empty:
@@ -74,7 +77,10 @@ def rebuild(
 
 
 def _groups(bench: Bench, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
-    """Neighbours that are pipelines over the same models go together, as memory allows."""
+    """Yield groups of neighbouring pipelines over the same models, as many as memory allows.
+
+    A recipe that is not a pipeline is a group of its own.
+    """
     size = sum(t.numel() * t.element_size() for t in bench.origin.values())
     group: list[str] = []
     for id_ in recipe_ids:
@@ -88,13 +94,16 @@ def _groups(bench: Bench, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _shares(bench: Bench, id_: str) -> tuple[str, ...]:
-    """What candidates that are built together have in common."""
+    """Return the key of a candidate's group: a pipeline's base and inputs, else its own id."""
     recipe = bench.state.recipes[id_]
     return (recipe.base, *recipe.inputs) if isinstance(recipe, Pipeline) else (id_,)
 
 
 def _built(bench: Bench, group: Sequence[str]) -> dict[str, str | SourceChangedError]:
-    """Digest of each, or why it cannot be built; sources are read once for all of them."""
+    """Return id → the digest of the built weights, or the error if they cannot be built.
+
+    Sources are read once for the whole group.
+    """
     recipes = {id_: bench.state.recipes[id_] for id_ in group}
     pipelines = [r for r in recipes.values() if isinstance(r, Pipeline)]
     try:
@@ -152,9 +161,9 @@ def _measured_again(bench: Bench, id_: str, tolerance: float, say: Say) -> Itera
 
 
 def _numbers(event: dict[str, Any], sized: bool) -> list[float]:
-    """Every number that was measured, in a fixed order.
+    """Return every number that was measured, in a fixed order.
 
-    `sized`: with bytes and bits per byte, which runs of an older schema did not put down.
+    Without `sized`, leave out bytes and bits per byte: runs of an older schema did not record them.
     """
 
     def walk(value: Any) -> Iterator[float]:
@@ -175,7 +184,7 @@ def _numbers(event: dict[str, Any], sized: bool) -> list[float]:
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """The largest |a − b| / max(|a|, |b|); None where they are not the same number of numbers."""
+    """Return the largest |a − b| / max(|a|, |b|); None if `a` and `b` differ in length."""
     if len(a) != len(b):
         return None
     pairs = ((abs(x - y), max(abs(x), abs(y))) for x, y in zip(a, b, strict=True))
@@ -183,7 +192,7 @@ def difference(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
-    """Cached files of the run's candidates that are not what their name says."""
+    """Yield an error for each of the run's candidates whose cached files have another digest."""
     for id_, (digest_, _) in state.built.items():
         if cache.check(digest_) is False:
             what = f"the cache holds foreign or damaged weights as {digest_[:12]}"
@@ -191,7 +200,7 @@ def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:
-    """What a champion's folder says of itself. Raises DataError."""
+    """Return the recipe file of a champion's folder. Raises DataError."""
     try:
         return read_document(folder / RECIPE_FILE)
     except DataError as error:
@@ -199,7 +208,7 @@ def read_recipe(folder: Path) -> dict[str, Any]:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """A recipe file. Raises DataError."""
+    """Return the content of a recipe file, its recipes validated. Raises DataError."""
     try:
         document = bounded_files.read_object(file, error=DataError)
         told = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
@@ -217,7 +226,7 @@ def _recipes(documents: dict[str, Any]) -> dict[str, Recipe]:
 def exported(
     weights: Weights, document: dict[str, Any], state: RunState | None
 ) -> Iterator[Finding]:
-    """Compare a folder's weights with its recipe file and, if it is known here, with its run."""
+    """Compare a folder's weights with its recipe file and, if this log has the run, with the run."""
     for id_, recipe in document["recipes"].items():
         if recipe.id != id_:
             yield Finding("error", "artifacts", f"recipe {id_[:12]} was changed: it has another id")

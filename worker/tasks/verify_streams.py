@@ -1,4 +1,4 @@
-"""Streams of the log as verification reads them: every row, of every stream."""
+"""The log's streams as verification reads them: every row of every stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runs import imported_pasts
 from runs.streams import PREFIX
 from worker.commands import accounts, user_limits
 
-#: Streams that are no run's, and the registry that has their events.
+#: Streams that do not belong to a run, and the registry of their events.
 OTHERS: dict[str, Registry] = {
     accounts.STREAM: accounts.REGISTRY,
     user_limits.STREAM: user_limits.REGISTRY,
@@ -20,29 +20,29 @@ OTHERS: dict[str, Registry] = {
 
 
 class Evidence:
-    """A log to verify: unlike the store, it also has rows before the first event and rows twice."""
+    """A log to verify: unlike the store, it also gives rows before version 1 and duplicate rows."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
 
     def version(self, stream: str) -> int:
-        """The stream's version; 0 if there is no such stream."""
+        """Return the stream's version; 0 if there is no such stream."""
         return self._store.version(stream)
 
     def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
-        """Its rows in order; with `after` 0 from the very first, whatever its version says."""
+        """Yield the stream's rows in order; with `after` 0 all rows, even those of invalid versions."""
         for row in self._store.everything(stream):
             version = row.version if isinstance(row.version, int) else after + 1
             if (not after or version > after) and (upto is None or version <= upto):
                 yield row
 
     def streams(self, prefix: str = "") -> list[Envelope]:
-        """The first row of every stream whose name starts with `prefix`."""
+        """Return the first row of every stream whose name starts with `prefix`."""
         return self._store.streams(prefix)
 
 
 def named(store: EventStore, target: str) -> str | None:
-    """The stream that is no run's and that the target names; None if a run is meant."""
+    """Return the stream that the target names if no run owns it; None if the target means a run."""
     if target in OTHERS:
         return target
     foreign = not target.startswith(PREFIX) and target in store.names()

@@ -1,0 +1,1 @@
+"""Testing: worlds, toy models, clusters and servers that tests and benchmarks share."""
