@@ -32,7 +32,7 @@ from evomerge.reports.queries import position
 from evomerge.run import events as run_events
 from evomerge.run import repository
 from runs.home import Home
-from tests.evomerge.fake_world import World, small
+from testing.fake_world import World, small
 from worker.commands import accounts
 
 FORGE = [sys.executable, "-c", "from cli.main import main; main()"]

@@ -34,10 +34,10 @@ from events import EventsError
 from evomerge.run import audit
 from evomerge.run.repository import history
 from runs.home import Home
-from tests import models, runs
-from tests.cluster import Cluster, children, kill
-from tests.conftest import Toys
-from tests.servers import Postgres
+from testing import runs, toy_models
+from testing.cluster import Cluster, children, kill
+from testing.servers import Postgres
+from testing.toys import Toys
 from worker.queue.celery_wakeup import make_app, queue_of
 from worker.queue.device_table import DEVICES
 from worker.queue.leases import LEASES
@@ -221,8 +221,8 @@ def main() -> None:
     os.environ["FORGE_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        base, sources = models.family(folder / "models")
-        toys = Toys(base, tuple(sources), models.data(folder / "data"))
+        base, sources = toy_models.family(folder / "models")
+        toys = Toys(base, tuple(sources), toy_models.data(folder / "data"))
         (folder / "cluster").mkdir()
         chaos = Chaos(folder / "cluster", given.database, random.Random(given.seed))
         try:

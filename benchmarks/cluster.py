@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.log_reading import verdict
-from tests import models, runs
-from tests.cluster import Cluster
-from tests.conftest import Toys
-from tests.servers import Postgres
+from testing import runs, toy_models
+from testing.cluster import Cluster
+from testing.servers import Postgres
+from testing.toys import Toys
 
 #: Number of submits that are timed, and of runs that keep two processes busy.
 FIRST, RUNS = 9, 3
@@ -48,8 +48,8 @@ def cluster(database: str) -> Iterator[Cluster]:
 
 def family(folder: Path, **changes: Any) -> Toys:
     """Write small models and data below a folder."""
-    base, sources = models.family(folder / "models", **changes)
-    return Toys(base, tuple(sources), models.data(folder / "data"))
+    base, sources = toy_models.family(folder / "models", **changes)
+    return Toys(base, tuple(sources), toy_models.data(folder / "data"))
 
 
 def ready(made: Cluster, devices: int = 1) -> None:

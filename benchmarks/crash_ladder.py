@@ -43,8 +43,9 @@ import events.sqlite
 from events import failpoints
 from events.postgres import open_store as open_postgres
 from events.sqlite import open_store
-from tests.events.crowd import Crowd
-from tests.events.power_loss import capture, judge_cut, judge_two_cuts, places, record
+from testing.crowd import Crowd
+from testing.power_loss import capture, judge_cut, judge_two_cuts, places, record
+from testing.servers import Postgres as Server
 from tests.events.test_kill_at_syscalls import (
     MODES,
     Batch,
@@ -61,7 +62,6 @@ from tests.events.test_kill_at_syscalls import (
     workload,
 )
 from tests.events.test_store_machine import SETTINGS, Machine
-from tests.servers import Postgres as Server
 
 _FORK = multiprocessing.get_context("fork")
 WRITERS = 3

@@ -28,9 +28,9 @@ from typing import Any
 from events import failpoints
 from evomerge.run.state import RunState
 from runs.home import Home
-from tests import models, runs
-from tests.conftest import Toys
-from tests.servers import Postgres
+from testing import runs, toy_models
+from testing.servers import Postgres
+from testing.toys import Toys
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -221,8 +221,8 @@ def _told(what: str, done: list[tuple[bool, list]], expected: tuple, began: floa
 
 
 def _make(where: Path) -> None:
-    models.family(where / "models")
-    models.data(where / "data")
+    toy_models.family(where / "models")
+    toy_models.data(where / "data")
 
 
 def _sources(where: Path) -> tuple[Path, ...]:

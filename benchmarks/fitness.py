@@ -42,7 +42,7 @@ from evaluation.perplexity import score_windows
 from evomerge.merging.builder import not_finite
 from phases.cognate.model import configuration
 from phases.cognate.presets import M25, TINY
-from tests import harness_reference, tasks
+from testing import lm_eval_reference, lm_eval_tasks
 
 LENGTH = 256
 
@@ -145,9 +145,9 @@ def _folder(config: Qwen2Config, where: Path, name: str) -> Path:
 def harness(config: Qwen2Config, name: str, where: Path) -> None:
     """Compare accuracy and time on a task of 100 documents with the harness, both warm."""
     base = _folder(config, where, name)
-    docs = tasks.sums(100)
-    task = tasks.write(where, "sums", tasks.CHOICE, docs)
-    theirs = harness_reference.reference(base, task)["sums"]
+    docs = lm_eval_tasks.sums(100)
+    task = lm_eval_tasks.write(where, "sums", lm_eval_tasks.CHOICE, docs)
+    theirs = lm_eval_reference.reference(base, task)["sums"]
     tokenizer = AutoTokenizer.from_pretrained(base)
     model = ResidentModel.from_module(Qwen2ForCausalLM.from_pretrained(base))
     rows: list[Any] = items.rows([f"lm-eval:{task}"], False)

@@ -25,7 +25,7 @@ from events.sqlite import open_store
 from evomerge.reports.projections import Runs
 from evomerge.run import events as run_events
 from evomerge.run.repository import stream
-from tests.evomerge.fake_world import World
+from testing.fake_world import World
 
 
 def contents(

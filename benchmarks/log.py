@@ -32,7 +32,7 @@ import psycopg
 from benchmarks import log_reading
 from benchmarks.log_reading import verdict
 from events import Envelope, Event, EventStore, New, postgres, sqlite
-from tests.servers import Postgres
+from testing.servers import Postgres
 
 ROOT = Path(__file__).parents[1]
 #: Pairs of contestants, rounds of each in turn, and commits in a round.

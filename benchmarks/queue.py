@@ -24,7 +24,7 @@ from evomerge.config import parse
 from evomerge.reports import queries
 from evomerge.run import events
 from runs.home import Home
-from tests.servers import Postgres
+from testing.servers import Postgres
 from worker.commands import submit as commands_submit
 from worker.queue.device_table import DEVICES, Roster
 from worker.queue.dispatcher import Dispatcher

@@ -19,7 +19,7 @@ from evomerge.config import parse
 from evomerge.reports import report
 from evomerge.run.repository import stream
 from runs.home import Home
-from tests import models
+from testing import toy_models
 from weights.sources import resolve
 from worker.commands import submit
 from worker.storage.weight_cache import Artifacts
@@ -38,7 +38,7 @@ def main() -> None:
         maker = multiprocessing.get_context("fork").Process(target=folders, args=(where,))
         maker.start()  # in another process, whose memory does not count
         maker.join()
-        models.data(where / "data")
+        toy_models.data(where / "data")
         sources = tuple(resolve(str(where / f"source{i}")) for i in (1, 2, 3))
         config = parse({"generations": generations, "context": 256})
         home = Home(where / "home")

@@ -6,30 +6,23 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.servers import Postgres
+from testing.durations import (
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+)
+from testing.servers import Postgres
+from testing.toys import Toys
+
+__all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_summary"]
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-
-@dataclass(frozen=True)
-class Toys:
-    """A base, three sources and data, tiny."""
-
-    base: Path
-    sources: tuple[Path, ...]
-    data: Path
-
-    @property
-    def names(self) -> str:
-        """The sources as `--base-models` takes them."""
-        return ",".join(map(str, self.sources))
 
 
 @pytest.fixture(scope="session")
@@ -37,12 +30,12 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Toys:
     """Models and data for whole runs in seconds."""
     from transformers.utils import logging
 
-    from tests import models
+    from testing import toy_models
 
     logging.disable_progress_bar()
     folder = tmp_path_factory.mktemp("toys")
-    base, sources = models.family(folder / "models")
-    return Toys(base, tuple(sources), models.data(folder / "data"))
+    base, sources = toy_models.family(folder / "models")
+    return Toys(base, tuple(sources), toy_models.data(folder / "data"))
 
 
 @pytest.fixture(scope="session")

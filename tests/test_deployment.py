@@ -21,9 +21,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from tests import system_calls
-from tests.cluster import FORGE
-from tests.servers import Postgres
+from testing import system_calls
+from testing.cluster import FORGE
+from testing.servers import Postgres
 from worker.devices.local_servers import free_port, redis_binary
 
 ROOT = Path(__file__).parents[1]
@@ -322,7 +322,7 @@ def test_systemd_finds_a_unit_little_exposed(name: str, tmp_path: Path) -> None:
 def test_a_unit_s_system_calls_are_enough_for_its_work(name: str, tmp_path: Path) -> None:
     """A filter that is too narrow ends a service only where it is deployed."""
     unit = ROOT / "docs" / "systemd" / f"{name}.service"
-    filtered = [sys.executable, "-m", "tests.system_calls", str(unit)]
+    filtered = [sys.executable, "-m", "testing.system_calls", str(unit)]
     env = {**os.environ, "FORGE_HOME": str(tmp_path), "OMP_NUM_THREADS": "2"}
     work = (
         "import os, sys, torch\n"

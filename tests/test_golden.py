@@ -13,7 +13,7 @@ from events import Envelope, Event, Registry, UnknownEventError, canonical_json
 from evomerge.reports import model_registry
 from evomerge.run import audit, events
 from evomerge.run.state import fold
-from tests.evomerge.fake_world import small
+from testing.fake_world import small
 from worker.commands import accounts, user_limits
 
 FOLDER = Path(__file__).parent / "golden"

@@ -20,10 +20,10 @@ from safetensors.numpy import load_file
 from evomerge.run.state import RunState
 from phases.cognate import presets
 from runs.home import Home
-from tests import runs
+from testing import runs
+from testing.toys import Toys
 from tests.cli.test_forge import call, fails
 from tests.cognate.test_cognate import MINIATURE
-from tests.conftest import Toys
 from worker.tasks.evaluation_mode import machine_profile
 
 NOTED = Path(__file__).parent / "golden" / "guards.json"

@@ -18,14 +18,7 @@ from evomerge.run import events
 from evomerge.run.ranking import champion_score, new_champion, rank, reason_to_stop
 from evomerge.run.retries import ATTEMPTS, attempts, failed_key, quarantine
 from evomerge.run.state import RunState, forgive
-from evomerge.run.strategy_input import (
-    Ranking,
-    family,
-    proposals,
-    stays,
-    strategy_of,
-    told,
-)
+from evomerge.run.strategy_input import Ranking, family, proposals, stays, strategy_of, told
 from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
 from evomerge.run.verdict import conclude
 from evomerge.search import diversity

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from evomerge.run import budget, events
 from evomerge.run.state import RunState
-from evomerge.run.strategy_input import (
-    Ranking,
-    dropped,
-    strategy_of,
-)
+from evomerge.run.strategy_input import Ranking, dropped, strategy_of
 from evomerge.search import convergence, diversity
 
 

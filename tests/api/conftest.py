@@ -14,8 +14,8 @@ from api.app import create
 from api.options import LOOPBACK, Options
 from evomerge.run import events
 from runs.home import Home
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import RUN
+from testing import fake_runs
+from testing.fake_world import RUN
 from worker import append
 from worker.commands import accounts
 from worker.commands.control import control

@@ -12,8 +12,8 @@ from api.options import Options
 from events.sqlite import open_store
 from runs.errors import ConfigError, ConflictError, NotFoundError
 from runs.home import Home
+from testing.fake_world import RUN
 from tests.api.conftest import ROLES, Served
-from tests.evomerge.fake_world import RUN
 from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -17,8 +17,8 @@ from api.options import LOOPBACK, Options
 from api.problems import Problem
 from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
+from testing.fake_world import RUN
 from tests.api.conftest import Served
-from tests.evomerge.fake_world import RUN
 from worker.commands.accounts import User
 from worker.exports.model_origin import Origin
 

@@ -9,8 +9,8 @@ import pytest
 
 from evomerge.reports import report
 from evomerge.run import repository
+from testing.fake_world import RUN
 from tests.api.conftest import Served
-from tests.evomerge.fake_world import RUN
 
 
 def state_of(served: Served, run: str = RUN):

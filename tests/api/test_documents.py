@@ -12,8 +12,8 @@ from api.app import create
 from api.options import LOOPBACK, Options
 from api.schemas import CreatedModel
 from runs.home import Home
+from testing.toys import Toys
 from tests.api.conftest import Served
-from tests.conftest import Toys
 from worker.commands import accounts
 from worker.queue.leases import myself
 from worker.queue.scheduler import Offer
@@ -144,7 +144,7 @@ def test_progress_and_complete_carry_the_documents_fields(served: Served) -> Non
     from api.live import Hub
     from api.run_cache import Desk
     from evomerge.run import repository
-    from tests.evomerge.fake_world import RUN
+    from testing.fake_world import RUN
 
     desk = Desk(served.home)
     hub, found = Hub(desk), []

@@ -16,8 +16,8 @@ from api.problems import problem_of
 from events import StoreUnavailableError
 from runs.errors import ConfigError, ConflictError
 from runs.home import Home
+from testing.fake_world import RUN
 from tests.api.conftest import Served
-from tests.evomerge.fake_world import RUN
 from worker.commands import accounts
 
 #: A terminal's clipboard, a new line, NUL, and text that is shown backwards.

@@ -10,8 +10,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from testing.fake_world import RUN
 from tests.api.conftest import Served
-from tests.evomerge.fake_world import RUN
 
 #: What takes long or ends what the others look at.
 LEFT_OUT = {

@@ -26,7 +26,7 @@ from events import Context, New
 from evomerge.run import events as run_events
 from evomerge.run import repository
 from runs.home import Home
-from tests.evomerge import fake_runs
+from testing import fake_runs
 from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parent.parent.parent

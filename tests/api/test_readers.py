@@ -21,9 +21,9 @@ from api.options import Options
 from api.problems import Problem
 from api.readers import Lane, Readers
 from runs.errors import SourceError, UnavailableError
-from tests import tasks
+from testing import lm_eval_tasks
+from testing.toys import Toys
 from tests.api.conftest import Served
-from tests.conftest import Toys
 from worker.commands import model_registry
 
 #: Seconds that a slow machine may take to start a process that imports torch.
@@ -195,7 +195,7 @@ def test_a_task_asks_no_hub_and_takes_no_folder_instead(
         (here / "owner" / "name").mkdir(parents=True)
         (here / "owner" / "name" / "test.jsonl").write_text('{"says": "ours"}\n')
         folder = tmp_path / "tasks"
-        file = tasks.write(folder, "mine", tasks.TEXT, [{"says": "x"}])
+        file = lm_eval_tasks.write(folder, "mine", lm_eval_tasks.TEXT, [{"says": "x"}])
         said = file.read_text().replace("dataset_path: json", "dataset_path: owner/name")
         file.write_text(said.split("dataset_kwargs")[0] + said[said.index("test_split") :])
         monkeypatch.chdir(here)

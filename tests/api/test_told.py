@@ -14,9 +14,9 @@ from events import New
 from evomerge.run import events as run_events
 from evomerge.run import repository, wording
 from evomerge.run.state import RunState
+from testing import fake_runs
+from testing.fake_world import RUN, World, small
 from tests.api.conftest import Served
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import RUN, World, small
 from worker import append
 from worker.commands import submit
 from worker.queue import outlook, wait_reason

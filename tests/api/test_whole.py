@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from api.app import create
 from api.options import Options
 from runs.home import Home
-from tests.conftest import Toys
-from tests.runs import SETTINGS
+from testing.runs import SETTINGS
+from testing.toys import Toys
 from weights.checkpoint import open_checkpoint
 from worker.commands import accounts
 from worker.storage.weight_cache import Artifacts

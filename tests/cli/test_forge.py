@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from cli.main import COMMANDS, _explain, forge
 from evomerge.config import EvoMergeConfig
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
+from testing import runs
+from testing.toys import Toys
 
 
 def call(home: Path, *words: str) -> Result:

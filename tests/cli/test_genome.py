@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel
 from cli import run_request
 from evomerge.config import parse
 from runs.errors import ConfigError, SourceError
-from tests.conftest import Toys
+from testing.toys import Toys
 
 GENOME = """
 genome:

@@ -8,10 +8,10 @@ import yaml
 from transformers import AutoTokenizer
 
 from runs.home import Home
-from tests import harness_reference, runs, tasks
+from testing import lm_eval_reference, lm_eval_tasks, runs
+from testing.toys import Toys
 from tests.cli.test_forge import call, fails
 from tests.cli.test_scoring_commands import ok
-from tests.conftest import Toys
 from tests.evomerge.test_harness import means, read
 from weights.sources import resolve
 from worker.tasks.score import resident
@@ -26,8 +26,8 @@ def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> 
     (tmp_path / "merge.yml").write_text(yaml.safe_dump(config), "utf-8")
     merged = tmp_path / "merged"
     ok(call(tmp_path, "merge", str(tmp_path / "merge.yml"), str(merged)))
-    task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(40))
-    said = harness_reference.reference(merged, task)["sums"]["metrics"]
+    task = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(40))
+    said = lm_eval_reference.reference(merged, task)["sums"]["metrics"]
     assert said["sample_len"] == 40
     model = resident(resolve(str(merged)))
     ours = means(model, read(f"lm-eval:{task}"), AutoTokenizer.from_pretrained(merged))
@@ -36,7 +36,7 @@ def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> 
 
 def test_a_run_on_a_task(toys: Toys, tmp_path: Path) -> None:
     """Checked, run, and measured again from the pinned documents when the task's file is gone."""
-    task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(40))
+    task = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(40))
     data = ("--data", str(toys.data), "--data", f"lm-eval:{task}#acc_norm")
     checked = ok(call(tmp_path, "check", "--base-models", toys.names, *data)).output
     assert "sums" in checked

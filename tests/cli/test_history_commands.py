@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from cli.main import forge
 from evomerge.run import repository
 from runs.home import Home
-from tests.evomerge import fake_runs
-from tests.servers import Postgres
+from testing import fake_runs
+from testing.servers import Postgres
 
 
 class Place:
@@ -322,7 +322,7 @@ def test_a_url_of_another_database_is_refused(tmp_path: Path, url: str) -> None:
 
 def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
     """Refused for deciding, skipped for showing."""
-    from tests.events.store_contract import new
+    from testing.store_contract import new
 
     store = place.home.open_store()
     fake_runs.submit(store, "young")

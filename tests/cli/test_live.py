@@ -30,10 +30,10 @@ from evomerge.reports import report
 from evomerge.reports import snapshot as reports_snapshot
 from evomerge.run.state import RunState, fold
 from runs.home import Home
+from testing import fake_runs
+from testing.fake_world import World, small
+from testing.runs import REPOSITORY
 from tests.cli.test_forge import call
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import World, small
-from tests.runs import REPOSITORY
 from worker.queue.active_tasks import AtWork
 from worker.queue.device_table import Roster
 from worker.queue.leases import Leases, myself

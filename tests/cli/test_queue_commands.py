@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from runs.home import Home
+from testing import fake_runs
 from tests.cli.test_forge import call, fails
-from tests.evomerge import fake_runs
 from worker.devices import logging_setup
 from worker.queue.device_table import Roster
 from worker.queue.leases import here, myself

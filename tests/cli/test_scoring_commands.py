@@ -12,10 +12,10 @@ from click.testing import Result
 from evomerge.fitness.paired_bootstrap import WINDOW_ROUNDING
 from evomerge.fitness.per_item import Contest, Tally, tally
 from runs.home import Home
-from tests import runs
+from testing import runs
+from testing.endpoint import completions, serving
+from testing.toys import Toys
 from tests.cli.test_forge import call, fails
-from tests.conftest import Toys
-from tests.endpoint import completions, serving
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from runs.home import Home
-from tests import runs
+from testing import runs
+from testing.toys import Toys
 from tests.cli.test_forge import call, fails
-from tests.conftest import Toys
 
 
 def test_users_are_added_changed_and_removed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from evomerge.run import events
 from evomerge.run.repository import stream
 from runs.errors import ConfigError
 from runs.home import Home
-from tests.evomerge import fake_runs
+from testing import fake_runs
 from worker.commands import accounts, user_limits
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.control import control

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from cli.main import forge
 from evomerge.reports import wandb_rows
 from runs.home import Home
-from tests import runs, wandb_files
+from testing import runs, wandb_files
+from testing.runs import REPOSITORY
+from testing.toys import Toys
 from tests.cli.test_forge import fails
-from tests.conftest import Toys
-from tests.runs import REPOSITORY
 from worker.exports import wandb_follower
 
 RAISES = "def __getattr__(name):\n    raise RuntimeError('the tracker is on fire')\n"

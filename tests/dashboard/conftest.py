@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Toys
-from tests.dashboard import world
-from tests.dashboard.world import SITE, Site
+from testing import dashboard_world
+from testing.dashboard_world import SITE, Site
+from testing.toys import Toys
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -34,8 +34,8 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def recorded(toys: Toys) -> Iterator[tuple[Path, dict[str, str]]]:
     """A home with runs of every kind, and everybody's tokens."""
-    folder = world.memory()
-    yield folder, world.record(folder / "home", toys)
+    folder = dashboard_world.memory()
+    yield folder, dashboard_world.record(folder / "home", toys)
     shutil.rmtree(folder)
 
 
@@ -44,7 +44,7 @@ def site(recorded: tuple[Path, dict[str, str]], toys: Toys) -> Iterator[Site]:
     """The real server over a copy of it; its workers live as long as the tests."""
     before = {name: os.environ.get(name) for name in ("FORGE_LEASE_SECONDS", "FORGE_HOME")}
     os.environ["FORGE_LEASE_SECONDS"] = "3600"
-    folder = world.memory()
+    folder = dashboard_world.memory()
     shutil.copytree(recorded[0] / "home", folder / "home")
     found = Site(folder / "home", recorded[1], (toys.base.parent, toys.data.parent))
     yield found

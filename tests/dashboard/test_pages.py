@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Toys
-from tests.dashboard.world import DONE, FAILED, REAL, WAITING, Site
-from tests.dashboard.world import FRONT as BUSY
+from testing.dashboard_world import DONE, FAILED, REAL, WAITING, Site
+from testing.dashboard_world import FRONT as BUSY
+from testing.toys import Toys
 
 AT = 70
 #: Name → address, and a text that is there when the page is.

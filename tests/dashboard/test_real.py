@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from runs.home import Home
-from tests.conftest import Toys
-from tests.runs import REPOSITORY
+from testing.runs import REPOSITORY
+from testing.toys import Toys
 from worker.commands import accounts
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from evomerge.run import repository
 from evomerge.run.state import RunState
-from tests.dashboard.world import (
+from testing import fake_runs
+from testing.dashboard_world import (
     CANCELLED,
     DONE,
     FAILED,
@@ -22,8 +23,7 @@ from tests.dashboard.world import (
     WAITING,
     Site,
 )
-from tests.dashboard.world import FRONT as BUSY
-from tests.evomerge import fake_runs
+from testing.dashboard_world import FRONT as BUSY
 
 HASH = re.compile(r"[0-9a-f]{40}")
 

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.dashboard.world import DONE, FAILED, FRONT, Site
-from tests.evomerge import fake_runs
+from testing import fake_runs
+from testing.dashboard_world import DONE, FAILED, FRONT, Site
 from worker import append
 
 MANY = 10_000

@@ -3,4 +3,4 @@
 import pytest
 
 # The contract is no test module by its name: without this its asserts would not say what failed.
-pytest.register_assert_rewrite("tests.events.store_contract")
+pytest.register_assert_rewrite("testing.store_contract")

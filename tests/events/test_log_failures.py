@@ -22,10 +22,10 @@ import pytest
 from events import EventStore, New, StoreUnavailableError
 from events.postgres import open_store as open_postgres
 from events.sqlite import open_store
-from tests.events.crowd import Crowd
-from tests.events.store_contract import ROOT, Noted, assert_chained, keys, new
-from tests.servers import Postgres
-from tests.servers import _runs as runs
+from testing.crowd import Crowd
+from testing.servers import Postgres
+from testing.servers import _runs as runs
+from testing.store_contract import ROOT, Noted, assert_chained, keys, new
 
 
 class Disk:
@@ -134,8 +134,8 @@ import resource, signal, sys
 from pathlib import Path
 from events import StoreUnavailableError
 from events.sqlite import open_store
-from tests.events.crowd import Crowd
-from tests.events.store_contract import keys
+from testing.crowd import Crowd
+from testing.store_contract import keys
 from tests.events.test_log_failures import append_until_refused, note
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = open_store(Path(sys.argv[1]))

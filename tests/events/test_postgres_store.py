@@ -15,8 +15,8 @@ from sqlalchemy.exc import DatabaseError, ProgrammingError
 from events import EventStore, StoreUnavailableError
 from events.postgres import Postgres as Database
 from events.postgres import open_store
-from tests.events.store_contract import ROOT, StoreContract, assert_chained, keys, new
-from tests.servers import Postgres
+from testing.servers import Postgres
+from testing.store_contract import ROOT, StoreContract, assert_chained, keys, new
 
 WRITERS = 8
 EVENTS = 60

@@ -11,7 +11,7 @@ import pytest
 
 import events.sqlite
 from events.sqlite import open_store
-from tests.events.power_loss import (
+from testing.power_loss import (
     Op,
     Recording,
     Step,

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from events import ConcurrencyError, EventStore, New, StoreUnavailableError
 from events.sqlite import BUSY_TIMEOUT_MS, WAL_SAFE, Sqlite, journal_mode, open_store
-from tests.events.store_contract import Noted, StoreContract, assert_chained, keys, new
+from testing.store_contract import Noted, StoreContract, assert_chained, keys, new
 
 #: Two megabytes are SQLite's page cache: twice that must reach the disk before the commit.
 _BIG = """

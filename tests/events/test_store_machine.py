@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from events import ConcurrencyError, EventStore, New, chain, failpoints
 from events.sqlite import open_store
-from tests.events.store_contract import Counted
+from testing.store_contract import Counted
 
 STREAMS = ("a", "b")
 WORKERS = 3

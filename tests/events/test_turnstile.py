@@ -15,7 +15,7 @@ import pytest
 
 from events.fair_lock import Turnstile
 from events.sqlite import open_store
-from tests.events.store_contract import new
+from testing.store_contract import new
 
 _STANDS_IN_THE_ROOM = """
 import os, signal, sys

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from evaluation.backends.local_backend import ResidentModel
 from evomerge.merging.builder import Weights
-from tests import models
+from testing import toy_models
 from weights import checkpoint
 
 
@@ -17,14 +17,14 @@ from weights import checkpoint
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tied base and two sources; nobody writes there."""
     place = tmp_path_factory.mktemp("family")
-    models.family(place, count=2)
+    toy_models.family(place, count=2)
     return place
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
     """The byte-level BPE of the tiny models."""
-    return models.tokenizer()
+    return toy_models.tokenizer()
 
 
 @pytest.fixture(scope="session")

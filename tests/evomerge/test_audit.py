@@ -11,7 +11,7 @@ from events import Envelope, New, canonical_json, chain
 from evomerge.run import audit, events
 from evomerge.run.audit import Anchor
 from evomerge.run.decide import open_tasks
-from tests.evomerge.fake_world import RUN, World, small
+from testing.fake_world import RUN, World, small
 
 Rows = list[Envelope]
 
@@ -76,7 +76,7 @@ def test_failures_and_a_failed_run_are_honest() -> None:
 
 
 def test_reseeding_and_elites_that_stay_are_honest() -> None:
-    from tests.evomerge.fake_world import all_alike
+    from testing.fake_world import all_alike
 
     for world in (World(small(keep_elites=True)), World(small(), sketcher=all_alike)):
         world.run()

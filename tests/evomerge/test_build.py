@@ -13,8 +13,8 @@ from evomerge.merging import builder as merging_builder
 from evomerge.merging.builder import Builder, Weights
 from evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
 from runs.errors import ConfigError
-from tests import models
-from tests.evomerge.toys import Toys, distance, same
+from testing import toy_models
+from testing.toy_tensors import Toys, distance, same
 from weights import checkpoint
 
 LAYERS = (0, 2, 0)
@@ -77,7 +77,7 @@ def threads() -> Iterator[None]:
 
 def test_the_eight_pipelines_differ_pairwise_and_from_the_plain_mean(tmp_path: Path):
     """SPEC §4: on a real (tiny) model with fixed layers, no bit of the number is without effect."""
-    base_folder, source_folders = models.family(tmp_path)
+    base_folder, source_folders = toy_models.family(tmp_path)
     known, stored = {}, {}
     for folder in (base_folder, *source_folders):
         weights = checkpoint.open_checkpoint(folder).tensors()

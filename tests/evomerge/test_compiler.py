@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import REPOSITORY
+from testing.runs import REPOSITORY
 
 NUMBA = Path("evomerge", "merging", "kernels", "numba")
 

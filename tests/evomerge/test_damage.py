@@ -16,7 +16,7 @@ from evaluation.perplexity import score_windows
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Weighting
 from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
-from tests import models
+from testing import toy_models
 
 Weights = dict[str, torch.Tensor]
 EMBEDDING = "model.embed_tokens.weight"
@@ -35,7 +35,7 @@ def texts(first: int, count: int, key: int) -> list[np.ndarray]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResidentModel, Weights]:
     """A small model that has learned both domains."""
     torch.manual_seed(0)
-    module: Any = Qwen2ForCausalLM(models.config(hidden_size=32))
+    module: Any = Qwen2ForCausalLM(toy_models.config(hidden_size=32))
     ids = torch.tensor(
         np.array([w for first in DOMAINS.values() for w in texts(first, 200, first)])
     )

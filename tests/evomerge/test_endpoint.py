@@ -17,8 +17,8 @@ from evaluation.data.items import Item, from_rows
 from evaluation.multiple_choice import score_questions
 from evaluation.perplexity import score_windows
 from runs.errors import EndpointError
-from tests.endpoint import completions, serving
-from tests.evomerge.toys import question, texts
+from testing.endpoint import completions, serving
+from testing.toy_tensors import question, texts
 
 NAME = "tiny"
 

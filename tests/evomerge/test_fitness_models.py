@@ -34,8 +34,8 @@ from evomerge.merging import layer_fitness
 from evomerge.merging.builder import Weights
 from evomerge.recipes import layer_choice
 from runs.errors import SourceError
-from tests import models
-from tests.evomerge.toys import question, texts
+from testing import toy_models
+from testing.toy_tensors import question, texts
 from weights import checkpoint
 
 CONTEXT = 32
@@ -277,7 +277,7 @@ def test_evaluating_gives_the_drawn_items_and_nothing_else(
 ):
     """Domains in order of name, windows and questions in the order of the draw."""
     model = ResidentModel(folder / "base", "cpu", tied=True)
-    items = [*texts(*models.texts()[:2]), question(1), *texts("few words here", domain="a")]
+    items = [*texts(*toy_models.texts()[:2]), question(1), *texts("few words here", domain="a")]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(1, 3), questions=(0,)), "a": Draw(windows=(0,), questions=())}
     model.load(weights)
@@ -373,7 +373,7 @@ def test_swap_gains_are_losses_saved(
     folder: Path, resident: ResidentModel, weights: Weights, tokenizer: PreTrainedTokenizerFast
 ):
     """gains[b][i] = loss before − loss with input i's block b; a model's own block gains 0."""
-    data = packing.pack(texts(*models.texts()[:2]), tokenizer, CONTEXT)["test"]
+    data = packing.pack(texts(*toy_models.texts()[:2]), tokenizer, CONTEXT)["test"]
     source = checkpoint.open_checkpoint(folder / "source1").tensors()
     broken = {n: torch.full_like(t, float("nan")) for n, t in weights.items()}
     gains = layer_fitness.swap_gains(resident, weights, [weights, source, broken], data)
@@ -391,7 +391,7 @@ def test_the_first_order_estimate_is_the_gain_of_a_small_step(
     folder: Path, resident: ResidentModel, weights: Weights, tokenizer: PreTrainedTokenizerFast
 ):
     """For a thousandth of the way to a source both are the same, up to the square of the step."""
-    data = packing.pack(texts(*models.texts()[:2]), tokenizer, CONTEXT)["test"]
+    data = packing.pack(texts(*toy_models.texts()[:2]), tokenizer, CONTEXT)["test"]
     source = checkpoint.open_checkpoint(folder / "source1").tensors()
     near = {n: t + 1e-2 * (source[n] - t) for n, t in weights.items()}
     found = layer_fitness.taylor_gains(resident, weights, [weights, near], data)

@@ -25,9 +25,9 @@ from evomerge.search.genome import Space, space_of
 from evomerge.search.path_genes import Paths
 from evomerge.search.proposals import Family
 from runs.errors import ConfigError, SourceError
-from tests import models
-from tests.evomerge.fake_world import BLOCK_COST, COST, World, small
-from tests.evomerge.toys import Toys, same
+from testing import toy_models
+from testing.fake_world import BLOCK_COST, COST, World, small
+from testing.toy_tensors import Toys, same
 from weights import block_names, cost
 from weights.checkpoint import open_checkpoint
 
@@ -88,7 +88,7 @@ def test_a_point_says_both_the_merge_and_the_path() -> None:
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
-    return models.family(tmp_path_factory.mktemp("flow"), rms_norm_eps=1e-12)
+    return toy_models.family(tmp_path_factory.mktemp("flow"), rms_norm_eps=1e-12)
 
 
 def opened(family: tuple[Path, list[Path]]) -> Toys:
@@ -209,7 +209,7 @@ def test_a_step_that_is_not_there_is_named(family) -> None:
 def test_a_block_costs_what_a_model_with_one_more_costs_more() -> None:
     found = []
     for count in (3, 4):
-        config = models.config(num_hidden_layers=count)
+        config = toy_models.config(num_hidden_layers=count)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
         shapes = {n: tuple(p.shape) for n, p in model.named_parameters()}

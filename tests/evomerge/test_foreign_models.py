@@ -15,7 +15,7 @@ import torch
 from evaluation.loading import load_tokenizer
 from runs.errors import DataError, SourceError
 from runs.system import bounded_files
-from tests.conftest import Toys
+from testing.toys import Toys
 from weights import model_config
 from weights.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
 from weights.sources import resolve

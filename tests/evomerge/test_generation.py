@@ -18,8 +18,8 @@ from evaluation.data.outcomes import Draw
 from evaluation.data.packing import Posed
 from evaluation.evaluate import Judge, evaluate
 from runs.errors import UnavailableError
-from tests import models
-from tests.evomerge.toys import texts
+from testing import toy_models
+from testing.toy_tensors import texts
 from weights import checkpoint
 
 CONTEXT = 64
@@ -131,7 +131,7 @@ def test_evaluating_problems_gives_scores_in_order(
          "check": {"kind": "exact", "answer": answer}}
         for i, answer in enumerate(["something else", said.strip() or "?", "neither"])
     ]  # fmt: skip
-    items = [*from_rows(rows), *texts(*models.texts()[:1])]
+    items = [*from_rows(rows), *texts(*toy_models.texts()[:1])]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(0,), questions=(), problems=(1, 2))}
     weights = checkpoint.open_checkpoint(folder / "base").tensors()
@@ -155,7 +155,7 @@ def test_a_verifier_that_fails_is_in_the_outcomes_with_the_item(
 
     failed = Verdict(0.0, "scorer x raised KeyError", scored=False)
     monkeypatch.setattr(verifier.exact, "verify", lambda check, reply: failed)
-    items = [posed(tokenizer, "one", max_tokens=2)[0].problem, *texts(*models.texts()[:1])]
+    items = [posed(tokenizer, "one", max_tokens=2)[0].problem, *texts(*toy_models.texts()[:1])]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(0,), questions=(), problems=(0,))}
     weights = checkpoint.open_checkpoint(folder / "base").tensors()

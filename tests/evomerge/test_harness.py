@@ -23,7 +23,7 @@ from evaluation.lm_eval import spec as lm_eval_spec
 from evaluation.lm_eval.spec import Spec
 from evaluation.verifiers.scorer import Scored
 from runs.errors import DataError, UnavailableError
-from tests import harness_reference, tasks
+from testing import lm_eval_reference, lm_eval_tasks
 
 
 @pytest.fixture
@@ -59,17 +59,17 @@ def test_its_numbers_are_reproduced(
     folder: Path, resident: ResidentModel, tokenizer, tmp_path: Path
 ) -> None:
     """To 1e-4, on the same local tasks, by the harness with its own model in another process."""
-    docs = tasks.sums(40)
-    chosen = tasks.write(tmp_path, "sums", tasks.CHOICE, docs)
+    docs = lm_eval_tasks.sums(40)
+    chosen = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, docs)
     docs = [{**doc, "q": doc["q"] or "Say something:"} for doc in docs]
-    first = read(f"lm-eval:{tasks.write(tmp_path, 'says', tasks.REPLY, docs)}")
+    first = read(f"lm-eval:{lm_eval_tasks.write(tmp_path, 'says', lm_eval_tasks.REPLY, docs)}")
     said = resident.replies(packing.pack(first, tokenizer, 64)["test"]["says"].problems, tokenizer)
     right = {item.id: reply for item, reply in zip(first, said, strict=True)}
     for number, doc in enumerate(docs):
         if number % 4:  # three of four documents want what the model says
             doc["says"] = right[f"says/{number}"].lstrip().upper()
-    says = tasks.write(tmp_path, "says", tasks.REPLY, docs)
-    found = harness_reference.reference(folder / "base", chosen, says)
+    says = lm_eval_tasks.write(tmp_path, "says", lm_eval_tasks.REPLY, docs)
+    found = lm_eval_reference.reference(folder / "base", chosen, says)
     reference = {name: said["metrics"] for name, said in found.items()}
     for metric in ("acc", "acc_norm", "acc_bytes"):
         ours = means(resident, read(f"lm-eval:{chosen}#{metric}"), tokenizer)
@@ -81,7 +81,7 @@ def test_its_numbers_are_reproduced(
 
 
 def test_a_task_s_documents_are_items(tmp_path: Path) -> None:
-    chosen = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(8))
+    chosen = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(8))
     (item, *rest) = read(f"lm-eval:{chosen}#acc_norm@3")
     assert len(rest) == 2
     assert isinstance(item, data_items.Question)
@@ -92,10 +92,14 @@ def test_a_task_s_documents_are_items(tmp_path: Path) -> None:
     (item,) = read(f"lm-eval:{chosen}#acc_bytes@1")
     assert isinstance(item, data_items.Question)
     assert item.sizes == (3, 1, 3, 2)
-    (item,) = read(f"lm-eval:{tasks.write(tmp_path, 'texts', tasks.TEXT, tasks.sums(2))}@1")
+    (item,) = read(
+        f"lm-eval:{lm_eval_tasks.write(tmp_path, 'texts', lm_eval_tasks.TEXT, lm_eval_tasks.sums(2))}@1"
+    )
     assert isinstance(item, data_items.Text)
     assert item.text == "5"
-    (item,) = read(f"lm-eval:{tasks.write(tmp_path, 'says', tasks.REPLY, tasks.sums(2))}@1")
+    (item,) = read(
+        f"lm-eval:{lm_eval_tasks.write(tmp_path, 'says', lm_eval_tasks.REPLY, lm_eval_tasks.sums(2))}@1"
+    )
     assert isinstance(item, data_items.Problem)
     assert (item.max_tokens, item.stop) == (6, ("\n",))
 
@@ -119,14 +123,14 @@ def test_few_shot_prompts_are_the_harness_s_own(
     folder: Path, resident: ResidentModel, tokenizer, tmp_path: Path
 ) -> None:
     """Drawn by its seed, the same in every process; figures as the harness gives them."""
-    template = tasks.CHOICE.replace("metric_list:", "num_fewshot: 1\nmetric_list:")
-    task = tasks.write(tmp_path, "sums", template, tasks.sums(24))
+    template = lm_eval_tasks.CHOICE.replace("metric_list:", "num_fewshot: 1\nmetric_list:")
+    task = lm_eval_tasks.write(tmp_path, "sums", template, lm_eval_tasks.sums(24))
     first, second = (read(f"lm-eval:{task}#acc_norm") for _ in range(2))
     assert first == second
     assert all(
         isinstance(i, data_items.Question) and i.prompt.count("Question:") >= 1 for i in first
     )
-    said = harness_reference.reference(folder / "base", task)["sums"]["metrics"]
+    said = lm_eval_reference.reference(folder / "base", task)["sums"]["metrics"]
     assert means(resident, first, tokenizer)["sums"] == pytest.approx(
         said["acc_norm,none"], abs=1e-4
     )
@@ -134,7 +138,9 @@ def test_few_shot_prompts_are_the_harness_s_own(
 
 def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
     """Among those that come with the harness, and in the folders that the machine names."""
-    tasks.write(tmp_path / "ours", "sums_by_name", tasks.CHOICE, tasks.sums(2))
+    lm_eval_tasks.write(
+        tmp_path / "ours", "sums_by_name", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(2)
+    )
     monkeypatch.setenv("FORGE_TASK_FOLDERS", str(tmp_path / "ours"))
     assert [item.id for item in read("lm-eval:sums_by_name")] == [
         "sums_by_name/0",
@@ -144,9 +150,9 @@ def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
 
 def test_what_is_read_again_is_what_is_there(tmp_path: Path) -> None:
     """Nothing is kept from a file that was changed since."""
-    task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(4))
+    task = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(4))
     assert len(read(f"lm-eval:{task}")) == 4
-    tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(3))
+    lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(3))
     assert len(read(f"lm-eval:{task}")) == 3
 
 
@@ -160,12 +166,12 @@ FUNCTIONS = {
     ("metric", "what"), [("percent", "gave 37.5, and"), ("nothing", "none of a single reply")]
 )
 def test_figures_that_are_no_share_are_refused(tmp_path: Path, metric: str, what: str) -> None:
-    template = tasks.REPLY.replace(
+    template = lm_eval_tasks.REPLY.replace(
         "metric: exact_match\n    ignore_case: true", f"metric: {metric}"
     )
     template += f"    aggregation: mean\n    higher_is_better: true\n{PROCESS}"
     (tmp_path / "utils.py").write_text(FUNCTIONS[metric], "utf-8")
-    file = tasks.write(tmp_path, "own", template, tasks.sums(2))
+    file = lm_eval_tasks.write(tmp_path, "own", template, lm_eval_tasks.sums(2))
     assert what in directly(f"lm-eval:{file}")["error"]
 
 
@@ -174,11 +180,13 @@ PROCESS = "process_results: !function utils.process_results\n"
 
 def test_code_that_judges_is_pinned(tmp_path: Path, tokenizer, resident) -> None:
     """Its own function judges; changed since the documents were read, it does not."""
-    template = tasks.REPLY.replace("metric: exact_match\n    ignore_case: true", "metric: mine")
+    template = lm_eval_tasks.REPLY.replace(
+        "metric: exact_match\n    ignore_case: true", "metric: mine"
+    )
     template += f"    aggregation: mean\n    higher_is_better: true\n{PROCESS}"
     code = "def process_results(doc, results):\n    return {{'mine': {}}}\n"
     (tmp_path / "utils.py").write_text(code.format(0.25), "utf-8")
-    found = read(f"lm-eval:{tasks.write(tmp_path, 'own', template, tasks.sums(2))}")
+    found = read(f"lm-eval:{lm_eval_tasks.write(tmp_path, 'own', template, lm_eval_tasks.sums(2))}")
     assert means(resident, found, tokenizer) == {"own": 0.25}
     (tmp_path / "utils.py").write_text(code.format(0.75), "utf-8")
     with pytest.raises(
@@ -189,10 +197,10 @@ def test_code_that_judges_is_pinned(tmp_path: Path, tokenizer, resident) -> None
 
 def test_items_longer_than_the_context_are_left_out_and_counted(tmp_path: Path, tokenizer) -> None:
     """Never cut: a cut task is another task."""
-    docs = tasks.sums(4)
+    docs = lm_eval_tasks.sums(4)
     docs[1]["q"] = "Question: " + "1 + " * 80 + "1\nAnswer:"
-    found = read(f"lm-eval:{tasks.write(tmp_path, 'sums', tasks.CHOICE, docs)}")
-    found += read(f"lm-eval:{tasks.write(tmp_path, 'says', tasks.REPLY, docs)}")
+    found = read(f"lm-eval:{lm_eval_tasks.write(tmp_path, 'sums', lm_eval_tasks.CHOICE, docs)}")
+    found += read(f"lm-eval:{lm_eval_tasks.write(tmp_path, 'says', lm_eval_tasks.REPLY, docs)}")
     kept, told = measurable(found, tokenizer, 64, False, "")
     assert {item.id for item in found} - {item.id for item in kept} == {"sums/1", "says/1"}
     assert told == ("2 items of tasks are longer than 64 tokens and left out",)
@@ -209,7 +217,7 @@ def test_data_cannot_name_a_task(tmp_path: Path) -> None:
 
 def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> None:
     """The harness takes any file that exists for a task; here a name is a name."""
-    task = tasks.write(tmp_path, "sums", tasks.CHOICE, tasks.sums(2))
+    task = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(2))
     task.rename(tmp_path / "sums.txt")
     with pytest.raises(DataError, match="is no task"):
         read(f"lm-eval:{tmp_path}/sums.txt")
@@ -224,16 +232,24 @@ def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> 
 @pytest.mark.parametrize(
     ("template", "change", "what"),
     [
-        (tasks.REPLY, ("do_sample: false", "do_sample: false\n  num_beams: 3"), "with beams"),
-        (tasks.REPLY, ("do_sample: false", "temperature: 0.8"), "samples replies"),
-        (tasks.REPLY, ("test_split: test", "test_split: test\nunsafe_code: true"), "runs code"),
-        (tasks.CHOICE, ("doc_to_target: right", "doc_to_target: q"), "document 0 of sums"),
-        (tasks.CHOICE, ("multiple_choice", "loglikelihood"), "of the kind loglikelihood"),
-        (tasks.CHOICE, ("metric: acc\n", "metric: mcc\n"), None),
-        (tasks.REPLY, ("do_sample: false", "do_sample: true"), "samples replies"),
-        (tasks.REPLY, ("metric: exact_match", "metric: bleu"), "none of a single reply"),
         (
-            tasks.CHOICE,
+            lm_eval_tasks.REPLY,
+            ("do_sample: false", "do_sample: false\n  num_beams: 3"),
+            "with beams",
+        ),
+        (lm_eval_tasks.REPLY, ("do_sample: false", "temperature: 0.8"), "samples replies"),
+        (
+            lm_eval_tasks.REPLY,
+            ("test_split: test", "test_split: test\nunsafe_code: true"),
+            "runs code",
+        ),
+        (lm_eval_tasks.CHOICE, ("doc_to_target: right", "doc_to_target: q"), "document 0 of sums"),
+        (lm_eval_tasks.CHOICE, ("multiple_choice", "loglikelihood"), "of the kind loglikelihood"),
+        (lm_eval_tasks.CHOICE, ("metric: acc\n", "metric: mcc\n"), None),
+        (lm_eval_tasks.REPLY, ("do_sample: false", "do_sample: true"), "samples replies"),
+        (lm_eval_tasks.REPLY, ("metric: exact_match", "metric: bleu"), "none of a single reply"),
+        (
+            lm_eval_tasks.CHOICE,
             ("{data}", "/nowhere/data.jsonl"),
             r"FileNotFoundError: .*/nowhere/data.jsonl",
         ),
@@ -241,7 +257,7 @@ def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> 
 )
 def test_tasks_that_cannot_be_items(tmp_path: Path, template: str, change, what) -> None:
     assert change[0] in template
-    file = tasks.write(tmp_path, "sums", template.replace(*change), tasks.sums(4))
+    file = lm_eval_tasks.write(tmp_path, "sums", template.replace(*change), lm_eval_tasks.sums(4))
     if what is None:
         assert "rows" in directly(f"lm-eval:{file}")  # acc_norm is there beside it
         assert "has no metric 'mcc'" in directly(f"lm-eval:{file}#mcc")["error"]
@@ -251,7 +267,9 @@ def test_tasks_that_cannot_be_items(tmp_path: Path, template: str, change, what)
 
 def test_a_refusal_names_the_task(tmp_path: Path) -> None:
     change = ("multiple_choice", "loglikelihood")
-    file = tasks.write(tmp_path, "sums", tasks.CHOICE.replace(*change), tasks.sums(4))
+    file = lm_eval_tasks.write(
+        tmp_path, "sums", lm_eval_tasks.CHOICE.replace(*change), lm_eval_tasks.sums(4)
+    )
     with pytest.raises(DataError, match="of the kind loglikelihood") as error:
         read(f"lm-eval:{file}")
     assert str(error.value).startswith(f"lm-eval:{file}: ")
@@ -277,7 +295,7 @@ def test_a_benchmark_is_no_objective_unless_allowed(tmp_path: Path) -> None:
     """By the name of the file, of the task, or of the dataset behind it."""
     with pytest.raises(DataError, match=r"well-known benchmark 'gsm8k'.*set allow_benchmarks"):
         read("lm-eval:gsm8k")
-    file = tasks.write(tmp_path, "hellaswag", tasks.CHOICE, tasks.sums(3))
+    file = lm_eval_tasks.write(tmp_path, "hellaswag", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(3))
     hidden = file.rename(tmp_path / "mine.yaml")
     with pytest.raises(DataError, match="benchmark 'hellaswag'"):
         read(f"lm-eval:{hidden}")
@@ -306,7 +324,9 @@ def test_the_reader_of_a_task_does_not_see_our_secrets(
 
 def test_workers_read_task_files_of_allowed_folders_only(tmp_path: Path, monkeypatch) -> None:
     """A task file can run code: on a shared worker whoever runs it says which."""
-    file = tasks.write(tmp_path / "ours", "sums", tasks.CHOICE, tasks.sums(3))
+    file = lm_eval_tasks.write(
+        tmp_path / "ours", "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(3)
+    )
     spec = Spec(str(file))
     lm_eval_spec.check_file(spec)
     monkeypatch.setenv("FORGE_WORKER", "w")
@@ -326,7 +346,9 @@ def test_a_judge_that_lacks_its_task_is_no_zero(
     tmp_path: Path, tokenizer, resident, monkeypatch
 ) -> None:
     """Another machine may have it: the evaluation does not go on as if the reply were wrong."""
-    found = read(f"lm-eval:{tasks.write(tmp_path, 'says', tasks.REPLY, tasks.sums(2))}")
+    found = read(
+        f"lm-eval:{lm_eval_tasks.write(tmp_path, 'says', lm_eval_tasks.REPLY, lm_eval_tasks.sums(2))}"
+    )
     (tmp_path / "says.yaml").unlink()
     with pytest.raises(UnavailableError, match=r"says\.yaml cannot be read on this machine"):
         means(resident, found, tokenizer)

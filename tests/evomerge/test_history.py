@@ -9,7 +9,7 @@ from evomerge.run.decide import decide
 from evomerge.run.history import Reference
 from evomerge.run.state import fold
 from runs.errors import ConfigError, NotFoundError
-from tests.evomerge.fake_world import World
+from testing.fake_world import World
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from events.sqlite import open_store
 from evomerge.reports import model_registry as reports_model_registry
 from evomerge.run import events, repository
 from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
-from tests.conftest import Toys
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import RUN
+from testing import fake_runs
+from testing.fake_world import RUN
+from testing.toys import Toys
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.fork import fork, plan
 

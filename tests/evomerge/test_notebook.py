@@ -15,7 +15,7 @@ from evomerge.recipes.recipe import closure, parents
 from evomerge.reports import notebook, tables
 from runs.errors import NotFoundError, UnavailableError
 from runs.home import Home
-from tests.evomerge import fake_runs
+from testing import fake_runs
 
 
 @pytest.fixture(scope="module")

@@ -14,15 +14,15 @@ from evaluation.data.items import Problem, from_rows
 from evaluation.data.outcomes import Pool
 from evaluation.data.slices import SLICES
 from runs.errors import DataError
-from tests import models
-from tests.evomerge.toys import question, texts
+from testing import toy_models
+from testing.toy_tensors import question, texts
 
 CONTEXT = 32
 
 
 def test_packing_accounts_for_every_token(tokenizer: PreTrainedTokenizerFast):
     """The windows joined are the texts' tokens, an end after each; all but each first are scored."""
-    contents = models.texts()[:4]
+    contents = toy_models.texts()[:4]
     packed = packing.pack(texts(*contents), tokenizer, CONTEXT)["test"]["d"]
     stream: list[int] = []
     for content in contents:

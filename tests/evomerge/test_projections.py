@@ -19,8 +19,8 @@ from evomerge.reports import queries, report
 from evomerge.reports.projections import CANDIDATES, LINEAGE, METRICS, RUNS, WHOLE, Runs
 from evomerge.run import repository
 from evomerge.run.state import RunState
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import RUN
+from testing import fake_runs
+from testing.fake_world import RUN
 from worker.commands.fork import fork, plan
 
 
@@ -226,7 +226,7 @@ def test_a_log_that_lost_events_is_said_and_not_papered_over(store: EventStore) 
 
 
 def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
-    from tests.events.store_contract import new
+    from testing.store_contract import new
 
     before = queries.runs(store)
     store.append("training/t1", 0, [new("t1/begun")])
@@ -234,7 +234,7 @@ def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
 
 
 def test_what_a_newer_version_wrote_does_not_stop_the_list(store: EventStore) -> None:
-    from tests.events.store_contract import new
+    from testing.store_contract import new
 
     store.append(repository.stream("new"), None, [new("new/unknown")])
     rows, _ = queries.runs(store)

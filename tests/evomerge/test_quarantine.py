@@ -9,7 +9,7 @@ from evomerge.run.commands import refusal
 from evomerge.run.decide import Evaluate, decide
 from evomerge.run.retries import DEATHS
 from evomerge.run.state import fold
-from tests.evomerge.fake_world import SOURCES, World, small
+from testing.fake_world import SOURCES, World, small
 
 
 def evaluation(world: World, generation: int, slot: int) -> str:

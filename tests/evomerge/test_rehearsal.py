@@ -8,7 +8,7 @@ from evomerge.reports import search_statistics
 from evomerge.run import budget
 from evomerge.run.dry_run import rehearse
 from evomerge.search.elite_loser import EliteLoser
-from tests.evomerge.fake_world import World, small
+from testing.fake_world import World, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
 

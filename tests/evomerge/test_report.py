@@ -15,8 +15,8 @@ from evomerge.run import events, repository
 from evomerge.run.state import RunState
 from evomerge.search import diversity
 from runs.errors import NotFoundError
-from tests.evomerge import fake_world
-from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, small
+from testing import fake_world
+from testing.fake_world import BASE, RUN, SOURCES, World, small
 
 
 @pytest.fixture(scope="module")

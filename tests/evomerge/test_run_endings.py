@@ -8,8 +8,8 @@ from evomerge.run import audit, events
 from evomerge.run.decide import Decision, decide
 from evomerge.run.retries import ATTEMPTS
 from evomerge.run.state import RunState, evolve
-from tests.evomerge import fake_world
-from tests.evomerge.fake_world import SOURCES, World, all_alike, small
+from testing import fake_world
+from testing.fake_world import SOURCES, World, all_alike, small
 
 
 def only_sources(recipe_id: str) -> float | None:

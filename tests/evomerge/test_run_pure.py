@@ -16,8 +16,8 @@ from evomerge.recipes.recipe import Mutate
 from evomerge.run import events
 from evomerge.run.decide import Build, ChooseLayers, Decision, Evaluate, Measure, Start, decide
 from evomerge.run.state import RunState, absorb, evolve, fold
-from tests.evomerge import fake_world
-from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, small
+from testing import fake_world
+from testing.fake_world import BASE, RUN, SOURCES, World, small
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ from transformers import Qwen2ForCausalLM
 
 from evomerge.merging import sketch
 from evomerge.search.diversity import decode, distance
-from tests import models
-from tests.evomerge import toys
+from testing import toy_models, toy_tensors
 from weights.cost import cost
 
 
@@ -25,7 +24,7 @@ def test_cost_is_the_hand_count(tied: bool):
     Stored: 3·2368 + 16 + 5120 = 12,240, and 5,120 more where untied.
     Bytes at 4 an element: stored + cache 2·3·10·1·8 = 480 + widest 320.
     """
-    config = models.config(tie_word_embeddings=tied)
+    config = toy_models.config(tie_word_embeddings=tied)
     with torch.device("meta"):
         module = Qwen2ForCausalLM(config)
     shapes = {n: tuple(p.shape) for n, p in module.named_parameters()}
@@ -37,12 +36,12 @@ def test_cost_is_the_hand_count(tied: bool):
 
 def test_sketched_distances_are_close_to_the_true_ones():
     """One pair errs by √(2/256) = 9 %; the mean of 12 pairs must be within 30 %, and is far closer."""
-    base = toys.weights("origin", SKETCHED)
+    base = toy_tensors.weights("origin", SKETCHED)
     found = []
     for number in range(12):
-        a, b = (toys.weights(f"{number}-{x}", SKETCHED) for x in "ab")
+        a, b = (toy_tensors.weights(f"{number}-{x}", SKETCHED) for x in "ab")
         estimated = distance(sketch.sketch(a, base), sketch.sketch(b, base))
-        found.append(estimated / toys.distance(a, b))
+        found.append(estimated / toy_tensors.distance(a, b))
     assert np.mean(found) == pytest.approx(1.0, abs=0.3)
     assert all(0.6 < ratio < 1.4 for ratio in found)
 
@@ -53,7 +52,7 @@ SKETCHED = {"a": (70, 1001), "b": (333,), "c": (1,)}
 
 def test_a_sketch_does_not_depend_on_threads_or_order():
     """It is recorded in the log and decides about reseeding."""
-    base, model = toys.weights("origin", SKETCHED), toys.weights("model", SKETCHED)
+    base, model = toy_tensors.weights("origin", SKETCHED), toy_tensors.weights("model", SKETCHED)
     wanted = sketch.sketch(model, base)
     before = torch.get_num_threads()
     try:
@@ -66,7 +65,7 @@ def test_a_sketch_does_not_depend_on_threads_or_order():
 
 def test_a_sketch_is_linear_and_zero_for_the_base():
     """Twice the task vector, twice the sketch; the base's own is nothing."""
-    base, model = toys.weights("origin", SKETCHED), toys.weights("model", SKETCHED)
+    base, model = toy_tensors.weights("origin", SKETCHED), toy_tensors.weights("model", SKETCHED)
     assert not decode(sketch.sketch(base, base)).any()
     doubled = {n: base[n] + 2 * (model[n] - base[n]) for n in base}
     once, twice = decode(sketch.sketch(model, base)), decode(sketch.sketch(doubled, base))

@@ -24,7 +24,7 @@ from evomerge.search.genome import Space, consensus
 from evomerge.search.history import Generation, Measurements, Past
 from evomerge.search.proposals import Family
 from runs.errors import ConfigError, StrategyError
-from tests.evomerge.fake_world import BASE, SOURCES, World, quality, small
+from testing.fake_world import BASE, SOURCES, World, quality, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
 CONTINUOUS = NAMES[1:]

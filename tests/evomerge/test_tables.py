@@ -12,7 +12,7 @@ from events import Envelope
 from evomerge.reports import report, tables
 from evomerge.run.state import fold
 from runs.errors import ConfigError
-from tests.evomerge.fake_world import World, small
+from testing.fake_world import World, small
 from tests.test_golden import LOGS, rows_of
 
 

@@ -15,7 +15,7 @@ from evomerge.reports import report, wandb_rows
 from evomerge.run import events, history
 from evomerge.run.repository import find
 from evomerge.run.state import fold
-from tests.evomerge.fake_world import BASE, RUN, SOURCES, World, quality, small
+from testing.fake_world import BASE, RUN, SOURCES, World, quality, small
 from tests.test_golden import LOGS, rows_of
 
 

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from evomerge.mergekit import parser
-from tests.conftest import Toys
+from testing.toys import Toys
 from weights.checkpoint import open_checkpoint
 from worker.tasks import merge
 
@@ -116,9 +116,9 @@ def kin(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Toys:
 
 def biased(folder: Path, dtype: torch.dtype) -> Toys:
     """Toys without a tensor of zeros, of which mergekit's multislerp makes no mean."""
-    from tests import models
+    from testing import toy_models
 
-    base, sources = models.family(folder, dtype=dtype)
+    base, sources = toy_models.family(folder, dtype=dtype)
     for number, model in enumerate((base, *sources)):
         generator = torch.Generator().manual_seed(number)
         weights = load_file(model / "model.safetensors")
@@ -253,9 +253,9 @@ dtype: float32
 
 def test_the_head_has_its_own_value_where_it_is_named(tmp_path: Path) -> None:
     """A gradient's first value is what an unnamed head gets, there and here."""
-    from tests import models
+    from testing import toy_models
 
-    _, sources = models.family(tmp_path / "family", 2, tie_word_embeddings=False)
+    _, sources = toy_models.family(tmp_path / "family", 2, tie_word_embeddings=False)
     toys = Toys(sources[0], (sources[0], sources[1], sources[1]), tmp_path)
     text = TWO + "merge_method: linear\nparameters: {{weight: [0.2, 0.8]}}\n"
     ours, theirs, unit = both(text, toys, tmp_path)

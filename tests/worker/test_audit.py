@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from cli.main import forge
 from evomerge.run.state import RunState
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
+from testing import runs
+from testing.toys import Toys
 from worker.storage.weight_cache import Artifacts
 from worker.tasks import verify
 

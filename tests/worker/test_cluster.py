@@ -23,10 +23,10 @@ from evomerge.run import audit
 from evomerge.run.repository import history
 from evomerge.run.state import RunState
 from runs.home import Home
-from tests import runs
-from tests.cluster import LEASE, Cluster, children, kill
-from tests.conftest import Toys
-from tests.servers import Postgres
+from testing import runs
+from testing.cluster import LEASE, Cluster, children, kill
+from testing.servers import Postgres
+from testing.toys import Toys
 from worker.queue.celery_wakeup import make_app, queue_of
 
 SETTINGS = {"generations": 0}

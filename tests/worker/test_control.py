@@ -21,10 +21,9 @@ from evomerge.run.decide import decide, due
 from evomerge.run.state import RunState
 from runs.errors import ConflictError, RunCancelledError
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import RUN, SOURCES
+from testing import fake_runs, runs
+from testing.fake_world import RUN, SOURCES
+from testing.toys import Toys
 from worker.commands.control import control
 
 SOURCE_IDS = {source.id for source in SOURCES}
@@ -59,7 +58,7 @@ def test_a_paused_run_has_nothing_to_do_and_goes_on_where_it_was(store: EventSto
 
 def test_a_task_that_was_under_way_ends_while_its_run_is_paused(store: EventStore) -> None:
     """It is recorded, and an audit finds nothing wrong with that."""
-    from tests.evomerge.fake_world import World
+    from testing.fake_world import World
 
     state = half(store)
     task = decide(state).tasks[0]
@@ -101,7 +100,7 @@ def test_a_failed_run_is_tried_again_and_may_fail_again(store: EventStore) -> No
 
 def test_a_run_without_any_fitness_fails_again_after_a_retry(tmp_path: Path) -> None:
     """Its second `failed` needs a key of its own, or nothing would ever be appended again."""
-    from tests.evomerge.fake_world import World, small
+    from testing.fake_world import World, small
 
     world = World(small(), quality=lambda id_: None if id_ not in SOURCE_IDS else 2.0)
     world.run()

@@ -14,8 +14,8 @@ from evomerge.merging.dataflow import settings_for
 from evomerge.run.state import RunState
 from runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
+from testing import runs
+from testing.toys import Toys
 from weights import companions
 from weights.checkpoint import digest as digest_of
 from weights.checkpoint import open_checkpoint

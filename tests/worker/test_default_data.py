@@ -9,7 +9,7 @@ import pytest
 from evaluation.data.builtin import corpus
 from evomerge.run import events
 from evomerge.run.state import RunState, take
-from tests.conftest import Toys
+from testing.toys import Toys
 from worker.commands import validate as plans
 from worker.storage.weight_cache import Artifacts
 from worker.tasks.context import Bench

@@ -17,8 +17,8 @@ from evomerge.run.decide import due
 from evomerge.run.state import RunState, absorb
 from runs import imported_pasts
 from runs.home import Home
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import World
+from testing import fake_runs
+from testing.fake_world import World
 from worker.commands import user_limits
 from worker.commands.control import control
 from worker.devices.child_main import Child

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cli.main import forge
-from tests import models
+from testing import toy_models
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAMES = {
@@ -127,7 +127,7 @@ dtype: float16
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hub")
     for layers, names in NAMES.items():
-        base, sources = models.family(
+        base, sources = toy_models.family(
             tmp_path_factory.mktemp("family"), 2, torch.float16, num_hidden_layers=layers
         )
         for name, made in zip(names, [*sources, base], strict=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runs.errors import ForgeError, UnavailableError
-from tests.runs import REPOSITORY
+from testing.runs import REPOSITORY
 from weights.checkpoint import publish
 from worker.exports.champion import check_loads
 

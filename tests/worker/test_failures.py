@@ -19,9 +19,8 @@ from evomerge.run.repository import load, stream
 from evomerge.run.state import absorb, fold
 from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
-from tests.evomerge import fake_runs
+from testing import fake_runs, runs
+from testing.toys import Toys
 from weights.checkpoint import digest
 from worker.storage import weight_cache
 from worker.storage.weight_cache import Artifacts

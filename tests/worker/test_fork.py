@@ -15,8 +15,8 @@ from evomerge.run import audit, repository
 from evomerge.run.history import CLOSING
 from evomerge.run.state import RunState, fold
 from runs.errors import ConfigError, NotFoundError, TamperedError
-from tests.evomerge import fake_runs
-from tests.evomerge.fake_world import RUN
+from testing import fake_runs
+from testing.fake_world import RUN
 from worker.commands.fork import FIXED, WITH_STRATEGY, fork, plan
 from worker.exports import chain_heads
 
@@ -136,7 +136,7 @@ def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path)
     """Its score is on the old draw: the new candidates of that generation must be too."""
     from events import New
     from evomerge.run.decide import Evaluate, decide
-    from tests.evomerge.fake_world import World
+    from testing.fake_world import World
 
     store = open_store(tmp_path / "kept.db")
     fake_runs.submit(store, keep_elites=True)

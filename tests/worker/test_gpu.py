@@ -12,8 +12,8 @@ from evaluation.data.packing import Packed
 from evomerge.run import events
 from evomerge.run.tasks import Evaluate
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
+from testing import runs
+from testing.toys import Toys
 from weights import checkpoint
 from worker.storage.weight_cache import Artifacts
 from worker.tasks.context import Bench

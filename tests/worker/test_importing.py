@@ -18,7 +18,7 @@ from evomerge.run.decide import decide
 from runs import imported_pasts
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
-from tests.evomerge import fake_runs
+from testing import fake_runs
 from worker.commands import accounts, user_limits
 from worker.commands.control import control
 from worker.commands.fork import fork, plan

@@ -27,9 +27,9 @@ from runs.errors import (
     SourceChangedError,
     SourceError,
 )
-from tests import models
-from tests.conftest import Toys
-from tests.runs import REPOSITORY
+from testing import toy_models
+from testing.runs import REPOSITORY
+from testing.toys import Toys
 from weights.checkpoint import digest, open_checkpoint
 from worker.tasks import merge as tasks_merge
 
@@ -374,7 +374,7 @@ def test_a_large_source_that_is_not_finite_ends_the_merge() -> None:
 def strangers(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A model with two tokens more than the base, and one with its first tokens exchanged."""
     folder = tmp_path_factory.mktemp("strangers")
-    _, (more, other) = models.family(folder, 2, vocab_size=322)
+    _, (more, other) = toy_models.family(folder, 2, vocab_size=322)
     tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(more)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<think>"]})
     tokenizer.add_tokens(["<tool>"])
@@ -426,7 +426,7 @@ def test_union_keeps_the_ids_of_added_tokens_outside_of_the_vocabulary(
     toys: Toys, tmp_path: Path
 ) -> None:
     """The layout of Qwen and Llama 3: special tokens stand behind the vocabulary, not in it."""
-    _, (one, other) = models.family(tmp_path / "family", 2, vocab_size=322)
+    _, (one, other) = toy_models.family(tmp_path / "family", 2, vocab_size=322)
     for folder, token in ((one, "<one>"), (other, "<other>")):
         tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(folder)
         tokenizer.add_special_tokens({"additional_special_tokens": [token]})
@@ -506,8 +506,8 @@ def test_the_chat_template_is_the_one_that_is_asked_for(toys: Toys, tmp_path: Pa
 
 def test_untied_heads_are_merged_and_tied_ones_untied(tmp_path: Path) -> None:
     """One of two stores a head: the other's is its embedding."""
-    tied, _ = models.family(tmp_path / "tied", 0)
-    untied, _ = models.family(tmp_path / "untied", 0, tie_word_embeddings=False)
+    tied, _ = toy_models.family(tmp_path / "tied", 0)
+    untied, _ = toy_models.family(tmp_path / "untied", 0, tie_word_embeddings=False)
     text = f"models: [{{model: {tied}}}, {{model: {untied}}}]\nmerge_method: linear\nparameters: {{weight: 1}}\n"
     (document,) = parser.parse(text)
     prepared = tasks_merge.prepare(document, tmp_path / "out", {})

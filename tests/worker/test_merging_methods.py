@@ -11,7 +11,7 @@ import torch
 
 from evomerge.mergekit import parser
 from runs.errors import ConfigError
-from tests.conftest import Toys
+from testing.toys import Toys
 from tests.worker.test_merging import TIES, merge, places, tensors
 from weights.checkpoint import digest
 from worker.tasks import merge as tasks_merge

@@ -17,9 +17,9 @@ from evomerge.run import events
 from evomerge.run.state import RunState
 from runs.errors import SourceError
 from runs.home import Home
-from tests import runs
+from testing import runs
+from testing.toys import Toys
 from tests.cli.test_forge import call, fails
-from tests.conftest import Toys
 from weights.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from weights.sources import resolve
 from worker.commands import accounts, model_registry

@@ -15,10 +15,10 @@ import pytest
 
 from runs.errors import ConflictError
 from runs.system.linked_processes import tied
-from tests import runs
-from tests.cluster import FORGE, Cluster, children
-from tests.evomerge.toys import Toys
-from tests.runs import REPOSITORY
+from testing import runs
+from testing.cluster import FORGE, Cluster, children
+from testing.runs import REPOSITORY
+from testing.toy_tensors import Toys
 from worker.devices.local_servers import Postgres, Redis, free_port
 from worker.devices.started_services import Running
 from worker.queue.leases import owner_of

@@ -14,8 +14,8 @@ from evomerge.run import repository
 from evomerge.run.state import fold
 from runs.errors import UnavailableError
 from runs.home import Home
+from testing import fake_runs
 from tests.cli.test_forge import call, fails
-from tests.evomerge import fake_runs
 from worker.exports import parquet
 
 

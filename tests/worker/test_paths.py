@@ -19,8 +19,8 @@ from evomerge.run.repository import history, load
 from evomerge.run.state import RunState
 from runs.errors import ConfigError
 from runs.home import Home
-from tests import models, runs
-from tests.conftest import Toys
+from testing import runs, toy_models
+from testing.toys import Toys
 from weights.checkpoint import digest, open_checkpoint
 from worker.exports.champion import export
 from worker.storage.weight_cache import Artifacts
@@ -128,7 +128,7 @@ def test_paths_too_short_for_the_models_are_refused(toys: Toys, tmp_path: Path) 
 
 def test_models_that_no_path_can_be_taken_through_are_refused(toys: Toys, tmp_path: Path) -> None:
     """At the start of a run, too, wherever it was submitted."""
-    base, sources = models.family(tmp_path / "models")
+    base, sources = toy_models.family(tmp_path / "models")
     for folder in (base, *sources):
         file = folder / "config.json"
         config = json.loads(file.read_text())

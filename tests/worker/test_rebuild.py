@@ -14,8 +14,8 @@ from evomerge.reports.recipe_file import places, recipe_document
 from evomerge.run.state import RunState
 from runs.errors import ConfigError, SourceChangedError
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
+from testing import runs
+from testing.toys import Toys
 from weights.checkpoint import digest, open_checkpoint
 from worker.tasks import merge
 from worker.tasks.rebuild import rebuild

@@ -9,7 +9,7 @@ import pytest
 from evaluation.data.items import SLICES
 from evomerge.run.events import ModelReference, SourceRecord
 from runs.errors import SourceChangedError, UnavailableError
-from tests.conftest import Toys
+from testing.toys import Toys
 from weights import companions
 from weights.checkpoint import digest, open_checkpoint
 from worker.storage.artifact_store import Vault

@@ -19,10 +19,9 @@ from evomerge.reports import wandb_rows
 from evomerge.run.state import RunState
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
-from tests import wandb_files
-from tests.evomerge import fake_runs
-from tests.runs import REPOSITORY, state
-from tests.wandb_server import Wandb
+from testing import fake_runs, wandb_files
+from testing.runs import REPOSITORY, state
+from testing.wandb_server import Wandb
 from worker.exports import wandb as sending
 from worker.exports import wandb_follower
 

@@ -24,8 +24,8 @@ from evomerge.run.repository import history
 from evomerge.run.tasks import Evaluate
 from runs.errors import ConfigError, DataError, UnavailableError
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
+from testing import runs
+from testing.toys import Toys
 from worker.storage import weight_cache
 from worker.storage.weight_cache import Artifacts
 from worker.tasks import evaluation_mode, runner

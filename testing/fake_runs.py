@@ -12,7 +12,7 @@ from evomerge.run import repository
 from evomerge.run.decide import decide
 from evomerge.run.state import RunState, absorb
 from runs import keys
-from tests.evomerge.fake_world import RUN, World, small
+from testing.fake_world import RUN, World, small
 
 
 class Bred:

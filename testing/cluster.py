@@ -16,7 +16,7 @@ from typing import Any
 from evomerge.run.repository import full_name, load
 from evomerge.run.state import RunState
 from runs.home import Home
-from tests.runs import REPOSITORY
+from testing.runs import REPOSITORY
 from worker.devices.local_servers import Redis
 from worker.queue.device_table import Device, Roster
 

@@ -45,7 +45,7 @@ from events import (
     chain,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 REGISTRY = Registry()
 

@@ -13,7 +13,7 @@ from evomerge.config import parse
 from evomerge.run.repository import load
 from evomerge.run.state import RunState
 from runs.home import Home
-from tests.conftest import Toys
+from testing.toys import Toys
 from weights.sources import resolve
 from worker.commands import submit as commands_submit
 from worker.storage.weight_cache import Artifacts
@@ -67,7 +67,7 @@ def state(home: Home, run: str = "r") -> RunState:
 _CODE = """
 import sys
 from pathlib import Path
-from tests import runs
+from testing import runs
 from runs.home import Home
 print(runs.finish(Home(Path(sys.argv[1])), sys.argv[2]).lineage_digest())
 """

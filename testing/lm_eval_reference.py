@@ -1,6 +1,8 @@
-"""lm-evaluation-harness alone, on local tasks, as JSON: `python -m tests.harness_reference MODEL TASK…`
+"""lm-evaluation-harness alone, on local tasks, as JSON.
 
-{task: {"metrics": {name: value}, "seconds": of one evaluation after the first}}
+`python -m testing.lm_eval_reference MODEL TASK…` prints
+
+    {task: {"metrics": {name: value}, "seconds": of one evaluation after the first}}
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 def reference(folder: Path, *tasks: Path) -> dict[str, Any]:
     """What the harness says, in a process of its own."""
-    command = [sys.executable, "-m", "tests.harness_reference", str(folder), *map(str, tasks)]
+    command = [sys.executable, "-m", "testing.lm_eval_reference", str(folder), *map(str, tasks)]
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
 """Run a command with the system calls that a unit's SystemCallFilter leaves: the rest fail with EPERM.
 
-    python -m tests.system_calls UNIT COMMAND…
+    python -m testing.system_calls UNIT COMMAND…
 
 systemd itself is not needed for it, only its list of sets (`systemd-analyze`) and the numbers of calls.
 """

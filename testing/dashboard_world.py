@@ -1,7 +1,7 @@
 """Runs of every kind, written by the real engine with invented measurements, served by the real API.
 
-Measurements are invented (`tests.evomerge.fake_runs`), shapes are not: what the dashboard is shown here
-is what the product writes. `python -m tests.dashboard.world 8090` serves it for looking at.
+Measurements are invented (`testing.fake_runs`), shapes are not: what the dashboard is shown here
+is what the product writes. `python -m testing.dashboard_world 8090` serves it for looking at.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from evomerge.run import events as run_events
 from evomerge.run import repository
 from evomerge.run.state import RunState
 from runs.home import Home
-from tests import runs
-from tests.conftest import Toys
-from tests.evomerge import fake_runs
+from testing import fake_runs, runs
+from testing.toys import Toys
 from worker import append
 from worker.commands import accounts, submit
 from worker.commands.control import control
@@ -200,11 +199,11 @@ class Site:
 
 
 if __name__ == "__main__":
-    from tests import models
+    from testing import toy_models
 
     folder = memory()
-    base, sources = models.family(folder / "models")
-    given = Toys(base, tuple(sources), models.data(folder / "data"))
+    base, sources = toy_models.family(folder / "models")
+    given = Toys(base, tuple(sources), toy_models.data(folder / "data"))
     issued = record(folder / "home", given)
     site = Site(folder / "home", issued, (folder,), int(sys.argv[1]) if len(sys.argv) > 1 else 8090)
     site.worker(run=FRONT, task=site.get(f"runs/{FRONT}")["pending"][0])
