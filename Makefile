@@ -6,11 +6,12 @@ READY  := $(VENV)/.ready
 # Files of tests side by side: each uses about one core.
 JOBS   ?= 2
 
-.PHONY: help demo test browser oracle lint format docs lock clean
+.PHONY: help demo test soak browser oracle lint format docs lock clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
-	@echo "make test   run the tests"
+	@echo "make test   run the quick tests"
+	@echo "make soak   run all tests"
 	@echo "make oracle compare merges with mergekit's, which it installs apart"
 	@echo "make lint   ruff and pyright"
 	@echo "make docs   write the pages of docs/ that are made from the code"
@@ -29,8 +30,14 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	VENV=$(VENV) sh examples/demo.sh
 
+# The quick tests. What they may take in all, in seconds over all workers: LANE and BUDGET are of `make test`.
+LANE   ?= not slow
+BUDGET ?= 600
 test: $(READY)
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	OMP_WAIT_POLICY=PASSIVE FORGE_TEST_BUDGET=$(BUDGET) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "$(LANE)" $(ARGS)
+
+soak: $(READY)
+	$(MAKE) test LANE= BUDGET=0
 
 # The dashboard's tests use the system's Chromium, and are skipped where there is none.
 browser:

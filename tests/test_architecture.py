@@ -184,3 +184,29 @@ def test_every_setting_is_in_the_table() -> None:
         assert rows.get(name) == f"renamed `{new}`", name
     for name in REFUSED:
         assert rows.get(name) == "refused", name
+
+
+def _page_files() -> dict[str, Path]:
+    """Every file of the dashboard, by its path without ending."""
+    source = ROOT / "dashboard" / "src"
+    return {str(f.with_suffix("")): f for f in source.rglob("*.ts*")}
+
+
+def test_files_of_the_dashboard_form_no_circle() -> None:
+    """As in Python."""
+    files = _page_files()
+    arrows: dict[str, set[str]] = {}
+    for name, file in files.items():
+        found = re.findall(r"""(?:from |import\()["'](\.[^"']+)["']""", file.read_text("utf-8"))
+        arrows[name] = {str((file.parent / one).resolve()) for one in found} & set(files)
+    assert sum(map(len, arrows.values())) > 100
+    try:
+        list(TopologicalSorter(arrows).static_order())
+    except CycleError as error:
+        pytest.fail(" ← ".join(Path(one).name for one in error.args[1]))
+
+
+def test_no_two_files_differ_in_case_only() -> None:
+    """Where a file system folds case, one of them hides the other."""
+    names = [name.lower() for name in _page_files()]
+    assert len(names) == len(set(names))

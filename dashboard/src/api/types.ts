@@ -3,6 +3,7 @@ import type { Champion } from "./runTypes";
 
 export type Status = "submitted" | "running" | "paused" | "completed" | "failed" | "cancelled";
 export type Role = "viewer" | "submitter" | "admin";
+export const ROLES: Role[] = ["viewer", "submitter", "admin"];
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Settings = Record<string, Json>;
 export type Action = "pause" | "resume" | "cancel" | "retry" | "priority" | "fork" | "export";

@@ -9,8 +9,8 @@ import { Time } from "../../ui/Time";
 import { VirtualRows } from "../../ui/VirtualRows";
 import { useRun } from "./context";
 import { EventData } from "./EventData";
-import { eventIndex, type LightEvent } from "./events";
-import { leave } from "./snap";
+import { eventIndex, type LightEvent } from "./eventIndex";
+import { leave } from "./nearestBoundary";
 
 const OPEN = 340;
 

@@ -10,14 +10,14 @@ import { Arriving, Boundary } from "../../ui/Boundary";
 import { Empty, Failure } from "../../ui/Messages";
 import { Tabs } from "../../ui/Tabs";
 import { RunProvider, runPath } from "./context";
-import { eventIndex } from "./events";
+import { eventIndex } from "./eventIndex";
 import { ActionDialog } from "./dialogs/ActionDialog";
 import { ForkDialog } from "./dialogs/ForkDialog";
 import { CandidateDialog } from "./dialogs/CandidateDialog";
 import { Header } from "./Header";
 import { Overview } from "./overview/Overview";
-import { snap } from "./snap";
-import { TimeDock } from "./TimeDock";
+import { snap } from "./nearestBoundary";
+import { TimeSlider } from "./TimeSlider";
 
 const Population = lazily(() => import("./population/Population"));
 const Lineage = lazily(() => import("./lineage/Lineage"));
@@ -103,7 +103,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
             </Boundary>
           </div>
         </div>
-        <TimeDock route={route} index={index} snapped={snapped && snapped.at === at ? snapped.why : null} onFork={() => setDialog("fork")} />
+        <TimeSlider route={route} index={index} snapped={snapped && snapped.at === at ? snapped.why : null} onFork={() => setDialog("fork")} />
         {dialog === "fork" && <ForkDialog onClose={() => setDialog(null)} />}
         {dialog !== null && dialog !== "fork" && <ActionDialog action={dialog} onClose={() => setDialog(null)} />}
         {candidate && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}

@@ -1,11 +1,10 @@
 /** Adds a user, with a first token. */
 import { useState } from "react";
 import { send } from "../../api/client";
-import type { Role } from "../../api/types";
+import { ROLES, type Role } from "../../api/types";
 import { Dialog } from "../../ui/Dialog";
 import { Field } from "../../ui/Field";
 import { Failure } from "../../ui/Messages";
-import { ROLES } from "./UsersPage";
 
 interface Props {
   onClose: () => void;

@@ -1,7 +1,7 @@
 /** Users, their roles and tokens. For admins. */
 import { useState } from "react";
 import { explain, send } from "../../api/client";
-import type { Role } from "../../api/types";
+import { ROLES, type Role } from "../../api/types";
 import { useResource, useTitle } from "../../lib/hooks";
 import { useMe } from "../../lib/me";
 import { Confirm, type Question } from "../../ui/Confirm";
@@ -9,8 +9,6 @@ import { Empty, Failure, Loaded } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { AddUserDialog } from "./AddUserDialog";
 import { TokenDialog } from "./TokenDialog";
-
-export const ROLES: Role[] = ["viewer", "submitter", "admin"];
 
 interface Token {
   id: string;

@@ -11,7 +11,7 @@ import { Field } from "../../../ui/Field";
 import { Icon } from "../../../ui/Icon";
 import { Failure } from "../../../ui/Messages";
 import { runPath, useRun } from "../context";
-import { snap } from "../snap";
+import { snap } from "../nearestBoundary";
 import { Reason } from "../../../ui/Reason";
 
 interface Change {

@@ -1,7 +1,7 @@
 /** The drawing of a lineage: boxes and the lines between them. */
 import { useState } from "react";
 import { score } from "../../../lib/format";
-import { BOX, type Box, type Drawing, type Line } from "./graph";
+import { BOX, type Box, type Drawing, type Line } from "./layout";
 
 interface Props {
   drawing: Drawing;

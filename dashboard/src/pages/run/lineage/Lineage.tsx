@@ -5,7 +5,7 @@ import { useResource } from "../../../lib/hooks";
 import { ChartTable } from "../../../charts/ChartTable";
 import { Empty, Loaded } from "../../../ui/Messages";
 import { runPath, useRun } from "../context";
-import { draw, type LineageAnswer } from "./graph";
+import { draw, type LineageAnswer } from "./layout";
 import { Graph } from "./Graph";
 
 export default function Lineage() {

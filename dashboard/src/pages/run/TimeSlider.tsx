@@ -6,9 +6,9 @@ import { replace, type Route, withParts } from "../../lib/router";
 import { Icon } from "../../ui/Icon";
 import { Time } from "../../ui/Time";
 import { useRun } from "./context";
-import type { EventIndex, LightEvent } from "./events";
-import { closings, type Closing, settle } from "./moments";
-import { leave } from "./snap";
+import type { EventIndex, LightEvent } from "./eventIndex";
+import { closings, type Closing, settle } from "./generationBoundaries";
+import { leave } from "./nearestBoundary";
 
 interface Props {
   route: Route;
@@ -20,7 +20,7 @@ interface Props {
 /** Events that are read without being asked for; more only when one comes near the slider. */
 const UNASKED = 5000;
 
-export function TimeDock({ route, index, snapped, onFork }: Props) {
+export function TimeSlider({ route, index, snapped, onFork }: Props) {
   const { live, at } = useRun();
   const { rows, loading } = useSyncExternalStore(index.subscribe, index.snapshot);
   const maySubmit = useMaySubmit();

@@ -1,5 +1,5 @@
 /** Places where a generation ends, found in the events. */
-import type { LightEvent } from "./events";
+import type { LightEvent } from "./eventIndex";
 
 export interface Closing {
   place: number;
