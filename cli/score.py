@@ -90,8 +90,7 @@ def score_command(
         return
     for found in scores:
         _show(found, show_items)
-    if speeds:
-        _show_speeds(scores, speeds)
+    _show_speeds(scores, speeds)
 
 
 def _tell(what: str) -> None:
@@ -176,7 +175,9 @@ def _row(domain: str, found: Any) -> list[str]:
 
 
 def _show_speeds(scores: list[Any], speeds: list[Any]) -> None:
-    """Cost by arithmetic, and what was measured."""
+    """Print cost by arithmetic and as measured; nothing if no speeds were asked for."""
+    if not speeds:
+        return
     rows = []
     for found, beside in zip(scores, speeds, strict=True):
         speed, measured = beside.speed, found.components

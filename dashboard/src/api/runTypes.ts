@@ -1,5 +1,10 @@
 /** The shapes of a run, as types.ts has the others. */
-import type { Action, Settings, Status } from "./types";
+export type Action = "pause" | "resume" | "cancel" | "retry" | "priority" | "fork" | "export";
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+export type Settings = Record<string, Json>;
+
+export type Status = "submitted" | "running" | "paused" | "completed" | "failed" | "cancelled";
 
 export interface Components {
   [name: string]: number | null | Record<string, number | null>;

@@ -1,12 +1,8 @@
 /** The shapes of the API's OpenAPI document; a test compares the keys. */
-import type { Champion } from "./runTypes";
+import type { Champion, Json, Settings, Status } from "./runTypes";
 
-export type Status = "submitted" | "running" | "paused" | "completed" | "failed" | "cancelled";
 export type Role = "viewer" | "submitter" | "admin";
 export const ROLES: Role[] = ["viewer", "submitter", "admin"];
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
-export type Settings = Record<string, Json>;
-export type Action = "pause" | "resume" | "cancel" | "retry" | "priority" | "fork" | "export";
 
 export interface Problem {
   type?: string;
