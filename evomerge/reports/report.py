@@ -352,7 +352,7 @@ def markdown(data: dict[str, Any]) -> str:
         lines += _stages(data)
     lines += search_statistics.lines(data)
     if data["warnings"]:
-        lines += ["", "## Said at the start", "", *(f"- {told}" for told in data["warnings"])]
+        lines += ["", "## Warnings", "", *(f"- {told}" for told in data["warnings"])]
     lines += ["", "## Cost", "", _cost(data["cost"]), "", "## Time", ""]
     seconds = dict(data["seconds"])
     wall = seconds.pop("wall")

@@ -213,7 +213,7 @@ def _plain(axes: Sequence[dict[str, Any]], point: Sequence[float]) -> list[float
 
 def lines(data: dict[str, Any]) -> list[str]:
     """The report's sections on all of this, as Markdown."""
-    out = ["", "## What each technique earned", ""]
+    out = ["", "## Results by merge method", ""]
     out += ["| technique | candidates | in the better half | best on selection | champions |"]
     out += ["|---|---|---|---|---|"]
     for row in data["techniques"]:
@@ -224,7 +224,7 @@ def lines(data: dict[str, Any]) -> list[str]:
         )
     if data["genes"]:
         count = data["genes"][0]["candidates"]
-        out += ["", "## Genes that went with the score", ""]
+        out += ["", "## Parameters correlated with the score", ""]
         out += [
             f"Rank correlation inside of generations, {count} candidates; no proof of a cause.",
             "",

@@ -161,7 +161,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
     told = [line for line in state.started.warnings if line.startswith("probed")]
     assert len(told) == 2
     written = report.markdown(report.report(state, rows(home)))
-    assert f"## Said at the start\n\n- {told[0]}\n- {told[1]}\n\n## Cost" in written
+    assert f"## Warnings\n\n- {told[0]}\n- {told[1]}\n\n## Cost" in written
     monkeypatch.setattr(autotune, "batch", lambda *given: pytest.fail("probed again"))
     bench = Bench(state, Artifacts(home.artifacts))
     bench.check_unchanged()

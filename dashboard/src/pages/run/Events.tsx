@@ -66,7 +66,7 @@ export default function Events() {
       {error && <Failure error={new Error(error)} onRetry={() => index.want(live.places)} />}
       {found.length === 0 && !loading ? (
         <div className="sheet">
-          <Empty title="No event is like that" />
+          <Empty title="No matching events" />
         </div>
       ) : (
         <VirtualRows

@@ -47,7 +47,7 @@ export function AddUserDialog({ onClose, onDone }: Props) {
       <Field label="Name" wrong={tried && !name.trim() ? "Give a name." : null} hint="Owner of runs, actor of events.">
         {(given) => <input {...given} className="input" value={name} onChange={(event) => setName(event.target.value)} />}
       </Field>
-      <Field label="Role" hint="Viewers read; submitters also submit and steer runs of their own; admins may everything.">
+      <Field label="Role" hint="Viewers read; submitters also submit and steer runs of their own; admins can do everything.">
         {(given) => (
           <select {...given} className="select" value={role} onChange={(event) => setRole(event.target.value as Role)}>
             {ROLES.map((one) => (
