@@ -17,7 +17,10 @@ from cli.options import emit, json_option
 from runs.system.thread_waiting import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
-OURS = ("agent_forge", "cli", "cognate", "events", "evomerge", "worker")
+OURS = (
+    "agent_forge", "api", "cli", "evaluation", "events", "evomerge", "phases", "runs", "weights",
+    "worker",
+)  # fmt: skip
 NEEDED_BYTES = 2_000_000_000
 
 Finding = tuple[str, str, str]  # level (ok, warning, error), what, detail

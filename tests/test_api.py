@@ -89,6 +89,7 @@ def test_resume_goes_on_with_a_run(evolved) -> None:
     assert again.report["champion"] == result.report["champion"]
 
 
+@pytest.mark.slow
 def test_resume_at_a_generation_forks_and_ends_the_same(evolved) -> None:
     """The source documents' load_checkpoint: go on from there, and the old run stays as it is."""
     home, _, result = evolved

@@ -113,6 +113,7 @@ def _loaded(statement: str) -> set[str]:
     return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", PURE)
 def test_the_pure_part_does_not_load_torch(module: str) -> None:
     """Reading a log, deciding and listing must not cost a second of imports."""
@@ -210,3 +211,10 @@ def test_no_two_files_differ_in_case_only() -> None:
     """Where a file system folds case, one of them hides the other."""
     names = [name.lower() for name in _page_files()]
     assert len(names) == len(set(names))
+
+
+def test_the_doctor_looks_at_every_package() -> None:
+    """A package that was left out of an installation is found there."""
+    from cli.doctor import OURS
+
+    assert set(OURS) == set(ALLOWED)

@@ -21,6 +21,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from cli.doctor import OURS
 from testing import system_calls
 from testing.cluster import FORGE
 from testing.servers import Postgres
@@ -205,6 +206,7 @@ def healthy(check: list[str], env: dict[str, str]) -> bool:
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_compose_file_run(
     redis: tuple[str, dict[str, str]], postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -242,6 +244,7 @@ def test_the_commands_of_the_compose_file_run(
     assert not healthy(check, env)
 
 
+@pytest.mark.slow
 def test_the_image_has_what_the_program_needs(tmp_path: Path) -> None:
     """The files that the Dockerfile copies make a package with everything in it."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
@@ -263,10 +266,13 @@ def test_the_image_has_what_the_program_needs(tmp_path: Path) -> None:
     )  # fmt: skip
     (wheel,) = (tmp_path / "out").glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("agent_forge", "api", "cli", "cognate", "events", "evomerge", "worker"):
+    for folder in OURS:
         wanted = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*.py")}
+        assert wanted
         assert wanted <= packed
     assert {"api/site/index.html", "api/site/BUILD.json"} <= packed
+    data = ("library.jsonl.gz", "library.LICENSE.txt", "phrases.csv")
+    assert {f"evaluation/data/builtin/{name}" for name in data} <= packed
     found = subprocess.run(
         ["grep", "^torch==", "constraints.txt"], cwd=ROOT, capture_output=True, text=True
     )
@@ -317,6 +323,7 @@ def test_systemd_finds_a_unit_little_exposed(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not system_calls.available(), reason="no systemd, or no numbers of calls")
 @pytest.mark.parametrize("name", ["forge-server", "forge-worker"])
 def test_a_unit_s_system_calls_are_enough_for_its_work(name: str, tmp_path: Path) -> None:

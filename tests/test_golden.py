@@ -130,6 +130,7 @@ def test_a_golden_log_folds_to_what_it_folded_to(path: Path) -> None:
     } == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
 def test_a_golden_log_is_still_decided_as_it_was(path: Path) -> None:
     """Chain, events, every decision, result: with the strategy of its day."""

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from evomerge.merging.kernels.chunks import Merge, Pool, Stretches
 from runs.errors import ConfigError
 
-#: Techniques that work on each tensor alone, by their module in evomerge.merging.methods.
+#: Techniques that work on each tensor alone, by their module in evomerge.merging.methods;
+#: `stages`, a whole pipeline as one, stands beside them.
 TECHNIQUES = (
     "linear", "slerp", "task_arithmetic", "ties", "dare", "dfs", "della", "breadcrumbs", "sce",
     "model_stock", "karcher", "nearswap", "passthrough", "stages", "nuslerp", "multislerp",
@@ -26,7 +27,8 @@ def module(name: str) -> Any:
     """The module of a technique. Raises ConfigError."""
     if name not in TECHNIQUES:
         raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
-    return import_module(f"evomerge.merging.methods.{name}")
+    room = "evomerge.merging" if name == "stages" else "evomerge.merging.methods"
+    return import_module(f"{room}.{name}")
 
 
 def parameters(name: str, given: Mapping[str, Any]) -> BaseModel:

@@ -110,6 +110,7 @@ def test_the_table_in_the_docs_is_the_matrix() -> None:
     assert told == MATRIX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endpoint", MATRIX, ids=" ".join)
 @pytest.mark.parametrize("who", [None, "stranger", *ROLES])
 def test_every_cell_of_the_matrix(

@@ -167,6 +167,7 @@ def test_half_requests_do_not_shut_others_out(start: Start) -> None:
         one.close()
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_no_answer_is_let_go(start: Start) -> None:
     """An answer that nobody reads would hold its memory for ever."""
     running = start(**SMALL)

@@ -42,6 +42,7 @@ def config(toys: Toys) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_rest_endpoints_of_the_specification(real: tuple[TestClient, str], toys: Toys) -> None:
     """POST /phases/start, GET /phases/status, POST /models/create, GET /models/list."""
     client, _ = real
@@ -167,6 +168,7 @@ def test_progress_and_complete_carry_the_documents_fields(served: Served) -> Non
     assert complete["results"]["best_fitness"] == progress[-1]["best_fitness"]
 
 
+@pytest.mark.slow
 def test_a_check_warns_of_a_label_that_no_worker_has(
     real: tuple[TestClient, str], toys: Toys
 ) -> None:

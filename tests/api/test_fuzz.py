@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
@@ -23,6 +24,7 @@ LEFT_OUT = {
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 
+@pytest.mark.slow
 def test_made_up_requests_are_answered_as_the_document_says(served: Served) -> None:
     """Every operation, with the runs that there are among the made-up names."""
     schema = schemathesis.openapi.from_asgi("/openapi.json", served.client.app)

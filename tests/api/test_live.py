@@ -184,6 +184,7 @@ def test_a_client_that_reads_nothing_holds_up_nobody(server: Server) -> None:
     assert asyncio.run(both()) < 10
 
 
+@pytest.mark.slow
 def test_a_thousand_watchers_all_see_everything(server: Server) -> None:
     start, count = server.last, 1000
 
@@ -260,6 +261,7 @@ def test_a_stranger_is_told_so_and_let_go(server: Server) -> None:
     assert asyncio.run(enter()) == "ada"
 
 
+@pytest.mark.slow
 def test_a_client_is_let_go_once_its_token_is_void(server: Server) -> None:
     """Within seconds, also where it asks for nothing; what it asks before is refused."""
     accounts.add(server.store, "bob", "submitter")

@@ -41,6 +41,7 @@ def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch, seconds: fl
     return Lane({**os.environ, "PYTHONPATH": str(tmp_path)}, seconds)
 
 
+@pytest.mark.slow
 def test_the_server_itself_opens_no_weights() -> None:
     """It has not even loaded what could: neither torch nor safetensors."""
     code = (
@@ -66,6 +67,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_or_is_late_answers_its_own_request(tmp_path, monkeypatch) -> None:
     """A file cut short under a memory map is SIGBUS: it killed the server."""
 
@@ -89,6 +91,7 @@ def test_a_process_that_dies_or_is_late_answers_its_own_request(tmp_path, monkey
     asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_one_user_keeps_one_process_and_the_others_theirs(tmp_path, monkeypatch) -> None:
     """Whoever sends much to read waits for their own, and nobody else does."""
 
@@ -123,6 +126,7 @@ def test_the_processes_have_no_secrets_and_the_hub_only_where_it_is_allowed(monk
     assert [name for name, value in opened.items() if value == "secret"] == ["HF_TOKEN"]
 
 
+@pytest.mark.slow
 def test_a_weights_file_that_is_cut_short_leaves_the_server(
     served: Served, toys: Toys, tmp_path: Path
 ) -> None:
@@ -167,6 +171,7 @@ def _mapped(file: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_what_never_ends_is_refused_and_keeps_no_place(served: Served, toys: Toys) -> None:
     """A named pipe in a data folder kept its check, and the place for it, for ever."""
     import shutil
@@ -181,6 +186,7 @@ def test_what_never_ends_is_refused_and_keeps_no_place(served: Served, toys: Toy
     assert (answer.status_code, "no plain file" in answer.json()["detail"]) == (422, True)
 
 
+@pytest.mark.slow
 def test_a_task_asks_no_hub_and_takes_no_folder_instead(
     served: Served, toys: Toys, tmp_path: Path, monkeypatch
 ) -> None:

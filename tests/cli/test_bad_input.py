@@ -50,6 +50,7 @@ def test_a_file_is_no_output_folder(finished, tmp_path: Path) -> None:
     assert "is a file" in message
 
 
+@pytest.mark.slow
 def test_an_older_champion_is_replaced_and_an_empty_folder_filled(finished, tmp_path: Path) -> None:
     (tmp_path / "champion").mkdir()
     for _ in range(2):

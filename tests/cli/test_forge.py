@@ -67,6 +67,7 @@ def test_evo_prints_data_on_stdout_and_progress_on_stderr(finished) -> None:
     assert f"--resume {data['run']}" in finished[1].stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text("search_windows = 3\nsearch_questions = 2\npopulation_size = 5\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 from transformers import AutoTokenizer
 
@@ -17,6 +18,7 @@ from weights.sources import resolve
 from worker.tasks.score import resident
 
 
+@pytest.mark.slow
 def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> None:
     """What `forge merge` writes loads there, and measures as it does here."""
     config = {
@@ -34,6 +36,7 @@ def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> 
     assert ours["sums"] == said["acc,none"]
 
 
+@pytest.mark.slow
 def test_a_run_on_a_task(toys: Toys, tmp_path: Path) -> None:
     """Checked, run, and measured again from the pinned documents when the task's file is gone."""
     task = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(40))

@@ -167,6 +167,7 @@ def test_diff_tells_what_a_generation_brought(place: Place) -> None:
     assert "names no place" in place.fails(2, "diff", "r@", "r")
 
 
+@pytest.mark.slow
 def test_fork_records_a_run_that_can_be_compared(place: Place) -> None:
     words = ("fork", "r", "--generation", "2", "--set", "generations=3", "--record-only")
     fork = json.loads(place(*words, "--json").stdout)
@@ -200,6 +201,7 @@ def _inside(place: Place) -> int:
     return kinds.index("diversity_measured") + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["sqlite", "postgresql"])
 def test_an_archive_verifies_alone_and_replays_on_the_other_database(
     place: Place, postgres: Postgres, tmp_path: Path, other: str
@@ -366,6 +368,7 @@ def test_a_row_before_the_first_is_found_and_shown_nowhere(place: Place) -> None
 COLUMNS = ["stream", "event_id", "type", "data", "key", "actor", "recorded_at", "hash", "version"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS[1:])
 @pytest.mark.parametrize("value", ["x'00ff'", "CAST(x'7b80ff' AS TEXT)"], ids=["blob", "no UTF-8"])
 def test_a_column_that_holds_no_text_is_a_finding(

@@ -248,6 +248,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_is_drawn_and_left_as_it_was_found(place: Path) -> None:
     """No second screen, so that what was there can be scrolled to; the cursor is shown again."""
     seen = terminal(place, "watch", "r")
@@ -258,6 +259,7 @@ def test_on_a_terminal_it_is_drawn_and_left_as_it_was_found(place: Path) -> None
     assert seen.rstrip().endswith("run r completed")
 
 
+@pytest.mark.slow
 def test_without_colour_there_is_none(place: Path) -> None:
     seen = terminal(place, "watch", "r", NO_COLOR="1")
     assert set(seen) & set(live.LEVELS)

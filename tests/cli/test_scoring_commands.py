@@ -85,6 +85,7 @@ def test_options_that_do_not_go_together(toys: Toys, tmp_path, words, what: str)
     assert what in fails(tmp_path, 2, "score", str(toys.base), *words)
 
 
+@pytest.mark.slow
 def test_speed_stands_beside_the_first_model(toys: Toys, tmp_path) -> None:
     words = ("score", *map(str, toys.sources[:2]), "--data", str(toys.data), "--speed")
     first, second = json.loads(ok(call(tmp_path, *words, "--json")).stdout)
@@ -126,6 +127,7 @@ def test_scores_are_lines_for_people_too(finished, toys: Toys) -> None:
     assert "scoring base on" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_built_in_domains_are_the_default(finished, toys: Toys) -> None:
     """What does not fit a tiny model's context is left out and counted."""
     result = ok(call(finished[0], "score", str(toys.base), "--slice", "selection"))
@@ -135,6 +137,7 @@ def test_the_built_in_domains_are_the_default(finished, toys: Toys) -> None:
     assert "built-in items are longer than 64 tokens and left out" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_scored_is_said(finished, toys: Toys, tmp_path: Path) -> None:
     """A model or data that is not there, a slice without text, weights that are no numbers."""
     home = finished[0]
@@ -157,6 +160,7 @@ def test_what_cannot_be_scored_is_said(finished, toys: Toys, tmp_path: Path) -> 
     fails(home, 2, "score", str(toys.base), "--device", "abacus")
 
 
+@pytest.mark.slow
 def test_check_finds_what_only_the_tokenizer_knows(finished, toys: Toys, tmp_path: Path) -> None:
     """Before a run is submitted: an item that does not fit; and what would be left out is said."""
     models = ("--base-models", toys.names, "--base-model", str(toys.base))
@@ -206,6 +210,7 @@ def test_items_show_wins_and_losses_against_the_best_source(finished) -> None:
     assert found["difference"] == rival.lead.model_dump()
 
 
+@pytest.mark.slow
 def test_any_two_models_of_a_run_can_be_compared(finished) -> None:
     """Baselines and sources by name, candidates by id, on the slice that both were measured on."""
     home, run = finished
@@ -223,6 +228,7 @@ def test_any_two_models_of_a_run_can_be_compared(finished) -> None:
     assert all(item["lead"] == 0 for item in itself["items"])
 
 
+@pytest.mark.slow
 def test_items_for_people_show_both_ends(finished) -> None:
     """At most so many of the clearest wins and losses of each kind."""
     home, run = finished

@@ -25,6 +25,7 @@ def doctor(tmp_path: Path, **given: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks libgomp, which torch has on Linux")
 def test_openmp_itself_says_that_waiting_threads_sleep(tmp_path: Path) -> None:
     """The setting must stand before torch is imported, and be one that torch's OpenMP obeys."""
@@ -34,6 +35,7 @@ def test_openmp_itself_says_that_waiting_threads_sleep(tmp_path: Path) -> None:
     assert "they sleep (OMP_WAIT_POLICY=PASSIVE)" in told
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks libgomp, which torch has on Linux")
 def test_a_user_decides_otherwise_and_is_told_what_it_means(tmp_path: Path) -> None:
     told, openmp = doctor(tmp_path, OMP_WAIT_POLICY="ACTIVE")

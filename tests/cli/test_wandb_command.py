@@ -37,6 +37,7 @@ def evolve(toys: Toys, folder: Path, *words: str, **env: str):
     ])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_that_is_followed_is_in_the_file_with_its_end(toys: Toys, tmp_path: Path) -> None:
     """Offline, by the real client, in a process beside the run."""
     result = evolve(toys, tmp_path, "--wandb")
@@ -52,6 +53,7 @@ def test_a_run_that_is_followed_is_in_the_file_with_its_end(toys: Toys, tmp_path
     assert written.summary["final/test_fitness"] == json.loads(result.stdout)["test"]["score"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "why"), [(RAISES, "on fire"), (HANGS, "within 1 seconds")])
 def test_a_run_whose_tracker_fails_ends_as_ever(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str

@@ -140,6 +140,7 @@ def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 def test_the_same_seed_trains_the_same_models(made, tmp_path) -> None:
     """Bit for bit, on one machine."""
     from weights.checkpoint import digest, open_checkpoint
@@ -183,6 +184,7 @@ def test_a_folder_that_cannot_be_made_is_found_before_training(tmp_path: Path) -
         create.check_folder(tmp_path / "file" / "models")
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_report(monkeypatch, tmp_path) -> None:
     """Progress on stderr, the matrix on stdout."""
     from cli.main import forge

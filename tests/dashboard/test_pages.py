@@ -64,6 +64,7 @@ def see(page: Any, site: Site, name: str) -> None:
     page.get_by_text("Loading …").first.wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_every_page_renders_and_is_accessible(visit: Callable[..., Any], site: Site) -> None:
     """In the dark only colours are other ones."""
     page = visit("/runs", width=1440)
@@ -77,6 +78,7 @@ def test_every_page_renders_and_is_accessible(visit: Callable[..., Any], site: S
         page.emulate_media(color_scheme="light")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_dialogs_are_accessible(visit: Callable[..., Any], dark: bool) -> None:
     page = visit(f"/runs/{BUSY}", dark=dark)
@@ -90,6 +92,7 @@ def test_dialogs_are_accessible(visit: Callable[..., Any], dark: bool) -> None:
     shoot(page, f"recipe-{'dark' if dark else 'light'}")
 
 
+@pytest.mark.slow
 def test_narrow_windows_scroll_in_one_direction_only(visit: Callable[..., Any], site: Site) -> None:
     page = visit("/runs", width=360, height=740)
     for name in PAGES:
@@ -150,6 +153,7 @@ def test_viewers_are_offered_nothing_that_they_may_not_do(
     page.get_by_text("For admins only").wait_for()
 
 
+@pytest.mark.slow
 def test_a_new_run_is_checked_as_one_types(
     visit: Callable[..., Any], site: Site, toys: Toys
 ) -> None:
@@ -201,6 +205,7 @@ def test_a_new_users_token_is_shown_once(visit: Callable[..., Any], site: Site) 
     assert page.get_by_text("forge_").count() == 0
 
 
+@pytest.mark.slow
 def test_models_are_registered(visit: Callable[..., Any], site: Site, toys: Toys) -> None:
     page = visit("/models?kind=specialist")
     page.get_by_role("button", name="Register").click()
@@ -214,6 +219,7 @@ def test_models_are_registered(visit: Callable[..., Any], site: Site, toys: Toys
     assert site.get(f"runs/{REAL}")["base"]["digest"] in digests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run", "front", "layers", "lineage", "compare"])
 def test_every_chart_has_a_name_and_its_numbers_as_a_table(
     visit: Callable[..., Any], site: Site, name: str

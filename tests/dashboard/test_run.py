@@ -133,6 +133,7 @@ def test_cancelling_needs_a_reason(visit: Callable[..., Any], site: Site) -> Non
     page.get_by_text("Cancelled: wrong data").wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["Pause", "Priority", "Fork"])
 def test_every_dialog_takes_a_reason_and_gives_the_focus_back(
     visit: Callable[..., Any], action: str
@@ -174,6 +175,7 @@ def test_a_fork_is_checked_before_it_is_asked_for(visit: Callable[..., Any], sit
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_export_is_followed_to_its_folder(visit: Callable[..., Any], site: Site) -> None:
     page = visit(f"/runs/{REAL}")
     page.get_by_role("button", name="Export").click()
@@ -181,6 +183,7 @@ def test_an_export_is_followed_to_its_folder(visit: Callable[..., Any], site: Si
     page.get_by_text(f"{site.home.folder}/exports/{REAL}").wait_for(timeout=90_000)
 
 
+@pytest.mark.slow
 def test_only_differences_hides_what_all_candidates_share(visit: Callable[..., Any]) -> None:
     """In generation 0 everything is seeded: how it was made says nothing."""
     page = visit(f"/runs/{DONE}/population")
@@ -243,6 +246,7 @@ def test_events_are_filtered_by_type_and_opened(visit: Callable[..., Any], site:
     page.get_by_label(re.compile("Data of event")).get_by_text('"recipe_id"').wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_numbers_on_layers_can_be_read(visit: Callable[..., Any], dark: bool) -> None:
     """Real coefficients, all positive: they once stood dark on dark, at 2.4 : 1."""
@@ -312,6 +316,7 @@ def test_a_healthy_run_in_its_test_phase_shows_no_error(visit: Callable[..., Any
     assert page.locator(".note.bad").count() == 0
 
 
+@pytest.mark.slow
 def test_a_live_run_says_what_it_does_how_far_it_is_and_its_clock_runs(
     visit: Callable[..., Any], site: Site
 ) -> None:

@@ -64,6 +64,7 @@ def scroll(page: Any, pixels: int) -> None:
     page.locator(".runs").evaluate("(box, y) => { box.scrollTop = y; }", pixels)
 
 
+@pytest.mark.slow
 def test_of_ten_thousand_runs_only_those_in_sight_are_in_the_page(
     visit: Callable[..., Any], long: Long
 ) -> None:
@@ -78,6 +79,7 @@ def test_of_ten_thousand_runs_only_those_in_sight_are_in_the_page(
     assert page.locator(".runs").get_attribute("aria-rowcount") == "10001"
 
 
+@pytest.mark.slow
 def test_the_last_run_can_be_reached(visit: Callable[..., Any], long: Long) -> None:
     page = visit("/runs", before=long.install)
     page.get_by_text("10,000 runs").wait_for()

@@ -276,6 +276,7 @@ def zeros(mb: int) -> Iterator[bytes]:
     return (bytes(MB) for _ in range(mb))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mb", "why"),
     [

@@ -324,6 +324,7 @@ def walk(folder: Path, mode: str, each: int) -> tuple[dict[str, int], list[Kille
     return said["counts"], results
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_kill_at_any_system_call_loses_nothing_and_halves_nothing(
@@ -338,6 +339,7 @@ def test_a_kill_at_any_system_call_loses_nothing_and_halves_nothing(
     assert [result for result in results if result.verdict.wrong] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("strace")
 def test_without_a_journal_the_same_kills_tear_the_log(tmp_path: Path) -> None:
     """The check above can fail: this is what it would find."""

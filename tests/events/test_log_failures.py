@@ -336,6 +336,7 @@ def test_an_open_log_that_was_emptied_is_refused(tmp_path: Path, whole: bytes) -
 # A server that goes away
 
 
+@pytest.mark.slow
 def test_a_server_killed_amid_concurrent_appends_has_all_that_it_acknowledged(
     tmp_path: Path,
 ) -> None:
@@ -354,6 +355,7 @@ def test_a_server_killed_amid_concurrent_appends_has_all_that_it_acknowledged(
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_was_stopped_is_an_error_that_says_so_and_then_works_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

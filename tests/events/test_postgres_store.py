@@ -98,12 +98,14 @@ def followed(url: str, locked: bool) -> tuple[int, int]:
     return int(total or 0), len(seen)
 
 
+@pytest.mark.slow
 def test_a_follower_by_position_misses_nothing_under_eight_writers(postgres: Postgres) -> None:
     total, seen = followed(postgres.new_database(), locked=True)
     assert total == WRITERS * EVENTS
     assert seen == total
 
 
+@pytest.mark.slow
 def test_without_the_lock_a_follower_misses_events(postgres: Postgres) -> None:
     """The check above can fail: this is what it would find."""
     for _ in range(5):  # luck decides when commits overtake each other
@@ -142,6 +144,7 @@ def test_the_right_to_change_is_taken_away_too(postgres: Postgres) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_an_append_survives_the_server_being_killed_and_started_again(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -263,11 +263,13 @@ def empty(tmp_path: Path) -> None:
     Machine.prepare(tmp_path / "empty.db")
 
 
+@pytest.mark.slow
 def test_any_order_of_events_and_accidents_leaves_the_log_of_the_model() -> None:
     """What no list of cases would have named."""
     run_state_machine_as_test(Machine, settings=SETTINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slip", ["keys are not looked up", "versions are not compared"])
 def test_the_machine_finds_a_store_that_breaks_its_promise(
     monkeypatch: pytest.MonkeyPatch, slip: str

@@ -24,6 +24,7 @@ def windows(count: int) -> list[np.ndarray]:
     return [rng.integers(1, 320, CONTEXT) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_the_same_losses_from_whatever_weights_are_loaded(resident, weights, monkeypatch) -> None:
     """Compiled once; a swap needs no second time. Hits are the same, losses to the sixth digit."""
     other = {n: t * 1.5 for n, t in weights.items()}

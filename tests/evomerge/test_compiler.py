@@ -48,6 +48,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path / "lib"
 
 
+@pytest.mark.slow
 def test_a_change_in_any_of_the_files_is_another_cache(package: Path, tmp_path: Path) -> None:
     """Numba itself sees only changes of the file of the function."""
     folder, values = run(package, tmp_path / "cache")
@@ -62,6 +63,7 @@ def test_a_change_in_any_of_the_files_is_another_cache(package: Path, tmp_path: 
     assert run(package, tmp_path / "cache")[0].split()[0] != folder.split()[0]
 
 
+@pytest.mark.slow
 def test_without_a_writable_package_the_user_s_cache_is_taken(
     package: Path, tmp_path: Path
 ) -> None:
@@ -72,6 +74,7 @@ def test_without_a_writable_package_the_user_s_cache_is_taken(
     assert list((tmp_path / "cache" / "agent-forge").rglob("*.nbi"))
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_loops_are_compiled_anew(
     package: Path, tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def pythons() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", pythons())
 def test_the_text_is_the_same_whatever_python_makes_it(python: str):
     """Models are trained on it and measured on it: with other text a verdict would not travel."""

@@ -80,6 +80,7 @@ def test_items_are_made_of_the_seed_alone():
     assert sum(first[id_] == other[id_] for id_ in first) < len(first) / 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "maker", [m for grade in code.TASKS for m in grade], ids=lambda m: m.__name__
 )
@@ -96,6 +97,7 @@ def test_right_bodies_pass_and_wrong_bodies_fail(maker: Any):
                 assert found.score == (body == task.right), (task, body, found.why)
 
 
+@pytest.mark.slow
 def test_items_do_not_depend_on_the_process():
     """Texts hash differently in every process: nothing may be drawn from a set."""
     code = (

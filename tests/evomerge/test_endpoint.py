@@ -82,6 +82,7 @@ GOOD = {"text": "", "index": 0}
 LOGPROBS = {"token_logprobs": [None, -1.0, -2.0], "top_logprobs": [None, {"a": -0.5}, {"b": -2.0}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "body", "what"),
     [

@@ -245,6 +245,7 @@ def test_models_whose_blocks_differ_or_norm_elsewhere_are_refused() -> None:
 # ---- runs -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHING)
 def test_runs_search_paths(name: str) -> None:
     given = small(strategy=name, population_size=8, generations=4, path_repeats=2, mutation="both",

@@ -103,6 +103,7 @@ def folder(toys: Toys, tmp_path: Path) -> Path:
     return Path(shutil.copytree(toys.base, tmp_path / "odd"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_model_is_named_before_anything_is_built(toys: Toys, folder: Path, name: str):
     """One folder in a thousand is like this: the user must learn which file to mend."""

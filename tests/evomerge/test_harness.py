@@ -55,6 +55,7 @@ def means(resident: ResidentModel, found: list[Item], tokenizer: Any) -> dict[st
     return {d: sum(values) / len(values) for d, values in both.items()}
 
 
+@pytest.mark.slow
 def test_its_numbers_are_reproduced(
     folder: Path, resident: ResidentModel, tokenizer, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_its_numbers_are_reproduced(
     assert len({reference["sums"][f"{m},none"] for m in ("acc", "acc_norm")}) == 2
 
 
+@pytest.mark.slow
 def test_a_task_s_documents_are_items(tmp_path: Path) -> None:
     chosen = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(8))
     (item, *rest) = read(f"lm-eval:{chosen}#acc_norm@3")
@@ -119,6 +121,7 @@ def test_what_is_no_task_is_said(given: str, what: str) -> None:
         read(given)
 
 
+@pytest.mark.slow
 def test_few_shot_prompts_are_the_harness_s_own(
     folder: Path, resident: ResidentModel, tokenizer, tmp_path: Path
 ) -> None:
@@ -136,6 +139,7 @@ def test_few_shot_prompts_are_the_harness_s_own(
     )
 
 
+@pytest.mark.slow
 def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
     """Among those that come with the harness, and in the folders that the machine names."""
     lm_eval_tasks.write(
@@ -148,6 +152,7 @@ def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_read_again_is_what_is_there(tmp_path: Path) -> None:
     """Nothing is kept from a file that was changed since."""
     task = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(4))
@@ -178,6 +183,7 @@ def test_figures_that_are_no_share_are_refused(tmp_path: Path, metric: str, what
 PROCESS = "process_results: !function utils.process_results\n"
 
 
+@pytest.mark.slow
 def test_code_that_judges_is_pinned(tmp_path: Path, tokenizer, resident) -> None:
     """Its own function judges; changed since the documents were read, it does not."""
     template = lm_eval_tasks.REPLY.replace(
@@ -195,6 +201,7 @@ def test_code_that_judges_is_pinned(tmp_path: Path, tokenizer, resident) -> None
         means(resident, found, tokenizer)
 
 
+@pytest.mark.slow
 def test_items_longer_than_the_context_are_left_out_and_counted(tmp_path: Path, tokenizer) -> None:
     """Never cut: a cut task is another task."""
     docs = lm_eval_tasks.sums(4)
@@ -215,6 +222,7 @@ def test_data_cannot_name_a_task(tmp_path: Path) -> None:
         data_items.load([file])
 
 
+@pytest.mark.slow
 def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> None:
     """The harness takes any file that exists for a task; here a name is a name."""
     task = lm_eval_tasks.write(tmp_path, "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(2))
@@ -265,6 +273,7 @@ def test_tasks_that_cannot_be_items(tmp_path: Path, template: str, change, what)
     assert re.search(what, directly(f"lm-eval:{file}")["error"])
 
 
+@pytest.mark.slow
 def test_a_refusal_names_the_task(tmp_path: Path) -> None:
     change = ("multiple_choice", "loglikelihood")
     file = lm_eval_tasks.write(
@@ -291,6 +300,7 @@ def test_others_are_not(name: str) -> None:
     assert lm_eval_spec.benchmark([name]) is None
 
 
+@pytest.mark.slow
 def test_a_benchmark_is_no_objective_unless_allowed(tmp_path: Path) -> None:
     """By the name of the file, of the task, or of the dataset behind it."""
     with pytest.raises(DataError, match=r"well-known benchmark 'gsm8k'.*set allow_benchmarks"):
@@ -342,6 +352,7 @@ def test_workers_read_task_files_of_allowed_folders_only(tmp_path: Path, monkeyp
         lm_eval_spec.check_file(Spec("/etc/task.yaml"))
 
 
+@pytest.mark.slow
 def test_a_judge_that_lacks_its_task_is_no_zero(
     tmp_path: Path, tokenizer, resident, monkeypatch
 ) -> None:

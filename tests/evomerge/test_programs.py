@@ -77,6 +77,7 @@ def programs(draw: Callable[..., object], count: int, columns: int) -> Program:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.data(), st.integers(1, 6), st.integers(1, 40), st.sampled_from((1, 3, 64, 1024, 1500)),
@@ -261,6 +262,7 @@ def test_nan_and_inf_are_told_of(values: tuple[float, float], told: int, compile
     assert work.run([merge], slice(0, 2), [out]) == told
 
 
+@pytest.mark.slow
 def test_dot_products_of_stored_tensors_are_those_of_float64() -> None:
     work = stretches(3, 3, (700, 777), torch.bfloat16)
     base = work.base[:].float() if isinstance(work.base, torch.Tensor) else torch.empty(0)
@@ -270,6 +272,7 @@ def test_dot_products_of_stored_tensors_are_those_of_float64() -> None:
     assert np.allclose(work.gram(), (wide @ wide.T).numpy(), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_magnitudes_between_bounds_are_found_in_stored_tensors_as_in_others() -> None:
     work = stretches(4, 2, (50, 333), torch.float32)
     x, stored_ = work.at(work.cuts[0]).clone(), work.stored(work.cuts[0])

@@ -83,6 +83,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_program_is_contained(sandbox: Sandbox, name: str):
     """It ends, with a reason, and the next program is none the worse."""

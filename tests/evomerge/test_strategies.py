@@ -140,6 +140,7 @@ def distance(world: Bowl) -> float:
     return world.rate(world.state.champion) - 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_a_strategy_finds_what_there_is_to_find(name: str) -> None:
     """Much nearer than the best static merge, which is 0.2 away."""
@@ -150,6 +151,7 @@ def test_a_strategy_finds_what_there_is_to_find(name: str) -> None:
     assert distance(world) < 0.05
 
 
+@pytest.mark.slow
 def test_auto_goes_from_few_genes_to_many() -> None:
     world = Bowl(config("auto", generations=40, population_size=6))
     world.run()
@@ -443,6 +445,7 @@ def test_options_of_the_population_strategies_audit(name: str) -> None:
 # ---- budgets ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("limit", ["max_evaluations", "max_items"])
 def test_a_budget_ends_the_search_before_it_is_exceeded(name: str, limit: str) -> None:

@@ -106,6 +106,7 @@ def test_a_search_without_pipelines_has_no_combos() -> None:
     assert not [key for _, row in rows for key in row if key.startswith("combo/")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
 def test_a_row_depends_on_nothing_that_came_later(path) -> None:
     """So a run that is followed and one that is sent years later give the same, in every schema."""

@@ -167,6 +167,7 @@ TREE = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(TREE, TREE)
 def test_the_share_of_fields_is_fair(first: Any, second: Any):
     """What is asked for scores 1, and which side is asked for does not matter."""
@@ -186,6 +187,7 @@ TESTS = ["assert add(2, 3) == 5", "assert add([1], [2]) == [1, 2]", "assert not 
 PROMPT = "def add(a, b):\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "score", "why"),
     [

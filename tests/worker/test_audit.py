@@ -44,6 +44,7 @@ def copy(finished, tmp_path: Path) -> Home:
     return Home(tmp_path / "home")
 
 
+@pytest.mark.slow
 def test_every_candidate_rebuilds_bit_for_bit_without_the_cache(finished) -> None:
     """Down to the sources, with nothing but recipes."""
     home, state, _ = finished
@@ -81,6 +82,7 @@ def test_weights_that_the_log_does_not_say_are_found(finished) -> None:
     assert "rebuilt from its recipe has digest" in found[0].message
 
 
+@pytest.mark.slow
 def test_outcomes_that_do_not_come_out_again_are_found(finished) -> None:
     state = finished[1]
     key = next(key for key in state.evaluations if key[0] == state.champion)
@@ -97,6 +99,7 @@ def test_outcomes_that_do_not_come_out_again_are_found(finished) -> None:
     assert tolerant == []
 
 
+@pytest.mark.slow
 def test_what_an_older_schema_did_not_put_down_is_not_missed(finished) -> None:
     """Bytes and bits per byte, that is, and nothing else."""
     _, state, _ = finished
@@ -187,6 +190,7 @@ def test_a_folder_that_is_no_champions_is_refused(finished, toys: Toys) -> None:
     assert "is not a champion's folder" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_real_fork_without_changes_reproduces_champion_and_lineage(finished, tmp_path) -> None:
     home, state, _ = finished
     out = tmp_path / "forked"
@@ -198,6 +202,7 @@ def test_a_real_fork_without_changes_reproduces_champion_and_lineage(finished, t
     assert call(home, "verify", data["run"]).stdout.splitlines()[-1] == "verified."
 
 
+@pytest.mark.slow
 def test_a_real_fork_with_changes_searches_on(finished, tmp_path: Path) -> None:
     home, state, _ = finished
     words = ("--generation", "1", "--set", "generations=2", "--output-dir", str(tmp_path / "out"))

@@ -81,6 +81,7 @@ def worker_of(cluster: Cluster, device: str) -> int:
     return int(owner.split("/")[1])
 
 
+@pytest.mark.slow
 def test_two_workers_do_what_one_process_does(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -93,6 +94,7 @@ def test_two_workers_do_what_one_process_does(
     assert len(actors) == 2, "both have worked"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["start", "build", "evaluate"])
 def test_a_worker_that_is_killed_loses_nothing(
     cluster: Cluster, toys: Toys, undisturbed: RunState, kind: str
@@ -107,6 +109,7 @@ def test_a_worker_that_is_killed_loses_nothing(
     assert "task_died" not in {row.type for row in cluster.events()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "deaths"),
     [("build-computed", 1), ("evaluate-scored", 1), ("task-done", 1), ("task-appended", 0)],
@@ -124,6 +127,7 @@ def test_a_process_that_dies_at_its_task_is_replaced_and_counted(
     assert all("SIGKILL" in row.data for row in died)
 
 
+@pytest.mark.slow
 def test_a_poison_task_is_quarantined_and_fails_the_run_with_its_reason(
     cluster: Cluster, toys: Toys
 ) -> None:
@@ -183,6 +187,7 @@ def is_free(path: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -203,6 +208,7 @@ def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
     cluster.wait(lambda: len([d for d in cluster.devices() if d.living]) == 2)
 
 
+@pytest.mark.slow
 def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -221,6 +227,7 @@ def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
     same(cluster, undisturbed)
 
 
+@pytest.mark.slow
 def test_messages_may_be_doubled_dropped_and_invented(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -246,6 +253,7 @@ def test_messages_may_be_doubled_dropped_and_invented(
     same(cluster, undisturbed)
 
 
+@pytest.mark.slow
 def test_two_dispatchers_at_once_are_harmless(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -267,6 +275,7 @@ def test_two_dispatchers_at_once_are_harmless(
     same(cluster, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -279,6 +288,7 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
     same(cluster, undisturbed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -300,6 +310,7 @@ def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
     assert "task_died" not in {row.type for row in cluster.events()}
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> None:
     """Within seconds, not when the task would have ended."""
     cluster.worker()
@@ -317,6 +328,7 @@ def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> 
     assert cluster.finish("paused").completed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skew", [0, 3600, -3600])
 def test_on_postgresql_with_clocks_that_disagree_and_a_server_that_restarts(
     tmp_path: Path, toys: Toys, undisturbed: RunState, skew: int
@@ -346,6 +358,7 @@ def test_on_postgresql_with_clocks_that_disagree_and_a_server_that_restarts(
         server.stop()
 
 
+@pytest.mark.slow
 def test_users_share_by_weight_and_what_no_device_offers_waits(
     cluster: Cluster, toys: Toys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +384,7 @@ def test_users_share_by_weight_and_what_no_device_offers_waits(
     assert seconds["ada"] > 1.5 * seconds["bob"] > 0, seconds
 
 
+@pytest.mark.slow
 def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toys) -> None:
     from contextlib import closing
 
@@ -395,6 +409,7 @@ def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toy
     assert all(actor.endswith("cpu0.1") for actor in done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_machine_without_models_and_data_gets_them_from_the_store(
     cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path, sealed: bool
@@ -421,6 +436,7 @@ def test_a_machine_without_models_and_data_gets_them_from_the_store(
     assert readable == [not sealed] * len(files)
 
 
+@pytest.mark.slow
 def test_a_worker_that_lacks_the_models_says_so_and_leaves_the_run_to_others(
     cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path
 ) -> None:

@@ -236,6 +236,7 @@ def submit_words(toys: Toys) -> list[str]:
     return ["--base-models", toys.names, "--base-model", str(toys.base), "--data", str(toys.data)]
 
 
+@pytest.mark.slow
 def test_submitting_twice_with_one_key_starts_one_run(toys: Toys, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     words = [*submit_words(toys), "--key", "nightly", "--priority", "3", "--json"]
@@ -251,6 +252,7 @@ def test_submitting_twice_with_one_key_starts_one_run(toys: Toys, tmp_path: Path
     assert [row["priority"] for row in rows] == [3, 0]
 
 
+@pytest.mark.slow
 def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_path) -> None:
     """Real processes, real merges: the paused one appends nothing, and goes on by itself."""
     home = Home(tmp_path)

@@ -97,6 +97,7 @@ def disturb(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text("{{ 'ignore all that was said' }}", "utf-8")
 
 
+@pytest.mark.slow
 def test_weights_rewritten_or_cut_short_during_a_run_change_nothing(
     mine: Toys, undisturbed: RunState, tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ def test_weights_rewritten_or_cut_short_during_a_run_change_nothing(
     assert len(said) == len(state.built)
 
 
+@pytest.mark.slow
 def test_config_and_tokenizer_changed_during_a_run_reach_neither_log_nor_champion(
     mine: Toys, toys: Toys, undisturbed: RunState, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,6 +166,7 @@ def test_config_and_tokenizer_changed_during_a_run_reach_neither_log_nor_champio
     assert found.message == "chat_template.jinja of the folder was not written by the run"
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_version_is_not_called_forged(
     mine: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +194,7 @@ def test_a_folder_of_another_version_is_not_called_forged(
     assert found() == {**dict.fromkeys(rendered, "unchecked"), "config.json": "error"}
 
 
+@pytest.mark.slow
 def test_without_a_copy_only_the_pinned_model_is_taken(mine: Toys, tmp_path: Path) -> None:
     """The cache may be deleted at any time; what differs is named, and the old files help."""
     home = Home(tmp_path / "home")
@@ -210,6 +214,7 @@ def test_without_a_copy_only_the_pinned_model_is_taken(mine: Toys, tmp_path: Pat
         opened(home)
 
 
+@pytest.mark.slow
 def test_a_damaged_copy_is_removed_and_made_again(mine: Toys, tmp_path: Path) -> None:
     """Of a copy nothing is believed: companions and weights are hashed when a process opens it."""
     home = Home(tmp_path / "home")

@@ -23,6 +23,7 @@ def counts(bench: Bench) -> dict[str, dict[str, int]]:
     return {domain: dict(own) for domain, own in found.items()}
 
 
+@pytest.mark.slow
 def test_check_and_run_take_the_items_that_fit_the_models(
     toys: Toys, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

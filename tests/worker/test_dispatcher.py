@@ -147,6 +147,7 @@ def submit(store: EventStore, run: str, owner: str, **changes: object) -> None:
     store.append(repository.stream(run), 0, [New(event, f"{run}/submitted")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_between_devices_every_run_ends_as_alone(
     home: Home, store: EventStore, tmp_path: Path, seed: int
@@ -448,6 +449,7 @@ def test_a_takeover_while_a_task_is_under_way_leaves_nothing_idle(
     assert second.granted()
 
 
+@pytest.mark.slow
 def test_more_runs_than_are_kept_in_memory_all_end(
     home: Home, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

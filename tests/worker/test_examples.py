@@ -139,6 +139,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_unchanged(
     hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -25,6 +25,7 @@ for _ in range(30):
 """
 
 
+@pytest.mark.slow
 def test_several_writers_of_one_folder_leave_a_whole_one(tmp_path: Path) -> None:
     """Two processes that resume one run both export its champion."""
     out = tmp_path / "champion"

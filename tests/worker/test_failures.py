@@ -28,6 +28,7 @@ from worker.tasks import context, recorder, runner
 from worker.tasks.execute import carry_out
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_three_times_ends_the_run_with_its_reason(
     toys: Toys, tmp_path, monkeypatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_failure_counts_whatever_its_text_holds(tmp_path, monkeypatch, error: 
     assert r"a\x00b" in said[0]
 
 
+@pytest.mark.slow
 def test_trouble_with_the_machine_records_nothing_and_can_be_resumed(
     toys: Toys, tmp_path, monkeypatch
 ) -> None:
@@ -91,6 +93,7 @@ def test_trouble_with_the_machine_records_nothing_and_can_be_resumed(
     assert runs.finish(home).status == "completed"
 
 
+@pytest.mark.slow
 def test_candidates_with_infinite_weights_are_sorted_last_and_said(toys: Toys, tmp_path) -> None:
     """Noise beyond float32: no fitness and a reason, never a crash."""
     home = Home(tmp_path)

@@ -40,6 +40,7 @@ def finished(store: EventStore, run: str) -> RunState:
     return fake_runs.finish(store, run)
 
 
+@pytest.mark.slow
 def test_a_fork_without_changes_ends_where_the_original_ended(store: EventStore) -> None:
     """From any place where the history may be cut."""
     original = repository.load(store, RUN)
@@ -190,6 +191,7 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         plan(store, RUN, None, 1, values[setting])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "tournament", "cma-es", "nsga2", "elite-loser"])
 def test_a_fork_may_go_on_with_another_strategy(store: EventStore, name: str) -> None:
     """From every other one: what the run was bred by then does not matter to the next."""

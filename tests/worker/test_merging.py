@@ -214,6 +214,7 @@ def forge(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
     ["merge-tensor-written:1", "merge-tensor-written:9", "merge-journal-noted:1",
@@ -795,6 +796,7 @@ def test_a_folder_with_other_things_is_not_replaced(toys: Toys, tmp_path: Path) 
     assert (tmp_path / "out" / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_the_command_merges_several_documents_that_use_each_other(
     toys: Toys, tmp_path: Path
 ) -> None:

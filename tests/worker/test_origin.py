@@ -78,6 +78,7 @@ def exported(home: Home, state: RunState, folder: Path) -> None:
         store.close()
 
 
+@pytest.mark.slow
 def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys):
     """Built into a folder that stays: a run records a path, and can be resumed for years."""
     assert state.champion
@@ -93,6 +94,7 @@ def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys)
     assert (Path(found.path) / "model.safetensors").stat().st_mtime_ns == before, "built once"
 
 
+@pytest.mark.slow
 def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
     """From the terminal, as folders are; the run records a folder and a name, as always."""
     words = ("--base-models", f"first,{toys.sources[0]}", "--base-model", str(toys.base),
@@ -109,6 +111,7 @@ def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
     assert weights_of(then.sources[0].path) == state.built[state.champion][0]
 
 
+@pytest.mark.slow
 def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys):
     """And gets the score that its run recorded."""
     done = call(home.folder, "score", "first", "--data", str(toys.data), "--json")
@@ -120,6 +123,7 @@ def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys
     assert found["components"]["perplexity"] == event.components.perplexity
 
 
+@pytest.mark.slow
 def test_any_candidate_is_named_by_the_beginning_of_its_id(home: Home, state: RunState):
     """A loser may be what the next run needs."""
     other = next(
@@ -132,6 +136,7 @@ def test_any_candidate_is_named_by_the_beginning_of_its_id(home: Home, state: Ru
     assert not (Path(found.path) / "README.md").exists(), "the card is the champion's"
 
 
+@pytest.mark.slow
 def test_an_exported_folder_is_taken_while_it_has_the_weights(
     home: Home, state: RunState, tmp_path: Path
 ):
@@ -144,6 +149,7 @@ def test_an_exported_folder_is_taken_while_it_has_the_weights(
     assert named(home, "first")[0].path.startswith(str(home.folder / "models"))
 
 
+@pytest.mark.slow
 def test_a_source_of_a_run_is_itself(home: Home, state: RunState, toys: Toys):
     """Its folder is there already."""
     assert state.started
@@ -151,6 +157,7 @@ def test_a_source_of_a_run_is_itself(home: Home, state: RunState, toys: Toys):
     assert found.path == str(toys.sources[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_a_model_of_a_run_has_the_config_and_tokenizer_of_the_run(
     home: Home, state: RunState, tmp_path: Path, name: str
@@ -184,6 +191,7 @@ def test_a_model_of_a_run_has_the_config_and_tokenizer_of_the_run(
     assert (Path(built) / name).read_text("utf-8") != "{}"
 
 
+@pytest.mark.slow
 def test_a_registered_model_is_named_by_id_or_name(home: Home, toys: Toys, tmp_path: Path):
     """While its weights are those that were registered."""
     place = Path(shutil.copytree(toys.base, tmp_path / "mine"))
@@ -203,6 +211,7 @@ def test_a_registered_model_is_named_by_id_or_name(home: Home, toys: Toys, tmp_p
         named(home, "good-one")
 
 
+@pytest.mark.slow
 def test_a_champion_of_the_registry_is_that_of_its_run(home: Home, state: RunState):
     """The registry has no folder of it."""
     assert state.champion
@@ -253,6 +262,7 @@ def asked(client: TestClient, path: str, body: dict[str, Any]) -> Any:
     return answer
 
 
+@pytest.mark.slow
 def test_a_run_of_another_s_champion_is_started_over_the_api(
     client: TestClient, home: Home, state: RunState, toys: Toys, tmp_path: Path
 ):
@@ -271,6 +281,7 @@ def test_a_run_of_another_s_champion_is_started_over_the_api(
     assert then.sources[0].path == str(home.folder / "models" / state.built[state.champion][0])
 
 
+@pytest.mark.slow
 def test_a_model_that_a_server_may_not_read_is_refused(
     client: TestClient, home: Home, toys: Toys, tmp_path: Path
 ):

@@ -52,6 +52,7 @@ def test_what_a_config_can_say_merges_to_the_recorded_bits(state: RunState, tmp_
     assert said >= 10
 
 
+@pytest.mark.slow
 def test_grouped_recipes_whose_groups_are_alike_can_be_said(toys: Toys, tmp_path: Path) -> None:
     """Generation 0 of a tournament: every species once, with the same weights everywhere."""
     home = Home(tmp_path / "home")

@@ -65,6 +65,7 @@ def histories(draw: st.DrawFn) -> list[tuple]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(histories(), st.sampled_from([Limits(), Limits(per_user=2), Limits(2, 1)]))
 def test_every_pick_is_the_one_that_was_promised(history: list[tuple], limits: Limits) -> None:

@@ -143,6 +143,7 @@ def test_no_secret_is_written(sent: Any) -> None:
         assert not [secret for secret in hidden if secret.encode() in data], path
 
 
+@pytest.mark.slow
 def test_the_champions_folder_goes_along_where_it_is_named(
     home: Home, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def test_the_champions_folder_goes_along_where_it_is_named(
     assert not list((home.folder / "wandb").glob("*half*"))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_gets_only_what_is_new(
     home: Home, env: dict[str, str], server: Wandb
 ) -> None:
@@ -183,6 +185,7 @@ def test_a_resumed_run_gets_only_what_is_new(
     assert [len(versions) for versions in server.artifacts.values()] == [1]
 
 
+@pytest.mark.slow
 def test_offline_files_of_one_run_add_up_to_it(
     home: Home, env: dict[str, str], server: Wandb
 ) -> None:
@@ -214,6 +217,7 @@ def upload(env: dict[str, str], server: Wandb, place: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_live_run_is_followed_until_it_has_ended(
     home: Home, env: dict[str, str], server: Wandb
 ) -> None:
@@ -327,6 +331,7 @@ def beside(
     return warnings
 
 
+@pytest.mark.slow
 def test_a_run_is_followed_beside(
     home: Home, env: dict[str, str], server: Wandb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +361,7 @@ def test_a_tracker_that_hangs_is_ended(
     assert "`forge wandb sync half`" in said
 
 
+@pytest.mark.slow
 def test_a_process_whose_parent_is_gone_comes_to_an_end(
     home: Home, env: dict[str, str], server: Wandb
 ) -> None:

@@ -1052,6 +1052,7 @@ def test_memory_does_not_grow_with_a_file(keys: Keys | None, tmp_path) -> None:
     assert (tmp_path / "to" / "large").stat().st_size == 64 * CHUNK
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     sizes=st.lists(

@@ -78,6 +78,7 @@ def test_the_test_slice_is_read_once_and_last(undisturbed) -> None:
     assert sum(1 for k in kinds if k == ("evaluated", True)) == 9
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_elsewhere(undisturbed, toys: Toys, tmp_path) -> None:
     """Champion, weights and lineage depend on nothing but config, sources and data."""
     _, state = undisturbed
@@ -103,6 +104,7 @@ def test_problems_are_generated_verified_and_recorded(undisturbed) -> None:
     assert state.started.not_run == ""
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_programs_are_left_out_of_the_whole_run(
     toys: Toys, tmp_path, monkeypatch
 ) -> None:
@@ -127,6 +129,7 @@ def _after_start(store):
     return lambda: any(row.type == "started" for row in store.read("evomerge/r"))
 
 
+@pytest.mark.slow
 def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
     """Scores are those of the domains alone; one that the data lacks fails before any work."""
     weights = {"perplexity": 0, "accuracy": 0, "speed": 0, "memory": 0}
@@ -147,6 +150,7 @@ def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
     assert runs.state(home, "wrong").status == "failed"
 
 
+@pytest.mark.slow
 def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkeypatch) -> None:
     """Whoever goes on follows what `started` recorded, and measures as it did."""
     home = Home(tmp_path)
@@ -175,6 +179,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
         assert again.outcomes == event.outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False])
 def test_by_default_a_run_is_measured_in_bfloat16_where_the_processor_has_it(
     toys: Toys, tmp_path, monkeypatch, native: bool
@@ -217,6 +222,7 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
         assert told.endswith("not used" if used is None else ": used")
 
 
+@pytest.mark.slow
 def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
     toys: Toys, tmp_path, monkeypatch
 ) -> None:
@@ -251,6 +257,7 @@ def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
         bench.check_unchanged()
 
 
+@pytest.mark.slow
 def test_a_chosen_batch_is_used_and_bfloat16_changes_scores(toys: Toys, tmp_path) -> None:
     states = {}
     for name, settings in (
@@ -270,6 +277,7 @@ def test_a_chosen_batch_is_used_and_bfloat16_changes_scores(toys: Toys, tmp_path
     assert half.perplexity == pytest.approx(own.perplexity, rel=autotune.TOLERANCE)
 
 
+@pytest.mark.slow
 def test_clear_losers_are_dropped_early_and_the_rest_is_audited(toys: Toys, tmp_path) -> None:
     """With a gate that almost everybody meets: a fitness that sorts, a reason, the same run again."""
     strict = {"gate_perplexity": 0.999, "search_windows": 12, "batch_tokens": 128}
@@ -315,6 +323,7 @@ def _whole(state, event):
     return event.model_copy(update={"stopped": None, "scored": None, "outcomes": seen[name]})
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_run(undisturbed, toys: Toys, tmp_path) -> None:
     """Or the test above would prove nothing."""
     _, state = undisturbed
@@ -323,6 +332,7 @@ def test_another_seed_gives_another_run(undisturbed, toys: Toys, tmp_path) -> No
     assert runs.finish(home).lineage_digest() != state.lineage_digest()
 
 
+@pytest.mark.slow
 def test_a_cache_deleted_between_two_generations_changes_nothing(
     undisturbed, toys: Toys, tmp_path, monkeypatch
 ) -> None:
@@ -349,6 +359,7 @@ def test_a_cache_deleted_between_two_generations_changes_nothing(
     assert state.lineage_digest() == undisturbed[1].lineage_digest()
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tmp_path) -> None:
     """A cache that is believed is a lie waiting to happen."""
     home = Home(tmp_path)
@@ -374,6 +385,7 @@ def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tm
     assert state.lineage_digest() == undisturbed[1].lineage_digest()
 
 
+@pytest.mark.slow
 def test_on_postgresql_the_run_ends_the_same(undisturbed, toys: Toys, tmp_path, postgres) -> None:
     """The database is not in the profile: it decides nothing."""
     home = Home(tmp_path, postgres.new_database())
@@ -381,6 +393,7 @@ def test_on_postgresql_the_run_ends_the_same(undisturbed, toys: Toys, tmp_path, 
     assert runs.finish(home).lineage_digest() == undisturbed[1].lineage_digest()
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_run(undisturbed, toys: Toys, tmp_path) -> None:
     """They work beside each other and end with the same champion; nothing is recorded twice."""
     home = Home(tmp_path)
@@ -442,6 +455,7 @@ def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
     assert report.markdown(told)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_a_run_still_ends_the_same(
     undisturbed, toys: Toys, tmp_path
 ) -> None:
@@ -456,6 +470,7 @@ def test_killed_at_random_moments_a_run_still_ends_the_same(
     assert runs.finish(home).lineage_digest() == undisturbed[1].lineage_digest()
 
 
+@pytest.mark.slow
 def test_data_that_changed_is_an_error_at_resume(toys: Toys, tmp_path) -> None:
     """Scores on other items are other scores."""
     mine = Toys(toys.base, toys.sources, Path(shutil.copytree(toys.data, tmp_path / "data")))
@@ -468,6 +483,7 @@ def test_data_that_changed_is_an_error_at_resume(toys: Toys, tmp_path) -> None:
         runs.finish(home)
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_match_the_profile_is_refused(
     toys: Toys, tmp_path, monkeypatch
 ) -> None:
