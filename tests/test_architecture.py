@@ -148,6 +148,7 @@ def test_modules_and_functions_stay_small() -> None:
     assert not long_functions
 
 
+@pytest.mark.slow
 def test_nothing_unpickles_and_nothing_trusts_remote_code() -> None:
     """Both run a stranger's code."""
     for package in ALLOWED:

@@ -156,6 +156,7 @@ def test_merges_write_the_same_bits(toys: Toys, tmp_path: Path) -> None:
     assert found == noted("merges", found)
 
 
+@pytest.mark.slow
 def test_candidates_of_a_run_have_the_same_weights_and_scores(ended) -> None:
     """Every strategy proposes what it proposed, and it is built and measured as it was."""
     only_here()
@@ -166,6 +167,7 @@ def test_candidates_of_a_run_have_the_same_weights_and_scores(ended) -> None:
     assert found == noted("runs", found)
 
 
+@pytest.mark.slow
 def test_training_gives_the_same_weights(tmp_path: Path, monkeypatch) -> None:
     """`forge cognate`: base and specialists."""
     only_here()
@@ -191,6 +193,7 @@ def test_commands_end_with_the_same_codes(toys: Toys, tmp_path: Path) -> None:
     assert call(tmp_path, "runs").exit_code == 0
 
 
+@pytest.mark.slow
 def test_json_has_the_same_shape(ended) -> None:
     """Programs read it: no key goes, none changes its type."""
     home, _ = ended["auto"]

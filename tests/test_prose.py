@@ -56,6 +56,7 @@ def faults(file: Path) -> Iterator[str]:
             yield f"{place}: says {found[0]!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_open_with_a_verb_and_name_who_acts(folder: str) -> None:
     """A tired stranger reads each once."""

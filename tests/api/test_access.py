@@ -142,6 +142,7 @@ def test_every_cell_of_the_matrix(
         assert answer.status_code not in (401, 403, 500), answer.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ASKED)
 def test_a_submitter_may_ask_nothing_of_somebody_elses_run(served: Served, what: str) -> None:
     """An admin may; forking is free to all submitters."""

@@ -241,6 +241,7 @@ def test_the_answers_may_not_be_framed_and_load_nothing_foreign(served: Served) 
     )
 
 
+@pytest.mark.slow
 def test_positions_in_the_list_are_cursors_that_new_runs_do_not_move(served: Served) -> None:
     page = served.get("/runs", params={"limit": 3}).json()
     body = {"generation": 1, "settings": {"generations": 4}}

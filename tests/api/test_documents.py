@@ -84,6 +84,7 @@ def test_a_type_beside_empty_params_is_the_kind() -> None:
         assert (made.kind, made.path) == ("base", "models/base")
 
 
+@pytest.mark.slow
 def test_both_spellings_start_the_same(real: tuple[TestClient, str], toys: Toys) -> None:
     client, _ = real
     flat = config(toys)

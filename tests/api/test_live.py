@@ -113,6 +113,7 @@ async def following(server: Server, after: int, until: int, cut: Any) -> list[in
     return seen
 
 
+@pytest.mark.slow
 def test_clients_that_are_cut_off_at_random_lose_and_double_nothing(server: Server) -> None:
     start, chance = server.last, random.Random(5)
     speaker = threading.Thread(target=server.say, args=(400,))
@@ -159,6 +160,7 @@ def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) ->
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_holds_up_nobody(server: Server) -> None:
     """Its connection fills; others go on seeing events at once."""
     start = server.last
@@ -342,6 +344,7 @@ SAID = (
 )
 
 
+@pytest.mark.slow
 def test_what_is_not_understood_is_answered(server: Server) -> None:
     async def talk() -> list[dict[str, Any]]:
         async with server.watch() as socket_:

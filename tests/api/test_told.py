@@ -49,6 +49,7 @@ def head_of(served: Served, run: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 def test_a_run_whose_search_has_ended_has_no_reason_for_a_failure(served: Served) -> None:
     """`reason` is shown as what went wrong; the test phase of a healthy run is no failure."""
     run = halfway(served, lambda state: state.converged is not None)
@@ -58,6 +59,7 @@ def test_a_run_whose_search_has_ended_has_no_reason_for_a_failure(served: Served
     assert served.get(f"/runs/{RUN}").json()["reason"] is None
 
 
+@pytest.mark.slow
 def test_a_head_says_what_is_done_how_much_and_how_long(served: Served) -> None:
     """By the table of devices and the rehearsal; in words, without digests."""
     run = halfway(served, lambda state: state.generation == 2)
@@ -271,6 +273,7 @@ def test_answers_are_what_the_document_says(served: Served) -> None:
     api_schemas.Users.model_validate(served.get("/users").json())
 
 
+@pytest.mark.slow
 def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Served) -> None:
     """The searched objective is −ln perplexity; nobody reads that as a perplexity."""
     store = served.home.open_store()

@@ -191,6 +191,7 @@ def test_a_run_can_be_named_by_its_beginning(finished) -> None:
     assert json.loads(call(finished[0], "show", run[:-2], "--json").stdout)["run"] == run
 
 
+@pytest.mark.slow
 def test_export_writes_the_same_weights_again(finished, tmp_path) -> None:
     """The cache gone, the folder is rebuilt from the log and the sources."""
     home, _, folder = finished
@@ -201,6 +202,7 @@ def test_export_writes_the_same_weights_again(finished, tmp_path) -> None:
     assert again == (folder / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_resume_of_a_completed_run_gives_its_result(finished, tmp_path) -> None:
     """Nothing is done twice, nothing is an error."""
     out = str(tmp_path / "champion")
@@ -209,6 +211,7 @@ def test_resume_of_a_completed_run_gives_its_result(finished, tmp_path) -> None:
     assert json.loads(result.stdout)["champion"] == json.loads(finished[1].stdout)["champion"]
 
 
+@pytest.mark.slow
 def test_check_says_what_would_be_run(toys: Toys, tmp_path) -> None:
     """In seconds, and starts nothing."""
     words = ["check", "--base-models", toys.names, "--data", str(toys.data)]

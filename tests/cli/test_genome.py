@@ -108,6 +108,7 @@ def test_the_example_of_bert_classifiers_is_read_and_its_models_are_named_as_wha
         run_request.check(made)
 
 
+@pytest.mark.slow
 def test_slerp_of_two_models_without_tasks_lies_between_both(
     toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

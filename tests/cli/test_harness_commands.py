@@ -61,6 +61,7 @@ def test_a_run_on_a_task(toys: Toys, tmp_path: Path) -> None:
     assert ok(call(home.folder, "verify", "r", "--recompute")).exit_code == 0
 
 
+@pytest.mark.slow
 def test_benchmarks_are_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
     words = ("check", "--base-models", toys.names, "--data", str(toys.data), "--data")
     said = fails(tmp_path, 2, *words, "lm-eval:gsm8k")

@@ -77,6 +77,7 @@ def test_an_honest_run_is_verified(place: Place) -> None:
     assert data["findings"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
@@ -226,6 +227,7 @@ def test_an_archive_verifies_alone_and_replays_on_the_other_database(
     store.close()
 
 
+@pytest.mark.slow
 def test_archive_and_import_say_what_is_wrong(place: Place, postgres, tmp_path: Path) -> None:
     file = tmp_path / "r.forge"
     place("archive", "r", str(file))
@@ -254,6 +256,7 @@ def forked(place: Place) -> str:
     return fork
 
 
+@pytest.mark.slow
 def test_a_fork_whose_past_was_changed_is_found(place: Place) -> None:
     fork = forked(place)
     place.tamper("DELETE FROM events WHERE stream = 'evomerge/r' AND version > 20")
@@ -278,6 +281,7 @@ def test_an_archive_without_its_past_is_refused(place: Place, postgres, tmp_path
     assert json.loads(there("runs", "--json").stdout) == []
 
 
+@pytest.mark.slow
 def test_an_import_that_does_not_fit_takes_in_nothing(place: Place, postgres, tmp_path) -> None:
     """The past would fit, the fork itself is another here."""
     fork = forked(place)
@@ -299,6 +303,7 @@ def test_a_folder_with_half_a_recipe_is_refused(place: Place, tmp_path: Path) ->
         assert "is not a champion's folder" in place.fails(2, "verify", str(folder))
 
 
+@pytest.mark.slow
 def test_db_commands(place: Place) -> None:
     assert "ok" in place("db", "check").stdout
     assert "nothing to do" in place("db", "upgrade").stdout
@@ -355,6 +360,7 @@ INSERT = (
 )
 
 
+@pytest.mark.slow
 def test_a_row_before_the_first_is_found_and_shown_nowhere(place: Place) -> None:
     """A forged score of version 0 was verified, and `forge runs` showed it."""
     before = place("runs", "--json").stdout
@@ -387,6 +393,7 @@ def test_a_column_that_holds_no_text_is_a_finding(
         place(*words, code=1)
 
 
+@pytest.mark.slow
 def test_streams_of_users_limits_and_models_are_verified(place: Place) -> None:
     """An admin who was made by a row of the database was found by nothing."""
     place("users", "add", "ada", "--role", "admin")
@@ -432,6 +439,7 @@ def test_verify_takes_one_thing_or_all(place: Place) -> None:
     assert "is for a run" in place.fails(2, "verify", "users", "--head", "0" * 64)
 
 
+@pytest.mark.slow
 def test_an_event_that_no_table_can_take_does_not_stop_the_list(place: Place) -> None:
     """A number beyond 64 bits, or a zero byte on PostgreSQL, broke every list for good."""
     store = place.home.open_store()

@@ -55,6 +55,7 @@ def test_a_source_scores_what_its_run_recorded(finished, toys: Toys) -> None:
     assert twice[0]["items"] == found["items"]
 
 
+@pytest.mark.slow
 def test_a_served_model_scores_as_it_does_here(finished, toys: Toys, monkeypatch) -> None:
     """Through a server: the same but for the last digits, and the key goes along."""
     words = ("score", str(toys.sources[0]), "--data", str(toys.data), "--json", "--context", "63")
@@ -190,6 +191,7 @@ def test_check_finds_what_only_the_tokenizer_knows(finished, toys: Toys, tmp_pat
 # ---- items ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_items_show_wins_and_losses_against_the_best_source(finished) -> None:
     """The tallies are those of the recorded outcomes, counted here again."""
     home, run = finished

@@ -56,6 +56,7 @@ def test_a_page_of_an_older_build_takes_the_new_one(visit: Callable[..., Any]) -
     assert page.url.endswith("#/queue")
 
 
+@pytest.mark.slow
 def test_a_file_that_never_comes_leaves_the_frame_and_a_way_out(visit: Callable[..., Any]) -> None:
     page = visit("/runs", expected=(*GONE, "dynamically imported", "error occurred"))
     page.get_by_text("runs").first.wait_for()
@@ -66,6 +67,7 @@ def test_a_file_that_never_comes_leaves_the_frame_and_a_way_out(visit: Callable[
     page.get_by_role("heading", name="Models").wait_for()
 
 
+@pytest.mark.slow
 def test_what_failed_while_the_server_was_away_is_asked_for_again(
     visit: Callable[..., Any], site: Site
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_token_in_the_address_replaces_a_kept_one_only_when_asked(
     page.locator(".bar-who").get_by_text("linus").wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["token=%", "/runs/%", "/runs/%E0%A4%A"])
 def test_an_address_that_cannot_be_read_breaks_nothing(
     visit: Callable[..., Any], site: Site, where: str

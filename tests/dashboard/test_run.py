@@ -28,6 +28,7 @@ from testing.dashboard_world import FRONT as BUSY
 HASH = re.compile(r"[0-9a-f]{40}")
 
 
+@pytest.mark.slow
 def test_the_slider_shows_the_whole_page_as_it_was(visit: Callable[..., Any], site: Site) -> None:
     """Header, charts, population, events: everything follows one place."""
     place = site.ends(DONE)[2]
@@ -57,6 +58,7 @@ def test_the_slider_shows_the_whole_page_as_it_was(visit: Callable[..., Any], si
     assert "at=" not in page.url
 
 
+@pytest.mark.slow
 def test_the_slider_is_moved_by_keys_and_jumps_to_generations(
     visit: Callable[..., Any], site: Site
 ) -> None:
@@ -84,6 +86,7 @@ def test_a_place_inside_of_one_append_is_left_for_the_next_that_is_one(
     assert "in the middle of one append" in page.locator(".dock-caption").inner_text()
 
 
+@pytest.mark.slow
 def test_live_events_move_the_page_and_leave_the_past_alone(
     visit: Callable[..., Any], site: Site
 ) -> None:
@@ -99,6 +102,7 @@ def test_live_events_move_the_page_and_leave_the_past_alone(
     assert page.get_by_text(f"as it was at event {past}").count() == 1
 
 
+@pytest.mark.slow
 def test_a_connection_that_broke_goes_on_after_the_last_event(
     visit: Callable[..., Any], site: Site
 ) -> None:
@@ -151,6 +155,7 @@ def test_every_dialog_takes_a_reason_and_gives_the_focus_back(
     assert page.evaluate("document.activeElement.textContent").strip() == action
 
 
+@pytest.mark.slow
 def test_a_fork_is_checked_before_it_is_asked_for(visit: Callable[..., Any], site: Site) -> None:
     at = site.ends(DONE)[1] + 2
     page = visit(f"/runs/{DONE}?at={at}")
@@ -339,6 +344,7 @@ def test_a_live_run_says_what_it_does_how_far_it_is_and_its_clock_runs(
         assert not HASH.search(page.locator("body").inner_text()), run
 
 
+@pytest.mark.slow
 def test_a_label_that_no_worker_has_is_named(visit: Callable[..., Any], site: Site) -> None:
     """Beside a living worker, which takes other runs."""
     leave = site.worker("here/cpu1")

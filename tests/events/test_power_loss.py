@@ -93,11 +93,13 @@ def test_pages_reach_the_disk_before_their_commit(script: Script, tmp_path: Path
     assert written[0] < syncs[-1]
 
 
+@pytest.mark.slow
 def test_no_power_cut_takes_what_was_acknowledged(script: Script, tmp_path: Path) -> None:
     """Durable when it returns, with the very pragmas that the store sets."""
     assert wrong(cuts(script, tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_no_second_cut_in_the_recovery_does(script: Script, tmp_path: Path) -> None:
     """Rolling back writes, too; and whoever goes on after a cut must be as safe as before it."""
     recording = record(script.steps, tmp_path / "recorded" / "log.db", pragmas=CACHE)
@@ -125,6 +127,7 @@ def test_the_appends_can_be_made_again_after_a_cut(script: Script, tmp_path: Pat
         store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "pragma", "least"),
     [

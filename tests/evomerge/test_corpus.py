@@ -166,6 +166,7 @@ def test_the_shipped_text_comes_with_its_licence():
 # ---- a run without data ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_larger_the_models_the_fewer_default_items():
     """A forward pass costs in proportion to the parameters; the number of items follows, by
     arithmetic alone: a run that goes on elsewhere has the same items.

@@ -79,6 +79,7 @@ def lead(a: Outcomes, b: Outcomes, domain: str) -> tuple[Comparison, float]:
     return compare(a, b, best, weighting, False, "damage"), rounding(best, weighting, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", DOMAINS)
 def test_damage_is_caught_in_its_own_domain_and_nowhere_else(trained: Any, where: str):
     """Exchanged rows change the order of the other domain's sums over the vocabulary, nothing more.

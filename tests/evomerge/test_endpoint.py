@@ -168,6 +168,7 @@ def test_a_key_is_never_shown() -> None:
     assert seen[0]["headers"]["Authorization"] == "Bearer secret"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("password", ["PASSWORD", "PASS%2FWORD", "PASS/WORD"])
 def test_a_password_in_the_address_is_sent_and_never_shown(
     password: str, caplog: pytest.LogCaptureFixture

@@ -453,6 +453,7 @@ def test_a_comparison_depends_on_its_key_alone():
     assert compare(a, b, UNIT, PPL, False, 5).low != compare(a, b, UNIT, PPL, False, 6).low
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     """200 experiments of 60 windows whose true difference in nats a token is 0.05.
 

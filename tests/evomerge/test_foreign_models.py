@@ -116,6 +116,7 @@ def test_an_odd_model_is_named_before_anything_is_built(toys: Toys, folder: Path
     assert str(folder) in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_whole_model_is_taken(toys: Toys, folder: Path):
     """The counterpart: none of the bounds is met by an ordinary model."""
     given = [str(source) for source in toys.sources]

@@ -42,6 +42,7 @@ def test_it_is_one_class_under_both_names(home: Home, monkeypatch: pytest.Monkey
         Run("nobody")
 
 
+@pytest.mark.slow
 def test_importing_it_loads_neither_torch_nor_pandas() -> None:
     code = (
         "from evomerge import Run; import sys\n"

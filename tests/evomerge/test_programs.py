@@ -306,6 +306,7 @@ SYMMETRIC = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYMMETRIC)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), count=st.integers(3, 5))

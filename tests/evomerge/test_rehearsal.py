@@ -19,6 +19,7 @@ def config(name: str, **changes: object):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "limits", [{}, {"max_items": 500, "generations": 90}], ids=["all", "budget"]

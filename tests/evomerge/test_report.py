@@ -213,6 +213,7 @@ def test_a_rival_without_a_score_is_a_dash(finished: World):
     assert "| mean | baseline | – | – | – | – | – … – | not beaten |" in text
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn(finished: World, tmp_path: Path):
     """In the format that the suffix says, with every rival's name; a missing score is a gap."""
     data = report.report(finished.state, finished.rows)

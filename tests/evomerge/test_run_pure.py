@@ -129,6 +129,7 @@ def test_what_was_not_measured_is_none(finished: World):
 # ---- order and purity ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_completions_does_not_matter(finished: World, random: object):

@@ -118,6 +118,7 @@ def test_a_program_that_naps_for_ever_meets_the_clock():
         assert time.monotonic() - began < 1 * sandbox_sandbox.PATIENCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["", 'os.write(3, b\'{"values": [["1", null]]}\')\n'])
 def test_a_program_that_closes_its_pipe_and_sleeps_meets_the_clock_too(said: str):
     """It has nothing more to say and does not end: the jail must go on."""
@@ -355,6 +356,7 @@ with Sandbox.open(cpu=10) as s:  # to fill the memory takes more than a second o
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="the tests above ran as an ordinary user already")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv changes the user here")
 def test_an_ordinary_user_has_the_same_lock():

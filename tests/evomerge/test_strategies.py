@@ -73,6 +73,7 @@ def test_what_was_remembered_is_what_is_worked_out_anew(finished: World) -> None
             assert state.candidates[generation, proposal.slot].recipe_id == proposal.recipe.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_other_seeds_ask_for_other_candidates(name: str) -> None:
     worlds = [World(config(name, seed=seed)) for seed in (1, 2)]
@@ -83,6 +84,7 @@ def test_other_seeds_ask_for_other_candidates(name: str) -> None:
     assert not ids[0] & ids[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_a_candidate_that_nobody_survives_costs_only_itself(name: str) -> None:
     world = World(config(name), quarantine="worst-fitness")
@@ -92,6 +94,7 @@ def test_a_candidate_that_nobody_survives_costs_only_itself(name: str) -> None:
     assert audit.audit(world.rows) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_candidates_without_fitness_are_the_last(name: str) -> None:
     """A third of all models give NaN."""

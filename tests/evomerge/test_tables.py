@@ -34,6 +34,7 @@ def data(rows: list[Envelope], *kinds: str) -> list[dict[str, Any]]:
     return [json.loads(row.data) for row in rows if row.type in kinds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
 @pytest.mark.parametrize("name", tables.TABLES)
 def test_every_row_has_every_column_and_its_kind(name: str, path: Path) -> None:

@@ -223,6 +223,7 @@ def test_other_names_become_plain_and_stay_apart() -> None:
     assert all(len(id_) <= 100 and not set(id_) & set("/\\#?%: ") for id_ in ids)
 
 
+@pytest.mark.slow
 def test_it_needs_neither_torch_nor_wandb() -> None:
     code = "import evomerge.reports.wandb_rows, sys; print({'torch', 'wandb'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

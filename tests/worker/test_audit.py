@@ -57,6 +57,7 @@ def test_every_candidate_rebuilds_bit_for_bit_without_the_cache(finished) -> Non
     assert told.stderr.count("as recorded") == 20
 
 
+@pytest.mark.slow
 def test_the_champion_measures_the_same_again(finished) -> None:
     home, state, _ = finished
     told = call(home, "verify", "r", "--recompute", "--json")
@@ -215,6 +216,7 @@ def test_a_real_fork_with_changes_searches_on(finished, tmp_path: Path) -> None:
     assert told.stdout.splitlines()[-1] == "verified."
 
 
+@pytest.mark.slow
 def test_an_archive_takes_the_champions_weights_along(finished, tmp_path: Path) -> None:
     home, state, _ = finished
     file = tmp_path / "r.forge"

@@ -233,6 +233,7 @@ def test_a_damaged_copy_is_removed_and_made_again(mine: Toys, tmp_path: Path) ->
     assert opened(home).digests[1:] == [s.digest for s in started.sources]
 
 
+@pytest.mark.slow
 def test_code_that_settings_name_is_said_and_never_handed_on(mine: Toys, tmp_path: Path) -> None:
     """A champion with `auto_map` would run a stranger's code at whoever trusts our card."""
     evil = {"auto_map": {"AutoModelForCausalLM": "evil/repo--modeling.Evil"}}

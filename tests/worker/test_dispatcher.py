@@ -193,6 +193,7 @@ def test_whatever_happens_between_devices_every_run_ends_as_alone(
     assert {user.running for user in one._scheduler._users.values()} <= {0}
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_read_keeps_nobody_waiting(home: Home, store: EventStore) -> None:
     """Written by a newer version, or damaged: set aside, and the others go on."""
 
@@ -226,6 +227,7 @@ def test_a_run_that_is_tried_again_comes_back(home: Home, store: EventStore) -> 
     assert repository.load(store, "r").completed
 
 
+@pytest.mark.slow
 def test_an_imported_run_is_granted_to_nobody_until_its_owner_resumes_it(
     home: Home, store: EventStore, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def malformed(redis: Redis, kind: str) -> bytes:
     return {"garbage": b"\x80garbage", "list": b"[]", "object": b"{}", "empty": b""}[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["garbage", "list", "object", "empty", "text body", "far eta", "chain", "expired"]
 )
@@ -118,6 +119,7 @@ def test_many_messages_are_one_ring(redis: Redis) -> None:
         assert client.llen(QUEUE) == 0
 
 
+@pytest.mark.slow
 def test_the_doorbell_rings_again_after_the_broker_died(tmp_path: Path) -> None:
     server, found = Redis(tmp_path), Device()
     try:

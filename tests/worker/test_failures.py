@@ -123,6 +123,7 @@ def late(toys: Toys, tmp_path):
     store.close()
 
 
+@pytest.mark.slow
 def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
     late, toys: Toys, tmp_path, monkeypatch
 ) -> None:
@@ -138,6 +139,7 @@ def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
         worker._hands.bench(early, Measure())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["probe", 64])
 def test_what_two_probed_differently_is_no_divergence(late, monkeypatch, given) -> None:
     """Timing is luck, and the first one stands. With a number the two must agree."""
@@ -152,6 +154,7 @@ def test_what_two_probed_differently_is_no_divergence(late, monkeypatch, given) 
     assert found == ([] if given == "probe" else ["start"])
 
 
+@pytest.mark.slow
 def test_a_late_result_that_is_the_same_is_nothing(late) -> None:
     """Two workers may do one task; the log has it once."""
     worker, state, task = late
@@ -160,6 +163,7 @@ def test_a_late_result_that_is_the_same_is_nothing(late) -> None:
     assert worker.store.version(stream("r")) == before
 
 
+@pytest.mark.slow
 def test_a_late_result_that_differs_is_a_divergence(late, monkeypatch) -> None:
     """The profile's promise is broken: it must not pass in silence."""
     worker, state, task = late

@@ -164,6 +164,7 @@ def test_a_forks_past_waits_too(there, here, cache, tmp_path: Path) -> None:
     assert fake_runs.finish(here, "r").completed
 
 
+@pytest.mark.slow
 def test_archives_of_forks_and_of_their_parent_come_in_any_order(
     there, here, cache, tmp_path: Path
 ) -> None:

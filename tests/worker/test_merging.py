@@ -187,6 +187,7 @@ METHODS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_bits_for_threads_and_shards(toys: Toys, tmp_path: Path, method: str) -> None:
     """A merge depends on its config and its sources alone."""
@@ -828,6 +829,7 @@ def test_a_dry_run_looks_at_every_document_that_it_can(toys: Toys, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_config_may_be_json(toys: Toys, tmp_path: Path) -> None:
     config = tmp_path / "c.json"
     models_ = [{"model": str(s), "parameters": {"weight": 1}} for s in toys.sources]
@@ -837,6 +839,7 @@ def test_a_config_may_be_json(toys: Toys, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_a_dry_run_writes_nothing_and_bad_options_are_named(toys: Toys, tmp_path: Path) -> None:
     config = tmp_path / "c.yml"
     config.write_text(LINEAR.format(**places(toys)))

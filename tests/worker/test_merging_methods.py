@@ -32,6 +32,7 @@ CONFIGS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_same_bits_for_threads_and_shards(toys: Toys, tmp_path: Path, name: str) -> None:
     """And no warning: every parameter is read where it stands."""

@@ -119,6 +119,7 @@ def test_a_run_with_paths_goes_on_after_kills(home: Home, toys: Toys, tmp_path: 
     assert runs.finish(killed).lineage_digest() == runs.state(home).lineage_digest()
 
 
+@pytest.mark.slow
 def test_paths_too_short_for_the_models_are_refused(toys: Toys, tmp_path: Path) -> None:
     home = Home(tmp_path)
     runs.submit(home, toys, **{**SETTINGS, "path_blocks": 2})
@@ -126,6 +127,7 @@ def test_paths_too_short_for_the_models_are_refused(toys: Toys, tmp_path: Path) 
         runs.finish(home)
 
 
+@pytest.mark.slow
 def test_models_that_no_path_can_be_taken_through_are_refused(toys: Toys, tmp_path: Path) -> None:
     """At the start of a run, too, wherever it was submitted."""
     base, sources = toy_models.family(tmp_path / "models")

@@ -259,6 +259,7 @@ def test_only_one_process_sends_a_run(home: Home) -> None:
             sending.sync(home, "whole", sending.Target.of(home, offline=True))
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_said(env: dict[str, str]) -> None:
     """And that nothing is lost by it."""
     said = forge({**env, "WANDB_MODE": "online"}, "wandb", "sync", "whole", code=3).stderr
@@ -341,6 +342,7 @@ def test_a_run_is_followed_beside(
     assert server.runs["half"].summary["status"] == "completed"
 
 
+@pytest.mark.slow
 def test_a_tracker_that_raises_is_one_warning(
     home: Home, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +353,7 @@ def test_a_tracker_that_raises_is_one_warning(
     assert "\n" not in said
 
 
+@pytest.mark.slow
 def test_a_tracker_that_hangs_is_ended(
     home: Home, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def held(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_what_is_put_comes_back_bit_for_bit(url: str, keys: Keys | None, tmp_path) -> None:
     """Also files that are empty, and that end at, before and behind a chunk's end."""
     files = {f"part-{size}.safetensors": content(size) for size in SIZES}
@@ -628,6 +629,7 @@ def test_rotation_encrypts_all_under_the_first_key(url: str, tmp_path) -> None:
         Vault.open(url).rotate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hit", range(1, 5))
 def test_a_killed_rotation_loses_nothing_and_is_taken_up_again(hit: int, tmp_path) -> None:
     """Killed at each of the steps of two artifacts: file, manifest, published; then the next."""
@@ -1033,6 +1035,7 @@ def test_fetching_while_others_rotate_and_put_never_sees_half(url: str, tmp_path
     assert len(Raw(url).places()) == 3
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_a_file(keys: Keys | None, tmp_path) -> None:
     """64 MiB up, down and encrypted again, in less than 16 MiB."""
     url, path = f"file://{tmp_path}/vault", tmp_path / "large"

@@ -496,6 +496,7 @@ def test_a_process_that_does_not_match_the_profile_is_refused(
         runs.finish(home)
 
 
+@pytest.mark.slow
 def test_the_same_weights_twice_end_the_run_before_work(toys: Toys, tmp_path) -> None:
     """Two folders, one model: found by digest, said by name."""
     twin = Path(shutil.copytree(toys.sources[0], tmp_path / "twin"))
