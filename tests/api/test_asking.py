@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,7 +89,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
 
 def test_one_users_models_leave_room_for_the_others() -> None:
     """Models were built for no user: four of anybody's kept everybody's out."""
-    command = ["python", "-c", "import time; time.sleep(60)"]
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
 
     async def ask() -> None:
         work = Work()

