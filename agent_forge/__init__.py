@@ -1,4 +1,4 @@
-"""The public Python API, thin.
+"""The public Python API, a thin layer.
 
 from agent_forge import EvoMerge, EvoMergeConfig
 
@@ -17,7 +17,7 @@ __all__ = ["EvoMerge", "EvoMergeConfig", "EvoMergePipeline", "EvoMergeResult", "
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: importing the package costs nothing."""
+    """Import a public name on first use, so that importing the package costs nothing."""
     if name == "EvoMergeConfig":
         from evomerge.config import EvoMergeConfig
 

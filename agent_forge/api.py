@@ -1,4 +1,4 @@
-"""EvoMerge: evolve merges from Python. The same runs, log and folders as `forge evo`."""
+"""EvoMerge: evolve merges from Python, with the same runs, log and folders as `forge evo`."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from worker.tasks import runner
 
 log = logging.getLogger(__name__)
 
-#: What callbacks can be registered for, and what they are called with.
+#: Events that callbacks can be registered for, and the arguments of a call.
 CALLBACKS = {"generation": "(generation, best_fitness, diversity)"}
 
 
 @dataclass
 class EvoMergeResult:
-    """The result of the source documents (SPEC §11)."""
+    """The result of a run, as the source documents define it (SPEC §11)."""
 
     success: bool
     #: The champion, loaded: a transformers model.
     model: Any
     metrics: dict[str, Any]
-    #: Where things are: run, model folder, home.
+    #: The run's name, the model folder and the home folder.
     artifacts: dict[str, str]
     duration_seconds: float
     phase_name: str = "evomerge"
     report: dict[str, Any] = field(default_factory=dict)
 
     def handover(self, specializations: Sequence[str] = ()) -> dict[str, Any]:
-        """What phase 3 (Quiet-STaR) takes."""
+        """Return the input of phase 3 (Quiet-STaR)."""
         test = self.report.get("test", {}).get("components") or {}
         return {
             "model": self.model,
@@ -71,7 +71,7 @@ class EvoMergeResult:
 
 
 class EvoMerge:
-    """Evolves merges of models, by the source documents' own search where no strategy is named."""
+    """A search for merges of models, the source documents' own if no strategy is named."""
 
     def __init__(
         self, config: EvoMergeConfig | None = None, home: str | Path | None = None
@@ -83,15 +83,18 @@ class EvoMerge:
         self._resume: str | None = None
 
     def register_callback(self, event: str, function: Callable[..., None]) -> None:
-        """Call `function` at each event of a kind: "generation" (number, best, diversity)."""
+        """Call `function` at each event of a kind: "generation" (number, best, diversity).
+
+        Raises ConfigError for another kind.
+        """
         if event not in self._callbacks:
             raise ConfigError(f"callback {event!r} is not known: use {', '.join(CALLBACKS)}.")
         self._callbacks[event].append(function)
 
     def resume(self, run: str, generation: int | None = None) -> str:
-        """The next `evolve()` goes on with this run; returns its name.
+        """Make the next `evolve()` go on with this run; return the name of the run that goes on.
 
-        With a generation it goes on from there, in a fork: the run itself stays as it is.
+        With a generation, a fork of the run goes on from there, and the run itself stays as it is.
         """
         self._resume = Run(run, self.home).name
         if generation is not None:
@@ -111,8 +114,8 @@ class EvoMerge:
     ) -> EvoMergeResult:
         """Evolve merges of `models`: paths, Hub ids, runs, registered models, or loaded modules.
 
-        Loaded modules are first written into the home folder and are sources like any other; they
-        need `config.name_or_path` or a tokenizer beside them to be measured on text.
+        Loaded modules are first written into the home folder and are then sources like any other.
+        They need `config.name_or_path` or a tokenizer beside them to be measured on text.
         """
         cancelled = threading.Event()
         work = asyncio.to_thread(self._evolve, models, base, data, output_dir, cancelled)
@@ -164,7 +167,7 @@ class EvoMerge:
         return resolve(str(model), named=finder(self.home, log.info))
 
     def _stored(self, module: Any) -> ModelReference:
-        """A loaded module, written under its digest."""
+        """Write a loaded module into a folder named by its digest; return a reference to it."""
         weights = {name: p.detach().cpu() for name, p in module.named_parameters()}
         name = digest(weights)
         folder = self.home.folder / "models" / name
@@ -196,7 +199,10 @@ class EvoMerge:
 
 
 def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:
-    """Weights, config and, from where the module was loaded, the tokenizer."""
+    """Write weights, config and the tokenizer of the place that the module was loaded from.
+
+    Raises ConfigError if that place is not known, NotFoundError if it has no tokenizer.
+    """
     from transformers import AutoTokenizer
 
     write_weights(folder, weights, SHARD_BYTES)
@@ -213,5 +219,5 @@ def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:
         raise NotFoundError(f"no tokenizer beside the loaded module ({origin}): {error}") from error
 
 
-#: The second source document's name for the same thing.
+#: The second source document's name for `EvoMerge`.
 EvoMergePipeline = EvoMerge

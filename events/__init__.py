@@ -1,4 +1,4 @@
-"""The log: append-only, hash-chained. Knows nothing of models, merging or queues."""
+"""The append-only, hash-chained log, which knows nothing of models, merging or queues."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The store, when it is asked for: with it comes a database library, which merging needs not."""
+    """Import the store on first use: the store needs a database library, which merging does not."""
     if name in ("Appended", "EventStore", "New"):
         from events import store
 

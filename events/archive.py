@@ -1,13 +1,13 @@
-"""Logs out to and in from one file: `tar.gz`, to be read by anybody with `tar` and a text editor.
+"""Archives: logs written to and read from one `tar.gz` file, readable with `tar` and a text editor.
 
     manifest.json     format, what is in it, per stream: number of events and head; added notes
     schemas.json      JSON schemas of the event types, for readers without this program
     events.jsonl      one event a line, stream after stream, in order of version; without positions
-    blobs/NAME        further files, whatever the domain adds
+    blobs/NAME        further files, which the domain adds
     seal.json         SHA-256 of every member before it: written last, so that a cut is always seen
 
 Reading checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
-file of strangers may be made to fill memory or the disk: everything that is read has a bound.
+stranger's file may be made to fill memory or the disk, so every read has a bound.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ DOCUMENT = LINE = 16 << 20
 EVENTS = 1 << 30
 #: Members of an archive.
 MEMBERS = 10_000
-#: What is unpacked may be this many times as large as the file, and `SLACK` bytes beyond. Logs shrink
-#: to a tenth, weights to a half; what shrinks to a thousandth was made to fill the disk.
+#: The unpacked content may be `EXPANSION` times as large as the file, and `SLACK` bytes more. Logs
+#: shrink to a tenth, weights to a half; a file that shrinks to a thousandth was made to fill the
+#: disk.
 EXPANSION, SLACK = 100, 64 << 20
 
 
@@ -65,10 +66,10 @@ _SEAL = TypeAdapter(dict[str, str])
 
 @dataclass(frozen=True)
 class Archive:
-    """What was read from a file."""
+    """The checked content of an archive file."""
 
     manifest: dict[str, Any]
-    #: Stream → its rows; in the order that they can be imported in.
+    #: Stream → its rows; the streams in an order in which they can be imported.
     streams: dict[str, list[Envelope]] = field(default_factory=dict)
     #: Names of the further files.
     blobs: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ def write(
     notes: Mapping[str, Any],
     blobs: Iterable[tuple[str, Path]] = (),
 ) -> None:
-    """Write an archive; it appears under its name whole or not at all. Raises OSError."""
+    """Write an archive; the file appears under its name whole or not at all. Raises OSError."""
     files = list(blobs)
     hidden = path.parent / f".{path.name}.{os.getpid()}.part"
     manifest = {
@@ -107,7 +108,7 @@ def write(
 
 
 class _Writer:
-    """Members one after another, each with its digest."""
+    """A writer of members one after another, each with its digest."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
@@ -149,29 +150,29 @@ class _Hashing:
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        """Read and hash."""
+        """Read at most `size` bytes, all if negative, and hash them."""
         data = self._file.read(size)
         self.digest.update(data)
         return data
 
     def readline(self, size: int) -> bytes:
-        """Read a line, at most `size` bytes of it, and hash."""
+        """Read a line, at most `size` bytes of it, and hash them."""
         data = self._file.readline(size)
         self.digest.update(data)
         return data
 
 
 def line(row: Envelope) -> str:
-    """An event as one line of JSON; its position belongs to the database and is left out."""
+    """Return an event as one line of JSON, without its position, which belongs to the database."""
     fields = row._asdict()
     del fields["position"]
     return canonical_json(fields)
 
 
 def read(path: Path, blobs_into: Path | None = None) -> Archive:
-    """Read and check an archive; further files go into a folder, or are only checked.
+    """Read and check an archive; further files go into folder `blobs_into`, or are only checked.
 
-    Raises ArchiveError naming the place where it is cut or altered.
+    Raises ArchiveError naming the place where the archive is truncated or altered.
     """
     reader = _Reader(path, blobs_into)
     try:
@@ -180,7 +181,7 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
             with tarfile.open(fileobj=bounded, mode="r|") as tar:  # pyright: ignore[reportCallIssue, reportArgumentType]
                 for member in tar:
                     reader.member(tar, member)
-            while bounded.read(BLOCK):  # to the checksum at the very end
+            while bounded.read(BLOCK):  # up to gzip's checksum at the very end
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ArchiveError(
@@ -194,7 +195,7 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
 
 
 class _Bounded:
-    """What is unpacked from a file, refused once it is out of proportion to the file."""
+    """A file's unpacked content, refused once it is out of proportion to the packed bytes read."""
 
     def __init__(
         self, raw: IO[bytes], packed: gzip.GzipFile, bad: Callable[[str], ArchiveError]
@@ -214,7 +215,7 @@ class _Bounded:
 
 
 class _Reader:
-    """Checks members as they come."""
+    """A reader that checks members as they come."""
 
     def __init__(self, path: Path, blobs_into: Path | None) -> None:
         self._path = path
@@ -226,7 +227,7 @@ class _Reader:
         self._blobs: list[str] = []
 
     def reached(self) -> str:
-        """How far the reading came, for messages."""
+        """Return how far the reading came, for messages."""
         if self._blobs or "events.jsonl" in self._digests:
             done = [name for name in self._digests if name not in ("manifest.json", "schemas.json")]
             return f"after {done[-1]}"
@@ -237,11 +238,11 @@ class _Reader:
         return "at its beginning" if self._manifest is None else "before its first event"
 
     def bad(self, why: str) -> ArchiveError:
-        """The error at the place that was reached."""
+        """Return an error that names the place that was reached."""
         return ArchiveError(str(self._path), self.reached(), why)
 
     def member(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        """Read one member."""
+        """Read and check one member. Raises ArchiveError."""
         file = tar.extractfile(member) if member.isreg() and not member.issparse() else None
         if file is None or self._seal is not None:
             raise self.bad(f"it holds {member.name!r}, which does not belong there")
@@ -333,7 +334,7 @@ class _Reader:
         self._blobs.append(name)
 
     def _fitting(self, size: int, target: Path) -> None:
-        """Refuse a file that there is no room for, before the disk is full."""
+        """Raise ArchiveError if a file has no room on the disk, before the disk is full."""
         assert self._blobs_into is not None
         self._blobs_into.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self._blobs_into).free
@@ -344,7 +345,7 @@ class _Reader:
             )
 
     def finished(self) -> Archive:
-        """What was read, if the seal, the chains and the heads hold."""
+        """Return what was read; raise ArchiveError unless seal, chains and heads hold."""
         if self._manifest is None or self._seal is None:
             raise self.bad("its end is missing: it was cut")
         del self._digests["seal.json"]
@@ -374,7 +375,7 @@ class _Reader:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file looks like one: gzip's magic number."""
+    """Return True if a file looks like an archive: it begins with gzip's magic number."""
     try:
         with path.open("rb") as file:
             return file.read(2) == b"\x1f\x8b"

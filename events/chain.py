@@ -3,8 +3,8 @@
     hash_0 = 64 zeros
     hash_n = SHA-256(canonical JSON of row n without `position` and `hash`, `prev_hash` included)
 
-`position` is left out because it belongs to one database, and a stream must keep its chain when it
-is moved to another.
+`position` is left out because it belongs to one database, and a stream must keep its chain when the
+stream is moved to another database.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ Kind = Literal["changed", "missing", "swapped", "unlinked", "misplaced", "extra"
 
 @dataclass(frozen=True)
 class Break:
-    """A place where a stream is not what its hashes say."""
+    """A place where a stream does not agree with its hashes."""
 
     kind: Kind
-    #: The version of the event that is wrong, or of the first that is missing.
+    #: The version of the wrong event, or of the first missing event.
     version: int
     message: str
 
 
 def link(row: Mapping[str, Any]) -> str:
-    """The hash of a row, as 64 hexadecimal digits."""
+    """Return the hash of a row, as 64 hexadecimal digits."""
     covered = {name: row[name] for name in COVERED}
     return hashlib.sha256(canonical_json(covered).encode()).hexdigest()
 
 
 def fits(row: Envelope) -> bool:
-    """Return True if the row's hash is that of its fields; False also for a field that is no text."""
+    """Return True if the row's hash is the hash of its fields; False also if a field is no text."""
     try:
         return link(row._asdict()) == row.hash
     except (TypeError, ValueError):  # bytes, or text that is no UTF-8
@@ -65,15 +65,16 @@ def fits(row: Envelope) -> bool:
 
 
 def follows(row: Envelope, version: int, head: str) -> bool:
-    """Return True if the row fits its hash and stands right behind the row of this version and hash."""
+    """Return True if the row fits its hash and follows directly on row `version` of hash `head`."""
     return row.version == version + 1 and row.prev_hash == head and fits(row)
 
 
 def check(rows: Sequence[Envelope]) -> list[Break]:
-    """Where the rows of one stream, in the order of their versions, break the chain.
+    """Return the breaks in the chain of one stream; `rows` are in the order of their versions.
 
-    Finds changed, removed, swapped and inserted rows, also rows before the first one. Rows cut off at
-    the end leave a whole chain behind: only a head that was noted elsewhere tells (see `missing_tail`).
+    Finds changed, removed, swapped and inserted rows, also rows before the first one. If rows were
+    removed from the end, the chain is still valid: only a head noted elsewhere reveals the removal
+    (see `missing_tail`).
     """
     broken = [row for row in rows if not fits(row)]
     wrong = {row.version for row in broken}
@@ -81,7 +82,7 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
     version, head, position = 0, GENESIS, 0
     for row in rows:
         if not isinstance(row.version, int):
-            continue  # its hash cannot fit, which is said
+            continue  # its hash cannot fit, which is reported above
         gap = row.version - version - 1
         if gap > 0:
             what = f"{_span(version + 1, row.version - 1)} missing from stream {row.stream}"
@@ -104,7 +105,7 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
 
 
 def _altered(row: Envelope, broken: Sequence[Envelope]) -> Break:
-    """What happened to a row that its hash does not fit."""
+    """Return the break of a row whose hash does not fit: swapped with another row, or changed."""
     if not isinstance(row.version, int):
         what = f"an event of stream {row.stream} was changed: its version is {row.version!r}"
         return Break("changed", 0, what)
@@ -117,7 +118,7 @@ def _altered(row: Envelope, broken: Sequence[Envelope]) -> Break:
 
 
 def missing_tail(rows: Sequence[Envelope], version: int, head: str, noted_in: str) -> Break | None:
-    """Whether an event that was noted elsewhere is no longer there, or is another."""
+    """Return a break if event `version`, noted elsewhere with its hash, is missing or differs."""
     stream = rows[0].stream if rows else "(empty)"
     hashes = {row.version: row.hash for row in rows if isinstance(row.version, int)}
     last = max(hashes, default=0)

@@ -1,5 +1,6 @@
-"""A database that a log lives in: connections, transactions and errors. What differs between SQLite
-and PostgreSQL is in `sqlite.py` and `postgres.py`, nothing more.
+"""Database that a log is stored in: connections, transactions and errors.
+
+`sqlite.py` and `postgres.py` hold only the differences between SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from events.errors import StoreUnavailableError
 
-#: Times that something is tried again when the server goes away under it: over six seconds in all.
+#: Retries when the server goes away during an operation; the waits add up to about three seconds.
 RECONNECTS = 5
 
 
 class Database:
-    """An engine, and how this kind of database is written to."""
+    """An engine, and the way to write to this kind of database."""
 
     #: Statements that make the log's table append-only; safe to repeat.
     append_only: tuple[str, ...] = ()
-    #: What stands for a parameter in the driver's statements.
+    #: The placeholder of a parameter in the driver's statements.
     mark = "?"
     #: The database's own clock, SQL for seconds since 1970: machines need not agree on the time.
     clock = "((julianday('now') - 2440587.5) * 86400.0)"
@@ -35,24 +36,24 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that reads. Raises StoreUnavailableError."""
+        """Yield a connection in a transaction that reads. Raises StoreUnavailableError."""
         with self.explained(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that writes: committed at the end, rolled back where something is raised."""
+        """Yield a connection in a transaction that writes: committed, or rolled back on error."""
         with self.engine.connect().execution_options(forge_write=True) as connection:
             with connection.begin():
                 yield connection
 
     @contextmanager
     def appending(self, alone: bool = True) -> Iterator[Any]:
-        """A transaction that appends: positions are given out and become visible in one order.
+        """Yield a cursor in a transaction that appends: positions become visible in their order.
 
-        From its beginning on no other one appends; with `alone` false, from `insert_alone` on.
-        Yields the driver's own cursor, because SQLAlchemy's way to it takes longer than all else in
-        an append. What the driver raises comes out as SQLAlchemy's error all the same.
+        From its beginning no other transaction appends; with `alone` false, from `insert_alone` on.
+        The cursor is the driver's own, because SQLAlchemy's way to a cursor takes longer than all
+        else in an append. The driver's errors are still raised as SQLAlchemy's errors.
         """
         dialect, link = self.engine.dialect, None
         try:
@@ -80,47 +81,47 @@ class Database:
                 link.close()  # rolls back what was not committed
 
     def begin_append(self, cursor: Any) -> None:
-        """Begin the transaction, alone in it as far as appends go."""
+        """Begin the transaction; until its end no other transaction appends."""
         raise NotImplementedError
 
     @contextmanager
     def migrating(self) -> Iterator[Connection]:
-        """A transaction that changes tables; nobody else does at the same time."""
+        """Yield a connection in a transaction that changes tables, as the only one at the time."""
         with self.writing() as connection:
             yield connection
 
     def insert(
         self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
     ) -> Sequence[int | None]:
-        """Insert rows of the log in their order; their positions, None for one that did not go in."""
+        """Insert rows of the log in order; return their positions, None for a row left out."""
         raise NotImplementedError
 
     def insert_alone(self, cursor: Any, statement: str, row: tuple[Any, ...]) -> int | None:
-        """Insert one row, once no other transaction appends; its position, None if it did not go in.
+        """Insert one row, once no other transaction appends; return its position, None if left out.
 
-        For `appending(alone=False)`: where that takes a statement less than beginning alone.
+        For `appending(alone=False)`, if that takes one statement less than beginning alone.
         """
         self.begin_append(cursor)
         return self.insert(cursor, statement, [row])[0]
 
     def gone(self, error: DatabaseError) -> bool:
-        """Whether the server went away, so that trying again makes sense."""
+        """Return True if the server went away, so that a retry makes sense."""
         return False
 
     def refuses_changes(self, connection: Connection) -> bool:
-        """Whether the guards of `append_only` are in place."""
+        """Return True if the guards of `append_only` are in place."""
         raise NotImplementedError
 
     def damage(self, connection: Connection) -> list[str]:
-        """What the database itself finds wrong with its files."""
+        """Return what the database itself finds wrong with its files."""
         raise NotImplementedError
 
     def last_position(self, connection: Connection) -> int | None:
-        """The highest position that ever was committed, its row there or not; None: not known."""
+        """Return the highest position ever committed, even if its row is gone; None: not known."""
         raise NotImplementedError
 
     def rows(self, query: Any) -> Sequence[Any]:
-        """All rows of a query; asked again where the server went away. Raises StoreUnavailableError."""
+        """Return a query's rows; retry if the server went away. Raises StoreUnavailableError."""
         for attempt in range(RECONNECTS + 1):
             try:
                 with self.engine.connect() as connection:
@@ -132,29 +133,29 @@ class Database:
         raise AssertionError("unreachable")
 
     def lost(self, attempt: int) -> None:
-        """Drop the connections, which are lost together, and wait: longer each time."""
+        """Drop the connections, which are lost together, and wait, longer with each attempt."""
         self.close()
         time.sleep(0.1 * 2**attempt)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """The database's errors inside become StoreUnavailableError."""
+        """Turn the database's errors inside into StoreUnavailableError."""
         try:
             yield
         except DatabaseError as error:
             raise self.unavailable(error) from error
 
     def unavailable(self, error: Exception) -> StoreUnavailableError:
-        """The error that users see."""
+        """Return the error that users see."""
         return StoreUnavailableError(self.name, str(getattr(error, "orig", error)).strip())
 
     def close(self) -> None:
-        """Give the connections back. Whoever uses it again gets new ones."""
+        """Close the connections. A later use opens new connections."""
         self.engine.dispose()
 
 
 def _wrapped(error: Exception, dialect: Dialect, lost: bool) -> Exception:
-    """A driver's error as SQLAlchemy would raise it."""
+    """Return a driver's error as SQLAlchemy would raise it."""
     base = dialect.loaded_dbapi.Error
     return DBAPIError.instance(
         "append", None, error, base, connection_invalidated=lost, dialect=dialect

@@ -1,4 +1,4 @@
-"""What happened (Event) and how it was recorded (Envelope)."""
+"""Events (what happened) and envelopes (how an event was recorded)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encode = json.JSONEncoder(
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys, no spaces, no NaN: equal values give equal text, and so equal hashes."""
+    """Return JSON with sorted keys, no spaces, no NaN: equal values give equal text and hashes."""
     return _encode(value)
 
 
@@ -31,9 +31,9 @@ def storable(text: str) -> bool:
 def has_zero(data: str) -> bool:
     """Return True if a value in the JSON text has a zero byte, which JSON writes as an escape.
 
-    Every database takes the escape; a table that is made from the event would get the character.
+    Every database takes the escape. A table that is made from the event would get the zero byte.
     """
-    # A backslash that is itself escaped stands before the letters of a harmless text.
+    # Behind an escaped backslash, u0000 is harmless text.
     return "\\u0000" in data and re.search(r"(?<!\\)(?:\\\\)*\\u0000", data) is not None
 
 
@@ -51,13 +51,13 @@ class Event(BaseModel):
     schema_version: ClassVar[int] = 1
 
     def payload(self) -> str:
-        """The event's data as canonical JSON."""
+        """Return the event's data as canonical JSON."""
         return canonical_json(self.model_dump(mode="json"))
 
 
 @dataclass(frozen=True)
 class Context:
-    """Who appends, and because of what. Recorded with every event of an append."""
+    """The actor and the cause of an append, recorded with each of its events."""
 
     actor: str = "system"
     correlation: str | None = None

@@ -1,16 +1,16 @@
-"""Errors of the log. Each says what happened, why, and what to do."""
+"""Errors of the log, each saying what happened, why, and what to do."""
 
 from __future__ import annotations
 
 
 class EventsError(Exception):
-    """Something in the log is wrong. `exit_code` is that of `forge`, see `runs/errors.py`."""
+    """Base of the log's errors. `exit_code` is the exit code of `forge`; see `runs/errors.py`."""
 
     exit_code = 1
 
 
 class ConcurrencyError(EventsError):
-    """Somebody appended to the stream first: fold again and decide again."""
+    """An append to a stream that is at another version than expected: fold and decide again."""
 
     def __init__(self, stream: str, expected: int, actual: int) -> None:
         super().__init__(
@@ -21,7 +21,7 @@ class ConcurrencyError(EventsError):
 
 
 class IdempotencyError(EventsError):
-    """Keys of one append are taken: some of its events are recorded, or two share a key."""
+    """Taken keys of one append: some of its events are recorded, or two events share a key."""
 
     def __init__(self, keys: list[str]) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class IdempotencyError(EventsError):
 
 
 class UnknownEventError(EventsError):
-    """A row's type or schema is not known to this version of the program."""
+    """A row whose type or schema this version of the program does not know."""
 
     def __init__(self, type_: str, schema: int, known: str) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class UnknownEventError(EventsError):
 
 
 class PayloadError(EventsError):
-    """A row does not hold what its type says."""
+    """A row whose data does not fit its type."""
 
     def __init__(self, position: int, type_: str, why: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class PayloadError(EventsError):
 
 
 class ChainError(EventsError):
-    """The history of a stream is not the one that its hashes tell."""
+    """A stream whose events do not agree with its hashes."""
 
     def __init__(self, stream: str, version: int, why: str) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class ChainError(EventsError):
 
 
 class ArchiveError(EventsError):
-    """An archive that is cut, altered or of another format."""
+    """An archive that is truncated, altered or of another format."""
 
     def __init__(self, path: str, where: str, why: str) -> None:
         super().__init__(
@@ -75,7 +75,7 @@ class ArchiveError(EventsError):
 
 
 class SchemaError(EventsError):
-    """The database's tables are of another version than this program's."""
+    """Tables of a database that are of another version than this program's."""
 
     def __init__(self, where: str, found: str | None, wanted: str, what_to_do: str) -> None:
         super().__init__(
@@ -86,7 +86,7 @@ class SchemaError(EventsError):
 
 
 class UnstorableError(EventsError):
-    """An event holds text that not every database can store."""
+    """An event with text that not every database can store."""
 
     def __init__(self, type_: str, field: str) -> None:
         super().__init__(
@@ -97,7 +97,7 @@ class UnstorableError(EventsError):
 
 
 class StoreUnavailableError(EventsError):
-    """The database cannot be opened or written."""
+    """A database that cannot be opened or written."""
 
     exit_code = 3
 
@@ -106,7 +106,7 @@ class StoreUnavailableError(EventsError):
         "Check that the folder exists, is writable and has free space. A damaged file must come back "
         "from a backup."
     )
-    #: And about one on a server.
+    #: What to do about a log on a server.
     SERVER = "Check that the server runs, can be reached from here, and has free space."
 
     def __init__(self, where: str, why: str, advice: str = FILE) -> None:
@@ -115,7 +115,7 @@ class StoreUnavailableError(EventsError):
 
 
 class ProjectionError(EventsError):
-    """The log has lost events that a projection was made from."""
+    """A log that has lost events from which a projection was made."""
 
     def __init__(self, name: str, position: int, last: int) -> None:
         super().__init__(

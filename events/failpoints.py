@@ -1,11 +1,11 @@
-"""Failpoints: named places where a crash would hurt. Off unless asked for.
+"""Failpoints: named places where a crash would hurt, off unless the environment asks for them.
 
     FORGE_FAILPOINTS=kill:17         SIGKILL at the 17th hit of any failpoint
-    FORGE_FAILPOINTS=kill:name:2     SIGKILL at the second hit of that one
+    FORGE_FAILPOINTS=kill:name:2     SIGKILL at the second hit of failpoint `name`
     FORGE_FAILPOINTS=once:FILE:name:2  the same, by the first process that makes FILE
     FORGE_FAILPOINTS=trace:FILE      write the name of every hit to FILE
 
-The crash tests walk all of them.
+The crash tests walk all failpoints.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _action, _, _argument = os.environ.get("FORGE_FAILPOINTS", "").partition(":")
 
 
 def arm(setting: str) -> None:
-    """Set what `FORGE_FAILPOINTS` would; for tests that fork."""
+    """Set what the variable `FORGE_FAILPOINTS` would set; for tests that fork."""
     global _action, _argument
     _action, _, _argument = setting.partition(":")
     _hits.clear()
 
 
 def hit(name: str) -> None:
-    """A crash-relevant place is passed."""
+    """Record that the failpoint `name` is passed; trace the hit or kill the process if asked to."""
     if not _action:
         return
     _hits[name] = _hits.get(name, 0) + 1
@@ -42,7 +42,7 @@ def hit(name: str) -> None:
 
 
 def _first(marker: Path) -> bool:
-    """Whether nobody has made this file before us."""
+    """Return True if this process is the first to make the file."""
     try:
         marker.open("x").close()
     except FileExistsError:

@@ -1,14 +1,14 @@
-"""Writers of one file take turns.
+"""Turns for the writers of one file.
 
 SQLite's own waiting is a sleep that grows, so a busy writer starves the others (one of eight got a
-single append in four seconds). Here a writer waits for the `gate`, then for the `room`, and leaves the
-gate when it is in the room: whoever has just left the room finds the next one holding the gate, and
-cannot be first again. Locks of files that the kernel drops with their process. The files are the
-user's alone: another user's lock would hold everybody up.
+single append in four seconds). Here a writer locks the `gate`, then the `room`, and unlocks the
+gate once it holds the room. A writer that has just left the room finds the next writer at the gate,
+and so cannot be first again. The gate and the room are file locks, which the kernel drops with
+their process. The files are open to their owner alone: another user's lock would block all writers.
 
-It is a courtesy, not a lock: SQLite's own decides who writes. So nobody waits for good here:
-whoever has waited too long (somebody was stopped in the room) goes on to SQLite, whose own waiting ends
-in an error.
+A turn is a courtesy, not a lock: SQLite's own lock decides which writer writes. So no writer waits
+for ever here: after `Turnstile.patience` seconds (a process was stopped in the room) the writer
+goes on to SQLite, whose own waiting ends in an error.
 """
 
 from __future__ import annotations
@@ -20,28 +20,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Descriptors of the gate and the room; None where no such file can be made.
+#: Descriptors of the gate and the room; None if the file cannot be made.
 _Files = tuple[int | None, int | None]
 
 
 class Turnstile:
-    """Turns among processes and threads that know the same file."""
+    """Turns among the processes and threads that write to one file."""
 
-    #: Seconds that anybody waits for a turn.
+    #: Seconds that a writer waits for a turn.
     patience = 10.0
 
     def __init__(self, path: Path) -> None:
         self._gate = Path(f"{path}-gate")
         self._room = Path(f"{path}-room")
-        #: Opened, and with nobody now; the process that opened them, because a fork shares its locks.
+        #: Open files that no thread uses now; the process that opened them: a fork shares its
+        #: locks.
         self._idle: list[_Files] = []
         self._process = os.getpid()
-        #: Somebody of ours gave up, and still stands in the queue: the others do not wait until then.
+        #: The queuing thread of a turn that this process gave up. While the thread still waits, no
+        #: other thread of the process waits for a turn.
         self._given_up: threading.Thread | None = None
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for a turn and hold it. Where none is to be had, everybody's turn is now."""
+        """Wait for a turn and hold it; go on without a turn if none is to be had."""
         if self._given_up is not None and self._given_up.is_alive():
             yield
             return
@@ -50,7 +52,7 @@ class Turnstile:
             if gate is not None and room is not None and not _walk_in(gate, room):
                 queuing = _Queuing(gate, room)
                 queuing.start()
-                files = ()  # it closes them where we do not take them
+                files = ()  # the thread closes them if its turn comes too late
                 if queuing.served(self.patience):
                     files = gate, room
                 else:
@@ -64,7 +66,7 @@ class Turnstile:
             _close(files)
 
     def _take(self) -> _Files:
-        """Descriptors that nobody else in this process uses now."""
+        """Return descriptors that no other thread of this process uses now."""
         if self._process != os.getpid():
             self._process, self._idle = os.getpid(), []
         try:
@@ -73,13 +75,16 @@ class Turnstile:
             return _open(self._gate), _open(self._room)
 
     def close(self) -> None:
-        """Close what is open; the next turn opens it again."""
+        """Close the idle files; the next turn opens them again."""
         while self._idle:
             _close(self._idle.pop())
 
 
 def _walk_in(gate: int, room: int) -> bool:
-    """Whether nobody is there: the room is ours then. Where only the room is taken, the gate is."""
+    """Return True if gate and room were free: the room is then locked, the gate is not.
+
+    If only the room was taken, the gate stays locked.
+    """
     try:
         fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(room, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,7 +95,7 @@ def _walk_in(gate: int, room: int) -> bool:
 
 
 class _Queuing(threading.Thread):
-    """Stands in the queue: the kernel's waiting for a lock is fair, and knows no time limit."""
+    """A thread that waits in the queue: the kernel's wait for a lock is fair but has no limit."""
 
     def __init__(self, gate: int, room: int) -> None:
         super().__init__(name="turnstile", daemon=True)
@@ -100,14 +105,18 @@ class _Queuing(threading.Thread):
         self._left = False
 
     def served(self, seconds: float) -> bool:
-        """Whether our turn came within this time. If not, or at an exception, the files get closed."""
+        """Return True if the turn came within `seconds`.
+
+        If the turn did not come, or at an exception, the files get closed: now, or by the thread
+        when its turn comes.
+        """
         came = False
         try:
             came = self._in.wait(seconds)
         finally:
             with self._mutex:
                 self._left = not came
-                if self._left and self._in.is_set():  # a moment too late
+                if self._left and self._in.is_set():  # the turn came a moment too late
                     _close(self._files)
         return came
 

@@ -1,12 +1,13 @@
 """Projections: tables made from the log, for questions that a fold would answer too slowly.
 
-They are not truth. Each remembers the position that it has come to, in the transaction that brought it
-there, so that a crash leaves it behind, never wrong; whoever reads it lets it catch up first. One of
-another version is dropped and made anew. One that has seen events that the log no longer has is not:
-that is a finding, and it is said.
+Projections are not the truth. Each stores the position that it has reached, in the same transaction
+as its rows, so that a crash leaves the projection behind, never wrong. A reader lets the projection
+catch up first. A projection of another version is dropped and made again. A projection that has
+seen events which the log no longer has is not made again: the lost events are reported
+(ProjectionError).
 
 One event never stops a table: a row that the tables cannot take (damaged, forged, a number that no
-column holds) is passed over and noted, and `forge db check` lists it.
+column holds) is skipped and noted, and `forge db check` lists it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from events.store import EVENTS, PAGE, EventStore
 
 log = logging.getLogger(__name__)
 
-#: In a process one thread at a time: others would wait for it in the database, each with a connection.
+#: Lets one thread of a process catch up at a time; others would wait in the database, each with a
+#: connection.
 _ONE = threading.RLock()
 
 
 class ProjectionRow(SQLModel, table=True):
-    """How far each projection has come."""
+    """The position that a projection has reached."""
 
     __tablename__ = "projections"  # pyright: ignore[reportAssignmentType]
 
@@ -48,7 +50,7 @@ PROJECTIONS: Table = ProjectionRow.__table__  # pyright: ignore[reportAttributeA
 
 
 class GapRow(SQLModel, table=True):
-    """An event that a projection passed over, and why."""
+    """An event that a projection skipped, and the reason."""
 
     __tablename__ = "projection_gaps"  # pyright: ignore[reportAssignmentType]
 
@@ -59,11 +61,11 @@ class GapRow(SQLModel, table=True):
 
 GAPS: Table = GapRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
-#: Errors that one row's data cause. All others (a full disk, a server that is gone, a defect of a
-#: projection) are not the row's: they stop the tables, and a later version takes the row.
+#: Errors that one row's data cause. Other errors (a full disk, a server that is gone, a defect of a
+#: projection) stop the projection instead, and a later version of the program can take the row.
 _OF_A_ROW = (DataError, IntegrityError, EventsError, OverflowError, UnicodeError)
 
-#: Columns of an event that hold another kind of value than text.
+#: Columns of an event that do not hold text, with their types.
 _KINDS: dict[str, tuple[type, ...]] = {
     "position": (int,), "version": (int,), "schema": (int,),
     "causation": (str, type(None)), "correlation": (str, type(None)),
@@ -71,21 +73,21 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Projection(Protocol):
-    """What a domain supplies."""
+    """The interface of a projection, which a domain supplies."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The projection's name."""
         ...
 
     @property
     def version(self) -> int:
-        """Raised with every change of tables or meaning."""
+        """The projection's version, raised with every change of its tables or their meaning."""
         ...
 
     @property
     def tables(self) -> Sequence[Table]:
-        """Its own tables."""
+        """The projection's own tables."""
         ...
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -97,9 +99,9 @@ class Projection(Protocol):
 
 
 def catch_up(store: EventStore, projection: Projection) -> int:
-    """Bring a projection to the end of the log; the number of rows that were new to it.
+    """Bring a projection to the end of the log; return the number of rows that were new to it.
 
-    Raises ProjectionError where the log has lost events that it had seen.
+    Raises ProjectionError if the log has lost events that the projection had seen.
     """
     with _ONE, store.database.explained():
         return _caught_up(store, projection)
@@ -118,14 +120,14 @@ def _caught_up(store: EventStore, projection: Projection) -> int:
                 seen += len(rows)
                 position = rows[-1].position
                 continue
-        position = _prepare(store, projection)  # somebody else was at it too
+        position = _prepare(store, projection)  # another process moved the projection meanwhile
     return seen
 
 
 def _apply(
     store: EventStore, connection: Connection, projection: Projection, rows: Sequence[Envelope]
 ) -> None:
-    """Apply all rows; where that fails, each alone, and note which cannot be applied."""
+    """Apply all rows; if they fail together, apply each alone and note those that fail."""
     try:
         for row in rows:
             _refuse_damaged(row)
@@ -148,7 +150,7 @@ def _apply(
 
 
 def _refuse_damaged(row: Envelope) -> None:
-    """Raise PayloadError if a column holds another kind of value: SQLite stores anything anywhere."""
+    """Raise PayloadError if a column holds a value of a wrong type, which SQLite would store."""
     for name, value in row._asdict().items():
         kinds = _KINDS.get(name, (str,))
         if not isinstance(value, kinds):
@@ -158,7 +160,7 @@ def _refuse_damaged(row: Envelope) -> None:
 
 
 def gaps(database: Database) -> list[str]:
-    """The events that projections passed over, a line each."""
+    """Return the events that projections skipped, one line each."""
     with database.reading() as connection:
         if not connection.dialect.has_table(connection, GAPS.name):
             return []
@@ -167,19 +169,19 @@ def gaps(database: Database) -> list[str]:
 
 
 def position(store: EventStore, projection: Projection) -> int:
-    """The position in the log that the tables have come to."""
+    """Return the position in the log that the tables have reached."""
     return _prepare(store, projection)
 
 
 def rebuild(store: EventStore, projection: Projection) -> int:
-    """Drop the tables and make them from the whole log; the number of rows read."""
+    """Drop the tables and make them from the whole log; return the number of rows read."""
     with store.database.explained(), store.database.migrating() as connection:
         _drop(connection, projection)
     return catch_up(store, projection)
 
 
 def _prepare(store: EventStore, projection: Projection) -> int:
-    """The position it has come to; its tables exist and are of its version."""
+    """Return the projection's position; create tables that are missing or of another version."""
     with store.database.reading() as connection:
         found = _state(connection, projection)
         if found is not None and found.version == projection.version:
@@ -210,7 +212,7 @@ def _state(connection: Connection, projection: Projection) -> ProjectionRow | No
 
 
 def _check(connection: Connection, projection: Projection, found: ProjectionRow) -> None:
-    """The event that it came to last is still there, and still the same."""
+    """Raise ProjectionError if the event at the projection's position is missing or has changed."""
     if not found.position:
         return
     query = select(EVENTS.c.hash).where(EVENTS.c.position == found.position)
@@ -221,7 +223,7 @@ def _check(connection: Connection, projection: Projection, found: ProjectionRow)
 
 
 def _locked(connection: Connection, projection: Projection) -> int | None:
-    """The position, held against others until the transaction ends."""
+    """Return the projection's position, and lock its row until the transaction ends."""
     query = select(PROJECTIONS.c.position).where(PROJECTIONS.c.name == projection.name)
     return connection.execute(query.with_for_update()).scalar()
 

@@ -1,4 +1,4 @@
-"""Event type and schema version → class; upcasters carry old rows to the latest schema."""
+"""Registry of event classes by type and schema version, with upcasters for rows of old schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Registry:
-    """The events of one domain. Rows are never rewritten: an old one is upcast while it is read."""
+    """The events of one domain. Rows are never rewritten: an old row is upcast while it is read."""
 
     def __init__(self) -> None:
         self._classes: dict[str, type[Event]] = {}
@@ -25,7 +25,7 @@ class Registry:
         self._latest: dict[tuple[str, int], Callable[[str], Event]] = {}
 
     def event(self, cls: type[E]) -> type[E]:
-        """Class decorator: register the latest schema of an event type."""
+        """Register the latest schema of an event type, as a class decorator. Raises ValueError."""
         if not cls.type or cls.type in self._classes:
             raise ValueError(f"event type {cls.type!r} is empty or registered twice")
         self._classes[cls.type] = cls
@@ -33,7 +33,7 @@ class Registry:
         return cls
 
     def upcaster(self, type_: str, from_schema: int) -> Callable[[Upcaster], Upcaster]:
-        """Decorator: a pure function from the data of `from_schema` to that of the next schema."""
+        """Register, as a decorator, a pure function from data of `from_schema` to the next's."""
 
         def register(function: Upcaster) -> Upcaster:
             if (type_, from_schema) in self._upcasters:
@@ -44,28 +44,28 @@ class Registry:
         return register
 
     def types(self) -> dict[str, type[Event]]:
-        """All registered event classes by type name, in order of name."""
+        """Return all registered event classes by type name, in order of name."""
         return dict(sorted(self._classes.items()))
 
     def upcasts(self, type_: str, schema: int) -> bool:
-        """Whether there is an upcaster from this schema to the next."""
+        """Return True if there is an upcaster from this schema to the next."""
         return (type_, schema) in self._upcasters
 
     def knows(self, row: Envelope) -> bool:
-        """Whether `load` can read rows of this type and schema."""
+        """Return True if the row's type is known and its schema is not newer than the latest."""
         cls = self._classes.get(row.type)
         return cls is not None and row.schema <= cls.schema_version
 
     def load(self, row: Envelope) -> Event:
-        """The row as an event of the latest schema.
+        """Return the row as an event of the latest schema.
 
-        Raises UnknownEventError for a type, or a schema newer than the one known here, and
-        PayloadError where the data does not validate.
+        Raises UnknownEventError for an unknown type or a schema newer than the one known here, and
+        PayloadError if the data does not validate.
         """
         return next(self.load_each((row,)))[1]
 
     def load_each(self, rows: Iterable[Envelope]) -> Iterator[tuple[Envelope, Event]]:
-        """Row after row with its event; raises what `load` does at the row that it is about."""
+        """Yield each row with its event; raise what `load` raises, at the row concerned."""
         latest = self._latest
         for row in rows:
             validate = latest.get((row.type, row.schema))
@@ -76,7 +76,7 @@ class Registry:
             yield row, event
 
     def _upcast(self, row: Envelope) -> Event:
-        """An old row, carried from schema to schema."""
+        """Return the event of an old row, carried from schema to schema."""
         cls = self._classes.get(row.type)
         if cls is None or row.schema > cls.schema_version:
             known = "no such type" if cls is None else f"the latest schema is {cls.schema_version}"

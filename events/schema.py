@@ -1,5 +1,7 @@
-"""The tables of the log and their versions (alembic). Tables that may be dropped at any time (leases,
-projections) are made by the code that uses them and have no migrations.
+"""Tables of the log and their versions (alembic).
+
+Tables that may be dropped at any time (leases, projections) are made by the code that uses them and
+have no migrations.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ HEAD = "0001"
 
 
 def revision(connection: Connection) -> str | None:
-    """The database's revision; "" for tables from before there were revisions, None without any."""
+    """Return the database's revision; "" for tables older than revisions, None without tables."""
     tables = inspect(connection).get_table_names()
     if "alembic_version" in tables:
         found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
@@ -26,9 +28,10 @@ def revision(connection: Connection) -> str | None:
 
 
 def prepare(database: Database, upgrade: bool) -> None:
-    """Make the tables of an empty database; check those of another.
+    """Create the tables of an empty database; check the tables of any other.
 
-    An older revision is upgraded where `upgrade` is true. Raises SchemaError.
+    An older revision is upgraded if `upgrade` is true. Missing guards are put back. Raises
+    SchemaError.
     """
     with database.engine.connect() as connection:
         found = revision(connection)
@@ -54,7 +57,7 @@ def _older(found: str) -> bool:
 
 
 def upgrade_to_head(database: Database) -> tuple[str | None, str]:
-    """Bring the tables to HEAD; the revision before, and HEAD. Raises SchemaError for a newer one."""
+    """Upgrade the tables to HEAD; return the old revision and HEAD. Raises SchemaError if newer."""
     from alembic import command
     from alembic.config import Config
 
@@ -77,7 +80,7 @@ def _guard(database: Database, connection: Connection) -> None:
 
 
 def check(database: Database) -> list[str]:
-    """What is wrong with the tables; empty where nothing is."""
+    """Return what is wrong with the tables, one line each; empty if nothing is."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 

@@ -1,12 +1,12 @@
-"""What is particular to SQLite.
+"""Database of a log in a SQLite file: journal, locks, guards and errors.
 
-WAL with synchronous=FULL where the library is 3.51.3 or newer. Older ones have a rare corruption
-bug when two connections checkpoint a WAL together, so there the rollback journal is used: slower, but
-far above what a run needs. It is truncated, not deleted, at a commit: SQLite does not sync the folder
-after deleting it, and a power cut could bring it back and with it undo what was acknowledged. No
-memory mapping. Writers take their lock at
-BEGIN, so that two of them queue instead of failing half-way, and take turns (`fair_lock.py`).
-Files are made for their owner alone: a reader of another user would keep all writers out.
+The journal is WAL with synchronous=FULL if the library is 3.51.3 or newer. Older libraries have a
+rare corruption bug when two connections checkpoint a WAL together, so they use the rollback
+journal: slower, but far above what a run needs. The rollback journal is truncated, not deleted, at
+a commit: SQLite does not sync the folder after deleting the journal, and a power cut could bring
+the journal back and undo what was acknowledged. Memory mapping is off. Writers take their lock at
+BEGIN, so that two writers queue instead of failing half-way, and take turns (`fair_lock.py`). Files
+are made for their owner alone: a reader of another user would keep all writers out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BUSY_TIMEOUT_MS = 30_000
 
 
 def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
-    """The journal mode that is safe with this SQLite: "wal" or "truncate"."""
+    """Return the journal mode that is safe with this SQLite: "wal" or "truncate"."""
     return "wal" if version >= WAL_SAFE else "truncate"
 
 
@@ -60,25 +60,25 @@ class Sqlite(Database):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that writes, when it is our turn."""
+        """Yield a connection in a transaction that writes, when it is this writer's turn."""
         with self._turnstile.turn(), super().writing() as connection:
             yield connection
 
     @contextmanager
     def appending(self, alone: bool = True) -> Iterator[Any]:
-        """A transaction that appends, when it is our turn."""
+        """Yield a cursor in a transaction that appends, when it is this writer's turn."""
         with self._turnstile.turn(), super().appending(alone) as cursor:
             yield cursor
 
     def begin_append(self, cursor: Any) -> None:
-        """Begin with the lock that writers take; never behind a torn end."""
+        """Begin with the lock that writers take. Raise if the file ends within a page."""
         cursor.execute("BEGIN IMMEDIATE")
         _refuse_torn(self._path)
 
     def insert(
         self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
     ) -> Sequence[int | None]:
-        """One by one: there is no way to a server and back."""
+        """Insert rows one by one, since there is no round trip to save; return their positions."""
         positions = []
         for row in rows:
             cursor.execute(statement, row)
@@ -86,28 +86,28 @@ class Sqlite(Database):
         return positions
 
     def close(self) -> None:
-        """Give the connections and the turnstile's files back."""
+        """Close the connections and the turnstile's files."""
         super().close()
         self._turnstile.close()
 
     def refuses_changes(self, connection: Connection) -> bool:
-        """Whether the three triggers are there."""
+        """Return True if the three triggers exist."""
         query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'"
         return connection.exec_driver_sql(query).scalar() == len(self.append_only)
 
     def damage(self, connection: Connection) -> list[str]:
-        """What `PRAGMA integrity_check` says."""
+        """Return the problems that `PRAGMA integrity_check` reports."""
         found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
         return [] if found == ["ok"] else [str(line) for line in found]
 
     def last_position(self, connection: Connection) -> int:
-        """SQLite keeps it for AUTOINCREMENT."""
+        """Return the highest position ever committed, which SQLite keeps for AUTOINCREMENT."""
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
         return int(connection.exec_driver_sql(query).scalar() or 0)
 
 
 def _refuse_torn(path: Path) -> None:
-    """Raise where the file ends in the middle of a page: SQLite itself would write on behind it."""
+    """Raise DatabaseError if the file ends within a page: SQLite itself would go on writing."""
     with path.open("rb") as file:
         header = file.read(18)
     page = int.from_bytes(header[16:18], "big")
@@ -119,12 +119,12 @@ def _refuse_torn(path: Path) -> None:
 
 def _make_private(path: Path) -> None:
     """Create the file for its owner alone if it is missing; SQLite gives its journals the same mode."""
-    with suppress(OSError):  # there already; what is wrong SQLite says when it opens the file
+    with suppress(OSError):  # it exists, or SQLite reports the error when it opens the file
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _engine(path: Path) -> Engine:
-    """An engine on the file, with the pragmas and the locking described above."""
+    """Return an engine on the file, with the pragmas and the locking described above."""
     _make_private(path)
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -133,7 +133,7 @@ def _engine(path: Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where we say, see _begin
+        connection.isolation_level = None  # transactions begin in _begin, not in the driver
         connection.text_factory = _text
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
@@ -153,16 +153,16 @@ def _engine(path: Path) -> Engine:
 def _text(stored: bytes) -> str:
     """Decode a text of the database.
 
-    A row that somebody damaged must be readable, so that it can be named: bytes that are no UTF-8
+    A damaged row must be readable, so that an error can name the row: bytes that are no UTF-8
     become lone surrogates, which no hash and no event accepts.
     """
     return stored.decode("utf-8", "surrogateescape")
 
 
 def open_store(path: Path, attempts: int = 20) -> EventStore:
-    """Open, and where needed create, the log in the file `path`.
+    """Open the log in the file `path`; create the log if it is missing.
 
-    Retries while other processes open it at the same time. Raises StoreUnavailableError and
+    Retries while other processes open the file at the same time. Raises StoreUnavailableError and
     SchemaError.
     """
     for attempt in range(attempts):

@@ -1,4 +1,4 @@
-"""SQL of an append, written once a kind of database: the driver is called without SQLAlchemy."""
+"""SQL of appends, built once per kind of database, for drivers called without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ COLUMNS = Envelope._fields[1:]
 
 @cache
 def insert_statement(mark: str) -> str:
-    """What inserts one row, for the driver."""
+    """Return the driver's statement that inserts one row; `mark` is its parameter placeholder."""
     marks = ", ".join(mark for _ in COLUMNS)
     return f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({marks})"
 
 
 @cache
 def follow_statement(mark: str) -> str:
-    """The same, only directly behind the row of its stream with this version and hash, and only
-    where its key is new: nothing is tried that the database would have to refuse.
+    """Return a statement that inserts a row only behind its stream's last row and with a new key.
+
+    The last row must have the version before and the hash `prev_hash` (see `follow_parameters`).
+    So the database never has to refuse the insert.
     """
     marks = ", ".join(mark for _ in COLUMNS)
     before = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark} AND hash = {mark}"
@@ -32,7 +34,7 @@ def follow_statement(mark: str) -> str:
 
 
 def follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row's values, and what `follow_statement` asks of it."""
+    """Return a row's values, followed by the values that `follow_statement` compares."""
     values = dict(zip(COLUMNS, row, strict=True))
     stream, version = values["stream"], values["version"]
     return (*row, stream, version - 1, values["prev_hash"], stream, version, values["key"])
@@ -40,7 +42,7 @@ def follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @lru_cache(64)
 def place_query(mark: str, keys: int) -> str:
-    """The rows under so many keys, and, as a row at position 0, where the stream ends."""
+    """Return the query for the rows of `keys` keys, and the stream's end as a row at position 0."""
     known = ", ".join([mark] * keys) or "NULL"
     end = ("0", "''", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
     return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({known}) UNION ALL

@@ -1,8 +1,8 @@
-"""The event store: append, read, tail. One table, append-only.
+"""Event store: append to, read and tail one append-only table.
 
-What it guarantees: versions of a stream are 1, 2, 3, … without gaps; an append is all or nothing
-and durable when it returns; a key is recorded once. What it does not: it never calls anybody back,
-and a reader sees events only by asking again.
+The store guarantees: versions of a stream are 1, 2, 3, … without gaps; an append is all or nothing
+and durable when it returns; a key is recorded once. The store makes no callbacks: a reader sees new
+events only by asking again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from events.statements import (
 
 CODE_VERSION = "agent-forge 0.1.0"
 
-#: Rows read at a time: following a log takes the same memory however long it is.
+#: Rows read at a time: following a log takes the same memory, however long the log is.
 PAGE = 256
 
 
 class EventRow(SQLModel, table=True):
-    """The table. Never used to validate (SQLModel table models do not): `Registry.load` does."""
+    """The log's table. `Registry.load` validates its rows, as SQLModel table models do not."""
 
     __tablename__ = "events"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
@@ -81,14 +81,14 @@ class New:
 
 @dataclass(frozen=True)
 class Appended:
-    """What an append left in the log. `fresh` is False where it had been recorded before."""
+    """The rows of an append in the log. `fresh` is False if they had been recorded earlier."""
 
     rows: tuple[Envelope, ...]
     fresh: bool
 
 
 class _MovedError(Exception):
-    """The rows did not go in where they were expected to: look, and append as usual."""
+    """A stream whose end has moved, or a known key: read the end, and append as usual."""
 
 
 class EventStore:
@@ -110,8 +110,8 @@ class EventStore:
         """Append all events or none.
 
         `expected_version` is the version that the caller's decision was made at (0: the stream is
-        new); None appends behind whatever is there. Events whose keys are recorded already in
-        this stream are returned as they stand, whatever the version.
+        new); None appends at any version. Events whose keys are already recorded in this stream
+        are returned as recorded, at any version.
 
         Raises ConcurrencyError, IdempotencyError, UnstorableError, StoreUnavailableError.
         """
@@ -123,7 +123,7 @@ class EventStore:
 
         end = self._ends.get(stream)
         if end is not None and expected_version in (None, end[0]):
-            with suppress(IntegrityError, _MovedError):  # others were first: look
+            with suppress(IntegrityError, _MovedError):  # another append was first: read the end
                 behind = partial(self._behind, end, drafts)
                 return self._remember(stream, self._transaction(behind, alone=len(drafts) > 1))
 
@@ -148,8 +148,9 @@ class EventStore:
     def _behind(
         self, end: tuple[int, str], drafts: Sequence[dict[str, Any]], cursor: Any
     ) -> Appended:
-        """Append behind the row that was this stream's last, without looking first. Raises
-        _MovedError where it is not the last any more, or a key is known.
+        """Append behind the row `end`, the stream's last known row, without reading first.
+
+        Raises _MovedError if that row is no longer the last, or if a key is known.
         """
         failpoints.hit("append-began")
         rows = _placed(end, drafts, self._clock)
@@ -165,7 +166,7 @@ class EventStore:
         return Appended(_enveloped(positions, rows), fresh=True)
 
     def _remember(self, stream: str, done: Appended) -> Appended:
-        """Where the stream ends now, as far as is known here."""
+        """Keep the stream's end after a fresh append, else forget the end; return `done`."""
         if done.fresh and done.rows:
             if len(self._ends) > 1000:
                 self._ends.clear()
@@ -181,13 +182,14 @@ class EventStore:
         then: Sequence[New] = (),
         context: Context = Context(),
     ) -> int:
-        """Append rows of another database's log as they are, behind what is here of the stream.
+        """Append rows of another database's log unchanged, behind the stream's rows in this log.
 
-        If any was new, events `then` follow in the same transaction: nobody sees the rows without them.
+        If any row is new, the events `then` follow in the same transaction: no reader sees the rows
+        without them.
 
-        Rows that are here already are passed over; returns how many were new. The rows must be a whole
-        stream as `chain.check` accepts it. Raises ChainError where the stream here went another way,
-        and what `append` raises.
+        Rows that this log has already are skipped; the number of new rows is returned. The rows
+        must be a whole stream that `chain.check` accepts. Raises ChainError if this log's stream
+        differs from the rows, and what `append` raises.
         """
         for row in rows:
             _refuse_unstorable(row._asdict())
@@ -212,7 +214,7 @@ class EventStore:
             raise ChainError(stream, len(rows), why) from error
 
     def fits(self, stream: str, rows: Sequence[Envelope]) -> int:
-        """How many of these rows `adopt` would add. Raises what it would."""
+        """Return the number of these rows that `adopt` would add. Raises what `adopt` raises."""
         for row in rows:
             _refuse_unstorable(row._asdict())
         query = select(EVENTS.c.hash).where(EVENTS.c.stream == stream).order_by(EVENTS.c.version)
@@ -224,7 +226,7 @@ class EventStore:
         return _agreeing(stream, cursor.fetchall(), rows)
 
     def _transaction(self, work: Callable[[Any], Appended], alone: bool = True) -> Appended:
-        """Do `work` in a transaction; again, by its keys harmless, where the server went away."""
+        """Do `work` in a transaction; repeat it, which its keys allow, if the server went away."""
         for attempt in range(RECONNECTS + 1):
             try:
                 with self.database.appending(alone) as cursor:
@@ -235,7 +237,7 @@ class EventStore:
                 raise
             except DatabaseError as error:
                 if not self.database.gone(error) or attempt == RECONNECTS:
-                    self.database.close()  # one that was made on a read-only disk stays read-only
+                    self.database.close()  # a connection made on a read-only disk stays read-only
                     raise self.database.unavailable(error) from error
                 self.database.lost(attempt)
         raise AssertionError("unreachable")
@@ -243,10 +245,10 @@ class EventStore:
     def _place(
         self, cursor: Any, stream: str, keys: list[str]
     ) -> tuple[tuple[Envelope, ...], int, str]:
-        """What is recorded under these keys, and version and hash of the stream's last row.
+        """Return the rows under these keys, and version and hash of the stream's last row.
 
-        All of the keys or none: anything between is an error. One statement, because on a server
-        every statement is a way there and back.
+        All of the keys must be recorded, or none: anything between raises IdempotencyError. One
+        statement asks for both, because every statement to a server is a round trip.
         """
         cursor.execute(place_query(self.database.mark, len(keys)), (*keys, stream))
         rows = sorted(map(Envelope._make, cursor.fetchall()))
@@ -256,21 +258,21 @@ class EventStore:
         return tuple(rows), last.version if last else 0, last.hash if last else chain.GENESIS
 
     def version(self, stream: str) -> int:
-        """The stream's version; 0 where there is no such stream."""
+        """Return the stream's version; 0 if there is no such stream."""
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
         found = self.database.rows(query)[0][0] or 0
         return found if isinstance(found, int) else len(self.everything(stream))
 
     def end(self) -> int:
-        """The position of the newest row; 0 where there is none."""
+        """Return the position of the newest row; 0 if the log is empty."""
         return int(self.database.rows(select(func.max(EVENTS.c.position)))[0][0] or 0)
 
     def read(self, stream: str, after: int = 0, upto: int | None = None) -> list[Envelope]:
-        """The stream's rows with a version above `after` and at most `upto`, in order."""
+        """Return the stream's rows with a version above `after` and at most `upto`, in order."""
         return list(self.iterate(stream, after, upto))
 
     def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
-        """The same, page by page: each page is a read of its own."""
+        """Yield the rows that `read` returns, page by page: each page is a separate query."""
         while True:
             wanted = (EVENTS.c.stream == stream) & (EVENTS.c.version > after)
             if upto is not None:
@@ -283,21 +285,21 @@ class EventStore:
             after = rows[-1].version
 
     def everything(self, stream: str) -> list[Envelope]:
-        """Every row that is stored under the stream's name, in order of version, for verification.
+        """Return every row under the stream's name, in order of version, for verification.
 
-        `read` begins at version 1: it does not see a row that was inserted before the first event.
+        `read` begins at version 1 and misses a row that was inserted before the first event.
         """
         query = select(EVENTS).where(EVENTS.c.stream == stream)
         rows = self.database.rows(query.order_by(EVENTS.c.version, EVENTS.c.position))
         return list(map(Envelope._make, rows))
 
     def names(self) -> list[str]:
-        """The names of all streams, in order."""
+        """Return the names of all streams, in order."""
         query = select(EVENTS.c.stream).distinct().order_by(EVENTS.c.stream)
         return [name for (name,) in self.database.rows(query)]
 
     def read_all(self, after: int = 0, limit: int = PAGE) -> list[Envelope]:
-        """At most `limit` rows of the whole log with a position above `after`, in order."""
+        """Return at most `limit` rows of the whole log with a position above `after`, in order."""
         query = (
             select(EVENTS).where(EVENTS.c.position > after).order_by(EVENTS.c.position).limit(limit)
         )
@@ -306,9 +308,9 @@ class EventStore:
     def tail(
         self, after: int = 0, poll: float = 0.1, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[Envelope]:
-        """Every row with a position above `after`, now and as they come, until `stop()` is true.
+        """Yield every row with a position above `after`, also new ones, until `stop()` is true.
 
-        `stop` is asked only when there is nothing new, so what is there is always delivered.
+        `stop` is asked only when there is nothing new, so all rows of the log are delivered first.
         """
         while True:
             rows = self.read_all(after)
@@ -321,7 +323,7 @@ class EventStore:
                 time.sleep(poll)
 
     def streams(self, prefix: str = "") -> list[Envelope]:
-        """The first row of every stream whose name starts with `prefix`, in order of position."""
+        """Return the first row of each stream whose name starts with `prefix`, by position."""
         query = (
             select(EVENTS)
             .where(text("version = 1"), func.substr(EVENTS.c.stream, 1, len(prefix)) == prefix)
@@ -330,12 +332,12 @@ class EventStore:
         return list(map(Envelope._make, self.database.rows(query)))
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self.database.close()
 
 
 def _agreeing(stream: str, known: Sequence[Any], rows: Sequence[Envelope]) -> int:
-    """How many of the rows are known already, by their hashes. Raises ChainError."""
+    """Return how many of the rows are known already; raise ChainError if a hash differs."""
     for version, (mine, theirs) in enumerate(zip(known, rows, strict=False), start=1):
         if mine[0] != theirs.hash:
             raise ChainError(stream, version, "the stream here went another way")
@@ -343,7 +345,7 @@ def _agreeing(stream: str, known: Sequence[Any], rows: Sequence[Envelope]) -> in
 
 
 def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
-    """What of a row is known before its place is. Raises UnstorableError."""
+    """Return the fields of a row that are known before its version is. Raises UnstorableError."""
     draft: dict[str, Any] = {
         "stream": stream,
         "event_id": str(uuid.uuid4()),
@@ -361,7 +363,7 @@ def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
 
 
 def _refuse_unstorable(row: Mapping[str, Any]) -> None:
-    """Raise UnstorableError if not every database, and every table made from it, can take the row."""
+    """Raise UnstorableError unless every database, and every table made from a row, can take it."""
     texts = {name: value for name, value in row.items() if isinstance(value, str)}
     if not storable("".join(texts.values())) or has_zero(texts["data"]):
         bad = (name for name, value in texts.items() if not storable(value))
@@ -371,7 +373,7 @@ def _refuse_unstorable(row: Mapping[str, Any]) -> None:
 def _placed(
     end: tuple[int, str], drafts: Sequence[dict[str, Any]], clock: Callable[[], datetime]
 ) -> list[tuple[Any, ...]]:
-    """The drafts as rows behind a row of this version and hash, without positions."""
+    """Return the drafts as rows without positions, behind the row of version and hash `end`."""
     version, head = end
     rows = []
     for draft in drafts:

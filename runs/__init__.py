@@ -1,4 +1,4 @@
-"""Runs: what every kind of run shares. No torch, and nothing of merging.
+"""Parts that every kind of run shares, without torch and without merging.
 
 errors.py           every error that a user can meet, with its exit code
 home.py             the folder with the log and the caches
@@ -7,5 +7,5 @@ streams.py          names of runs and of their streams
 user_events.py      events that users cause: pause, cancel, priority, export
 event_types.py      value types inside events
 imported_pasts.py   runs that an archive brought only as the past of a fork
-system/             processes, files, environment variables and text that others made
+system/             processes, files, environment variables and text from outside
 """

@@ -1,4 +1,4 @@
-"""Errors that a user can meet. Each says what is wrong, why, and what to do.
+"""Errors that a user can meet, each saying what is wrong, why, and what to do.
 
 `exit_code` is the one of SPEC §9: 1 the run or merge failed, 2 usage or configuration, 3 something
 needed is unavailable, 5 not found, 6 conflict.
@@ -14,7 +14,7 @@ class ForgeError(Exception):
 
 
 class ConfigError(ForgeError):
-    """A setting, a source or a data file that cannot be used. Found before any work."""
+    """A setting, a source or a data file that cannot be used, found before any work."""
 
     exit_code = 2
 
@@ -28,13 +28,13 @@ class DataError(ConfigError):
 
 
 class UnavailableError(ForgeError):
-    """Disk, device or file that is needed is not there. The run is intact and can be resumed."""
+    """A missing disk, device or file that is needed. The run is intact and can be resumed."""
 
     exit_code = 3
 
 
 class SourceChangedError(UnavailableError):
-    """A source is no longer what it was when the run started."""
+    """A source that has changed since the run started."""
 
 
 class NotFoundError(ForgeError):
@@ -44,34 +44,34 @@ class NotFoundError(ForgeError):
 
 
 class AmbiguousError(NotFoundError):
-    """The name, or the beginning of the names, of several."""
+    """A name, or the beginning of a name, that fits several runs or models."""
 
 
 class RunFailedError(ForgeError):
-    """The run ended in `failed`."""
+    """A run that ended in `failed`."""
 
 
 class RunCancelledError(ForgeError):
-    """The run was cancelled."""
+    """A run that was cancelled."""
 
 
 class NotFiniteError(ForgeError):
-    """NaN or Inf where a number is needed."""
+    """NaN or Inf in place of a finite number."""
 
 
 class StrategyError(UnavailableError):
-    """A run was made by a search strategy that this program does not have."""
+    """A run made by a search strategy that this program does not have."""
 
 
 class ConflictError(ForgeError):
-    """Something is there already, and is another."""
+    """A file, model, user or other thing that exists already and differs."""
 
     exit_code = 6
 
 
 class TamperedError(ForgeError):
-    """A history, an archive or a model is not what its hashes say."""
+    """A history, an archive or a model that does not match its hashes."""
 
 
 class EndpointError(UnavailableError):
-    """A server that holds a model does not answer, or not as it should."""
+    """A server of a model that does not answer, or not as it should."""

@@ -1,4 +1,4 @@
-"""What events of a run are made of, where it has a name of its own."""
+"""Value types that the events of a run are made of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ModelReference(Part):
     path: str
     hub_id: str | None = None
     revision: str | None = None
-    #: BLAKE3 of the weights that are meant; None: whatever the folder holds when the run starts.
+    #: BLAKE3 of the weights that are meant; None: of those in the folder when the run starts.
     digest: Digest | None = None
 
 
@@ -34,7 +34,7 @@ class SourceRecord(Part):
     digest: Digest
     sketch: str
     parameters: Large
-    #: Content address of the whole model (`companions.address`); empty in logs from before.
+    #: Content address of the whole model (`companions.address`); empty in older logs.
     model: Pinned = ""
     #: BLAKE3 of its config, tokenizer and templates, by name.
     files: dict[str, Digest] = {}
@@ -52,19 +52,19 @@ class Profile(Part):
     torch: str
     transformers: str
     numpy: str
-    #: What evaluation computes in; empty: in `dtype`, that of the weights.
+    #: The dtype that evaluation computes in; empty: `dtype`, that of the weights.
     evaluation: str = ""
-    #: What compiles full batches of windows, with its version; empty: they are not compiled.
+    #: The compiler of full batches of windows, with its version; empty: batches are not compiled.
     compiled: str = ""
 
     @property
     def computed_in(self) -> str:
-        """What evaluation computes in, in so many words: `evaluation`, or the weights' dtype."""
+        """The dtype that evaluation computes in: `evaluation`, or the weights' dtype."""
         return self.evaluation or self.dtype
 
     @property
     def of_machine(self) -> str:
-        """What belongs to the machine and not to the model, in one string."""
+        """The settings that belong to the machine and not to the model, in one string."""
         kind = self.device.partition(":")[0]
         rest = (self.threads, self.machine, self.torch, self.transformers)
         return "|".join([kind, *map(str, rest), self.numpy])

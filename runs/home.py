@@ -1,4 +1,4 @@
-"""Where the log and the cache are.
+"""Places of the log, the weights cache and the artifact store.
 
 FORGE_HOME, by default ~/.local/share/agent-forge, has the weights cache, and the log in a SQLite file
 unless FORGE_DATABASE_URL names another database. FORGE_ARTIFACT_STORE names a store of weights and
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def threads() -> int | None:
-    """FORGE_THREADS, or None where it is not set. Raises ConfigError."""
+    """Return FORGE_THREADS, or None if the variable is not set. Raises ConfigError."""
     given = os.environ.get("FORGE_THREADS")
     if not given:
         return None
@@ -42,7 +42,7 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """The folder that the environment names."""
+        """Return the home that the environment names."""
         data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         folder = Path(os.environ.get("FORGE_HOME") or Path(data) / "agent-forge").absolute()
         store = os.environ.get("FORGE_ARTIFACT_STORE") or None
@@ -50,7 +50,7 @@ class Home:
 
     @property
     def database(self) -> Path:
-        """The log's file."""
+        """The log's SQLite file."""
         return self.folder / "forge.db"
 
     @property
@@ -59,18 +59,18 @@ class Home:
         return self.folder / "artifacts"
 
     def exports(self, run: str) -> Path:
-        """The folder that a run's champion is exported to. Raises ConfigError."""
+        """Return the folder that a run's champion is exported to. Raises ConfigError."""
         return self.folder / "exports" / check_name(run)
 
     def make(self) -> None:
         """Create the folder, for its owner alone, if it is missing. Raises OSError.
 
-        Other users could read everything in a wider one, and stop appends by a lock.
+        In a folder open to other users they could read everything, and stop appends by a lock.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open_store(self) -> EventStore:
-        """Open the log, creating folder and file where needed. Raises UnavailableError."""
+        """Open the log, creating folder and file if they are missing. Raises UnavailableError."""
         from events import StoreUnavailableError
 
         try:
@@ -85,7 +85,7 @@ class Home:
             raise UnavailableError(str(error)) from error
 
     def database_alone(self) -> Database:
-        """The database without a look at its tables, for upgrading and checking them."""
+        """Return the database without checking its tables, to upgrade or check them."""
         from events import postgres, sqlite
 
         kind, place = self._parsed()
@@ -101,7 +101,7 @@ class Home:
         return sqlite.open_store(Path(place))
 
     def _parsed(self) -> tuple[str, str]:
-        """Which kind of database, and its URL or file. Raises ConfigError."""
+        """Return the kind of database, and its URL or file. Raises ConfigError."""
         scheme, _, rest = (self.url or f"sqlite:///{self.database}").partition("://")
         kind = scheme.partition("+")[0]
         if kind in ("postgresql", "postgres") and _is_address(f"postgresql://{rest}"):
@@ -115,7 +115,7 @@ class Home:
 
 
 def _is_address(url: str) -> bool:
-    """Whether host and port can be read."""
+    """Return True if the URL's host and port can be read."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 

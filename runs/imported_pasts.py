@@ -1,9 +1,9 @@
 """Runs that came in an archive only as the past of a fork.
 
-Their rows are the archive's, with nothing behind them, so that another archive may bring the rest.
-Such a run waits: a stream of its own notes the event at which it ends here, and while that is its
-newest event, no worker carries it on. A user who asks something of it takes it over first
-(`imported`).
+This log has the archive's rows of such a run and nothing behind them, so that another archive may
+bring the rest. Such a run waits: a separate stream notes the event at which the run ends here, and
+while that event is the run's newest, no worker continues the run. A user who asks something of the
+run takes it over first (`imported`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class PastImported(Event):
     type = "past_imported"
 
     run: str
-    #: Hash of the last event of the run that came.
+    #: Hash of the run's last event that came.
     head: str
 
 
 def note(store: EventStore, run: str, head: str, context: Context) -> None:
-    """Record that the run, if it ends at `head`, is a past only. To be done before its rows come."""
+    """Record that the run, if it ends at `head`, is only a past; call this before its rows come."""
     new = New(PastImported(run=run, head=head), f"{STREAM}/{run}/{head}")
     store.append(STREAM, None, [new], context)
 
 
 def heads(store: EventStore) -> frozenset[str]:
-    """Return the hashes of events at which the history of a run ends that is a past only."""
+    """Return the hashes of the last events of the runs that are only a past."""
     found = set()
     for row in store.iterate(STREAM):
         try:

@@ -1,4 +1,4 @@
-"""Random numbers from keys: SHA-256 of what they are for, never a stream that others move."""
+"""Random numbers from keys: SHA-256 of their purpose, never a stream shared by several purposes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 
 def key(*parts: str | int) -> int:
-    """128 bits from the parts, e.g. (run seed, purpose, generation, slot)."""
+    """Return 128 bits from the parts, e.g. (run seed, purpose, generation, slot)."""
     text = json.dumps(parts, separators=(",", ":"))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
 
 
 def seed(*parts: str | int) -> int:
-    """63 bits from the parts: a seed that fits every integer column."""
+    """Return 63 bits from the parts: a seed that fits every integer column."""
     return key(*parts) >> 65
 
 
 def generator(*parts: str | int) -> np.random.Generator:
-    """A numpy generator of its own for these parts (Philox, Salmon et al. 2011)."""
+    """Return a separate numpy generator for these parts (Philox, Salmon et al. 2011)."""
     return np.random.Generator(np.random.Philox(key=key(*parts)))

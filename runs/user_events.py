@@ -1,6 +1,7 @@
-"""What users ask of a run, as events with an actor and, where they gave one, a reason. Pure.
+"""Events that users ask of a run, with an actor and, if given, a reason.
 
-`evomerge.run.events` registers them; `evomerge.run.commands` says when one makes no sense.
+Pure. `evomerge.run.events` registers the events; `evomerge.run.commands` says when an event makes
+no sense.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from runs.system.integers import Signed
 
 
 class Paused(Event):
-    """Somebody lets the run wait."""
+    """A user's request that the run wait."""
 
     type = "paused"
 
@@ -19,7 +20,7 @@ class Paused(Event):
 
 
 class Resumed(Event):
-    """Somebody lets a paused run go on."""
+    """A user's request that a paused run go on."""
 
     type = "resumed"
     schema_version = 2
@@ -28,7 +29,7 @@ class Resumed(Event):
 
 
 class Cancelled(Event):
-    """Somebody ended the run for good."""
+    """A user's decision to end the run for good."""
 
     type = "cancelled"
 
@@ -36,7 +37,7 @@ class Cancelled(Event):
 
 
 class Retried(Event):
-    """Somebody wants failed tasks, or a failed run, to be tried again."""
+    """A user's request to try failed tasks, or a failed run, again."""
 
     type = "retried"
     schema_version = 2
@@ -45,7 +46,7 @@ class Retried(Event):
 
 
 class PriorityChanged(Event):
-    """Somebody gave the run another priority."""
+    """A user's change of the run's priority."""
 
     type = "priority_changed"
     schema_version = 2
@@ -55,7 +56,7 @@ class PriorityChanged(Event):
 
 
 class Exported(Event):
-    """Somebody had the champion written as a model folder, after the run had ended."""
+    """An export of the champion as a model folder, asked for by a user after the run had ended."""
 
     type = "exported"
 
@@ -67,9 +68,9 @@ class Exported(Event):
 
 
 class Imported(Event):
-    """Somebody took the unfinished run in from an archive: it is theirs now, and waits.
+    """A user's import of an unfinished run from an archive: the user owns the run, which waits.
 
-    What the archive said of owner, priority and the champion's folder counts no more.
+    The archive's owner, priority and champion's folder no longer count.
     """
 
     type = "imported"

@@ -1,1 +1,1 @@
-"""Weights: models as files and tensors. Knows no run and no measure."""
+"""Models as files and tensors, without any knowledge of runs or measures."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: What a config.json calls the number of its blocks.
+#: Names that a config.json may give to the number of its blocks.
 COUNT_KEYS = ("num_hidden_layers", "n_layer", "num_layers")
 _BLOCK = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 
@@ -31,7 +31,7 @@ def count(names: Sequence[str]) -> int:
 
 
 def with_blocks(config: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return a config.json for `count` blocks, all of the kind of the first."""
+    """Return a config.json for `count` blocks, all of the first block's kind."""
     changed = dict(config)
     for key in COUNT_KEYS:
         if key in changed:

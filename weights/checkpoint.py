@@ -42,7 +42,7 @@ TORCH = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An opened model folder: which tensors it has, and where."""
+    """An opened model folder: its tensors and the files that hold them."""
 
     folder: Path
     #: The folder that the user named; `folder` may be a private copy of it.
@@ -55,7 +55,7 @@ class Checkpoint:
 
     @property
     def tied(self) -> bool:
-        """Whether the head is the embedding: no head tensor of its own is stored."""
+        """True if the head is the embedding: no separate head tensor is stored."""
         return not any(head in self.files for head in HEADS.values())
 
     @property
@@ -65,7 +65,7 @@ class Checkpoint:
 
     @property
     def positions(self) -> int | None:
-        """The longest sequence that the architecture takes; None where its config does not say."""
+        """The longest sequence that the architecture takes; None if its config does not say."""
         inner = self.config.get("text_config") or {}
         for settings in (inner, self.config):
             for key in ("max_position_embeddings", "n_positions"):
@@ -74,7 +74,7 @@ class Checkpoint:
         return None
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All tensors by name, in order of name; memory-mapped, not to be written to."""
+        """Return all tensors by name, in order of name; memory-mapped, not to be written to."""
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
             with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
@@ -131,7 +131,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _indexed(folder: Path) -> dict[str, str]:
-    """Tensor name → file name, as the index has it; empty where there is none."""
+    """Return tensor name → file name, as the index has it; empty if there is no index."""
     index = folder / INDEX
     if not index.is_file():
         return {}
@@ -150,7 +150,10 @@ def _header(file: Path) -> dict[str, tuple[str, Shape]]:
 
 
 def _check_names(file: Path, names: list[str]) -> None:
-    """Raise SourceError for a tensor's name that no model has; names are searched and printed."""
+    """Raise SourceError for a tensor name that is too long or not printable.
+
+    Names are searched and printed.
+    """
     for name in names:
         if len(name) > LONGEST_NAME or not name.isprintable():
             raise SourceError(
@@ -160,7 +163,10 @@ def _check_names(file: Path, names: list[str]) -> None:
 
 
 def untied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights with a head of their own: the embedding, where none is stored."""
+    """Return the weights with a separate head: a copy of the embedding if no head is stored.
+
+    Raises SourceError if there is no known embedding.
+    """
     result = dict(weights)
     embedding = next((name for name in HEADS if name in result), None)
     if embedding is None:
@@ -171,7 +177,7 @@ def untied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def digest(weights: Mapping[str, torch.Tensor]) -> str:
-    """BLAKE3 over name, dtype, shape and bytes of every tensor, in order of name. 64 hex digits."""
+    """Return BLAKE3 over name, dtype, shape and bytes of all tensors by name, 64 hex digits."""
     hasher = blake3.blake3()
     for name in sorted(weights):
         tensor = weights[name].contiguous()
@@ -183,7 +189,7 @@ def digest(weights: Mapping[str, torch.Tensor]) -> str:
 
 
 def _shards(weights: Mapping[str, torch.Tensor], limit: int) -> Iterator[list[str]]:
-    """Names in order, cut where a shard would grow beyond `limit` bytes."""
+    """Yield each shard's names, in order; a shard ends before it would exceed `limit` bytes."""
     shard: list[str] = []
     size = 0
     for name in sorted(weights):
@@ -217,7 +223,7 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
     """Make a folder appear whole or not at all: `fill` a hidden one beside it, sync, rename.
 
     An existing folder of that name is replaced. File modes follow the umask. Raises
-    UnavailableError where the disk is full or the place cannot be written.
+    UnavailableError if the disk is full or the place cannot be written.
     """
     hidden = folder.parent / f".{folder.name}.{os.getpid()}.part"
     try:
@@ -242,7 +248,7 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def replace(hidden: Path, folder: Path) -> None:
-    """Rename `hidden` to `folder`, in the place of what is there, also beside others who do so."""
+    """Rename `hidden` to `folder`, replacing an existing one, also while other processes do so."""
     for _ in range(10):
         shutil.rmtree(folder, ignore_errors=True)
         try:
@@ -255,7 +261,7 @@ def replace(hidden: Path, folder: Path) -> None:
 
 
 def exchange(hidden: Path, folder: Path) -> None:
-    """Rename `hidden` to `folder`; what is there goes out of the way first, and is removed last."""
+    """Rename `hidden` to `folder`; an existing folder is moved away first, and removed last."""
     old = folder.parent / f".{folder.name}.old"
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
@@ -265,7 +271,7 @@ def exchange(hidden: Path, folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Modes by the umask (safetensors writes 0600), and everything on disk."""
+    """Set file modes by the umask (safetensors writes 0600), and sync everything to disk."""
     umask = os.umask(0)
     os.umask(umask)
     for path in folder.rglob("*"):
@@ -276,7 +282,7 @@ def settle(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """A file or a folder's entries on disk."""
+    """Sync a file, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

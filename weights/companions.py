@@ -40,7 +40,7 @@ CODE = ("auto_map", "custom_pipelines", "custom_generate")
 def found(folder: Path) -> dict[str, Path]:
     """Return the companions in a folder, config.json first: name → file, links resolved.
 
-    Raises SourceError for a link that leaves the folder, or a file over `bounded.MOST_BYTES`.
+    Raises SourceError for a link that leaves the folder, or a file over `bounded_files.MOST_BYTES`.
     """
     result: dict[str, Path] = {}
     for name in (CONFIG, *COMPANIONS):
@@ -104,7 +104,7 @@ def naming_code(folder: Path) -> list[str]:
 def contents(donor: Path) -> dict[str, bytes]:
     """Return what a result takes over from its donor, by name: all companions but config.json.
 
-    A file that names code to be run is written anew without it; the others are the same bytes.
+    A file that names code to be run is rewritten without those keys; the others are the same bytes.
     """
     result: dict[str, bytes] = {}
     for name, file in found(donor).items():

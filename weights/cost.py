@@ -1,9 +1,9 @@
-"""What a model costs, by arithmetic (decides), and what was measured (reported). Pure.
+"""Cost of a model, by arithmetic (used for decisions), and its measured speed (only reported).
 
 Operations a token: 2 per matrix element for every weight that multiplies (Kaplan et al. 2020, table
 1), the embedding look-up left out and the head counted, plus attention over `context` tokens.
 Bytes: weights, the key and value cache of `context` tokens, and the activations of one token's
-widest layer.
+widest layer. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Cost(BaseModel):
     bytes: float
 
     def with_blocks(self, more: int, block: Cost) -> Cost:
-        """The cost with so many blocks more, or fewer, of which each costs `block`."""
+        """Return the cost with `more` blocks added, removed if negative, each of cost `block`."""
         return Cost(
             flops_per_token=self.flops_per_token + more * block.flops_per_token,
             bytes=self.bytes + more * block.bytes,
@@ -34,7 +34,7 @@ class Cost(BaseModel):
 
 
 class Speed(BaseModel):
-    """Measured once per architecture and device; reported, never decided by."""
+    """A speed measured once per architecture and device; reported, never used for decisions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -43,15 +43,15 @@ class Speed(BaseModel):
     spread: float
     #: Seconds for one window at batch 1.
     latency_seconds: float
-    #: Half the spread of the latency, seconds; None where it was not recorded.
+    #: Half the spread of the latency, seconds; None if it was not recorded.
     latency_spread: float | None = None
-    #: Peak memory of scoring a batch of windows beyond the weights, bytes; None where it cannot be
+    #: Peak memory of scoring a batch of windows beyond the weights, bytes; None if it cannot be
     #: measured.
     peak_bytes: int | None
 
 
 def cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> Cost:
-    """The cost of a model of these tensors, `width` bytes an element, at a context length.
+    """Return the cost of a model of these tensors, `width` bytes an element, at a context length.
 
     `config` is a transformers configuration.
     """
@@ -61,7 +61,7 @@ def cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> 
 
 
 def of_block(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> Cost:
-    """What each block of such a model costs: all are alike."""
+    """Return the cost of one block of such a model; all blocks cost the same."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     layers = int(config.num_hidden_layers)
     others = {n: s for n, s in shapes.items() if block_names.block_of(n) != layers - 1}

@@ -1,8 +1,8 @@
-"""What a model folder says of its model and its tokenizer, checked before anything is built from it.
+"""Checks of a model folder's config and tokenizer files, before anything is built from them.
 
 These files come from anywhere: a billion layers, a word for a number, a list for an object. `check`
-compares config.json with the tensors that are stored, `check_tokenizer` looks at what the tokenizer is
-read from, and `described` turns whatever a library makes of the rest into an error that names the file.
+compares config.json with the stored tensors. `check_tokenizer` checks the files that the tokenizer
+is read from. `described` turns a library's error about the rest into an error that names the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weights.tensors import Shape
 FILE = "config.json"
 #: Bytes of the largest config.json that is read.
 MOST_BYTES = 4 << 20
-#: Blocks of a model whose tensors do not tell them.
+#: The most blocks of a model whose tensors do not tell the number.
 MOST_BLOCKS = 10_000
 #: Sizes and counts that tensors are cut by: none is above the longest side of a tensor.
 SIZES = (
@@ -30,12 +30,12 @@ SIZES = (
     "moe_intermediate_size", "num_attention_heads", "num_key_value_heads", "n_head", "head_dim",
     "num_experts", "num_local_experts", "n_routed_experts",
 )  # fmt: skip
-#: Numbers of tokens, which no tensor need have.
+#: Numbers of tokens, which need not be the side of any tensor.
 POSITIONS = ("max_position_embeddings", "n_positions", "sliding_window")
 MOST_POSITIONS = 1 << 31
-#: Settings that hold settings.
+#: Settings whose value is an object of settings.
 OBJECTS = ("text_config", "rope_parameters", "rope_scaling")
-#: Ids of tokens end below it: every one has a row in the embedding.
+#: Token ids are below this bound: every id has a row in the embedding.
 MOST_IDS = 1 << 24
 #: Files that transformers reads for a tokenizer.
 TOKENIZER_FILES = (
@@ -74,7 +74,7 @@ def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) ->
 
 
 def _check_number(name: str, value: Any, most: int, why: str) -> None:
-    """Raise SourceError unless the value is missing, a whole number up to `most`, or a list of such."""
+    """Raise SourceError unless the value is None, a whole number up to `most` or a list of such."""
     for one in value if isinstance(value, list) else [value]:
         if one is None:
             continue
@@ -93,7 +93,7 @@ def _shown(value: Any) -> str:
 def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
     """Raise SourceError if config.json names a class of transformers that is no causal language model.
 
-    A class that transformers does not know is for the tensors' names to judge.
+    A class that transformers does not know passes: the tensors' names decide about it.
     """
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -134,7 +134,7 @@ def empty(folder: Path, config: Any) -> Any:
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Raise SourceError naming file and key if the tokenizer's files are out of bounds, or odd."""
+    """Raise SourceError naming file and key if a tokenizer file is too large or of a wrong form."""
     for pattern in TOKENIZER_FILES:
         for file in sorted(folder.glob(pattern)):
             if file.suffix != ".json":
@@ -146,7 +146,7 @@ def check_tokenizer(folder: Path) -> None:
 
 
 def _check_settings(file: Path, said: Mapping[str, Any]) -> None:
-    """Raise SourceError if what tokenizer_config.json says is of another kind than it must be."""
+    """Raise SourceError if a setting of tokenizer_config.json has a wrong type."""
     if file.name != "tokenizer_config.json":
         return
     if not isinstance(said.get("tokenizer_class"), str | None):
@@ -179,7 +179,7 @@ def check_ids(file: Path, said: Mapping[str, Any]) -> None:
 
 @contextmanager
 def described(what: str) -> Iterator[None]:
-    """Turn whatever a library raises over a foreign file into a SourceError that begins with `what`."""
+    """Turn a library's error about a foreign file into a SourceError that begins with `what`."""
     try:
         yield
     except ForgeError:

@@ -1,8 +1,8 @@
-"""The counter-based generator: masks and noise from keys.
+"""Counter-based random generator: masks and noise from keys.
 
 Philox-4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by SHA-256 of
 (recipe seed, purpose, tensor name, source index). Lane e of a tensor is 16 bits of word e // 4, so
-every element has its own bits, whatever thread, shard or order computes them.
+every element has its own bits, independent of the thread, shard or order that computes them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BLOCK = 16
 
 
 def words(count: int, *parts: str | int) -> NDArray[np.uint64]:
-    """[count] raw generator words for these parts."""
+    """Return [count] raw generator words for these parts."""
     return np.random.Philox(key=keys.key(*parts)).random_raw(count)
 
 
 def lanes(count: int, *parts: str | int, start: int = 0) -> NDArray[np.uint16]:
-    """[count] 16-bit lanes for these parts, those of the elements from `start` on."""
+    """Return [count] 16-bit lanes for these parts, of the elements from `start` on."""
     generator = np.random.Philox(key=keys.key(*parts))
     block, skipped = divmod(start, BLOCK)
     if block:
@@ -34,17 +34,20 @@ def lanes(count: int, *parts: str | int, start: int = 0) -> NDArray[np.uint16]:
 
 
 def uniform(count: int, *parts: str | int) -> NDArray[np.float64]:
-    """[count] float64 in (0, 1): the upper 52 bits of a word, in the middle of their cell."""
+    """Return [count] float64 in (0, 1): a word's upper 52 bits, in the middle of their cell."""
     return ((words(count, *parts) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def gaussian(count: int, *parts: str | int) -> NDArray[np.float64]:
-    """[count] standard normal float64 values: the inverse distribution function of `uniform`."""
+    """Return [count] standard normal float64 values: the normal quantiles of `uniform`."""
     return inverse_normal(uniform(count, *parts))
 
 
 def _poly(x: NDArray[np.float64], coefficients: tuple[float, ...]) -> NDArray[np.float64]:
-    """Horner's rule, highest power first. Additions and products only: the same bits anywhere."""
+    """Evaluate a polynomial by Horner's rule, highest power first.
+
+    Additions and products only: the same bits on every machine.
+    """
     result = np.full_like(x, coefficients[0])
     for c in coefficients[1:]:
         result = result * x + c
@@ -88,10 +91,10 @@ _ARTANH = tuple(1.0 / k for k in range(31, 0, -2))
 
 
 def _log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Natural logarithm from IEEE additions and products alone.
+    """Return the natural logarithm, computed from basic IEEE arithmetic alone.
 
     x = m 2^e with m in [1/√2, √2); log m = 2 artanh((m − 1) / (m + 1)). A library's logarithm may
-    differ in the last bit from one version or processor to the next, this one cannot.
+    differ in the last bit from one version or processor to the next, this logarithm cannot.
     """
     mantissa, exponent = np.frexp(x)
     low = mantissa < 0.7071067811865476
@@ -102,7 +105,7 @@ def _log(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def inverse_normal(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard normal quantile of p in (0, 1), relative error about 1e-15 (AS 241)."""
+    """Return the standard normal quantile of p in (0, 1), relative error about 1e-15 (AS 241)."""
     q = p - 0.5
     central = np.abs(q) <= 0.425
     r = 0.180625 - q * q
@@ -115,7 +118,7 @@ def inverse_normal(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def permutation(count: int, *parts: str | int) -> NDArray[np.int64]:
-    """[count] a random order of 0 … count − 1: the order of raw words, ties by index.
+    """Return [count] a random order of 0 … count − 1: the order of raw words, ties by index.
 
     Not numpy's own permutation, whose algorithm may change from one version to the next.
     """

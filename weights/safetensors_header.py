@@ -1,4 +1,4 @@
-"""Headers of safetensors files, by plain reads: no foreign file is mapped to find out what it holds.
+"""Headers of safetensors files, read by plain reads, without mapping a foreign file into memory.
 
 The format (github.com/huggingface/safetensors, "Format"): 8 bytes, little-endian: N, the size of the
 header; N bytes of JSON, `{NAME: {"dtype": …, "shape": […], "data_offsets": [BEGIN, END]}, …}` with an
@@ -33,7 +33,7 @@ BITS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a file: dtype as the format names it, shape, first byte and byte behind it."""
+    """One tensor of a file: dtype as the format names it, shape, first byte and the byte behind."""
 
     dtype: str
     shape: Shape
@@ -44,7 +44,8 @@ class Entry:
 def read(file: Path) -> dict[str, Entry]:
     """Return the tensors of a file by name; places are counted from the file's first byte.
 
-    Raises SourceError if it is not a whole safetensors file, UnavailableError for the machine's faults.
+    Raises SourceError if the file is not a whole safetensors file, UnavailableError for the
+    machine's faults (`TRANSIENT`).
     """
     try:
         with file.open("rb") as opened:

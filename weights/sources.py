@@ -1,4 +1,4 @@
-"""From what a user types to models that fit together.
+"""Sources of a merge: from the text that a user types to opened models that fit together.
 
 A model is a local folder, a Hub id (`owner/name[@revision]`) or an alias. Sources must agree on
 tensors and shapes; settings that bear on the function but not on shapes are compared key by key.
@@ -25,7 +25,7 @@ ALIASES = {
     "qwen2": "Qwen/Qwen2-1.5B-Instruct",
 }
 
-#: What is fetched of a Hub repository: nothing that can run code.
+#: Files that are fetched of a Hub repository: no file that can run code.
 PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
 
 #: Settings that change what the same weights compute, and what a difference means.
@@ -54,7 +54,7 @@ def resolve(
 ) -> ModelReference:
     """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
 
-    `named` finds models that are known by other names, those of a log. Raise SourceError or
+    `named` finds models that are known by other names, such as those of a log. Raise SourceError or
     UnavailableError.
     """
     if not text.strip():
@@ -82,7 +82,7 @@ def resolve(
 def _place(text: str) -> Path | None:
     """Return the path that a name means; None if it is not written as one and nothing is there.
 
-    Raise SourceError for what no path can be.
+    Raise SourceError if the name cannot be a path.
     """
     if not text.isprintable():
         raise SourceError(f"model {text[:200]!r} has characters that no name has. Leave them out.")
@@ -95,7 +95,10 @@ def _place(text: str) -> Path | None:
 
 
 def _fetch(repository: str, revision: str | None) -> Path:
-    """The snapshot's folder, named by its commit."""
+    """Fetch a Hub model; return its snapshot's folder, named by its commit.
+
+    Raise UnavailableError.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -110,11 +113,11 @@ def _fetch(repository: str, revision: str | None) -> Path:
 
 @dataclass(frozen=True)
 class Family:
-    """Opened models that fit together: the base first among equals."""
+    """Opened models that fit together: the base, and the sources of the merge."""
 
     base: Checkpoint
     sources: tuple[Checkpoint, ...]
-    #: Whether the merged model's head is its embedding.
+    #: True if the merged model's head is its embedding.
     tied: bool
     warnings: tuple[str, ...]
 
@@ -125,12 +128,12 @@ def open_family(
     strict: bool,
     copies: Mapping[str, Path] | None = None,
 ) -> Family:
-    """Open and compare all models; headers only.
+    """Open and compare all models, headers only; without `base` the first source is the base.
 
-    `copies` has folders to read in the place of given paths. Raises SourceError naming what does not
-    fit.
+    `copies` maps given paths to folders that are read in their place. Raises SourceError naming
+    what does not fit; with `strict`, also instead of warnings.
     """
-    from weights.checkpoint import open_checkpoint  # torch: who only names models needs none
+    from weights.checkpoint import open_checkpoint  # imports torch, not needed to name models
 
     check_distinct(sources)
 
@@ -161,7 +164,7 @@ def open_family(
 
 
 def check_distinct(sources: Sequence[ModelReference]) -> None:
-    """Raise SourceError for fewer than two models, or the same one twice."""
+    """Raise SourceError for fewer than two models, or for a model given twice."""
     if len(sources) < 2:
         have = "none was given" if not sources else f"only {sources[0].name} was given"
         raise SourceError(f"a merge needs two or more models, {have}. Use --base-models A,B,C.")
@@ -206,7 +209,7 @@ def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
 
 
 def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
-    """A warning for each setting that bears on the function and differs."""
+    """Return a warning for each setting that differs and changes what the weights compute."""
     warnings = []
     for key, meaning in FUNCTIONAL.items():
         left, right = _setting(a.config, key), _setting(b.config, key)
@@ -219,7 +222,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
 
 
 def _setting(config: Mapping[str, Any], key: str) -> Any:
-    """A setting of a config.json, in the spelling of transformers 4 or 5.
+    """Return a setting of a config.json, in the spelling of transformers 4 or 5.
 
     Version 5 keeps the rotary base and its scaling together under `rope_parameters`.
     """

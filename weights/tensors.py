@@ -16,5 +16,5 @@ HEADS = {
 
 
 def elements(shape: Shape) -> int:
-    """How many numbers a tensor of this shape holds."""
+    """Return how many numbers a tensor of this shape holds."""
     return prod(shape)

@@ -1,1 +1,1 @@
-"""Data: items, their slices and draws, and their encoding as tokens. No torch."""
+"""Data: items, their slices and draws, and their encoding as tokens, without torch."""

@@ -1,7 +1,7 @@
-"""Data files as people have them, read as rows: JSONL, text, JSON, CSV, Parquet; also gzipped.
+"""Users' data files, read as rows: JSONL, text, JSON, CSV, Parquet; all but Parquet also gzipped.
 
 Rows that are no items yet (`question` and `answer`, `messages`, `instruction` and `output`, `prompt`
-and `completion`) become texts, and a note says so. Rows that are items come out as they stand.
+and `completion`) become texts, and a note says so. Rows that are items stay unchanged.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 
 from runs.errors import DataError
 
-#: Ends of names that are read, before a `.gz`.
+#: Endings of the names of files that are read; a `.gz` may follow.
 KINDS = (".jsonl", ".txt", ".json", ".csv", ".parquet")
-#: Bytes of the largest file, of a compressed one also unpacked.
+#: Bytes of the largest file; of a compressed file also the unpacked bytes.
 MOST_BYTES = 1 << 30
-#: Kinds that hold a table, whose cells may be empty and whose columns may be other people's.
+#: Kinds that hold a table, which may have empty cells and columns that no item has.
 TABLES = (".json", ".csv", ".parquet")
-#: Columns that an item may have; others of a table are left out.
+#: Columns that a text may have; other columns of a table are left out.
 ITEM = ("id", "domain", "slice", "text")
-#: What makes a row an item.
+#: Columns that make a row an item, any of them.
 CONTENT = {"text", "choices", "check"}
 #: Kind → how its rows become items. For CSV there is no command: quotes and commas need care.
 ADVICE = {
@@ -44,19 +44,19 @@ ADVICE = {
 
 #: (file and line, number, row).
 Row = tuple[str, int, dict[str, Any]]
-#: Takes a sentence about how something was read.
+#: A function that takes a sentence about how a file was read.
 Note = Callable[[str], None]
 
 
 def kind(path: Path) -> str:
-    """Return the end of a file's name that says how it is read, "" for none of ours."""
+    """Return the ending in `KINDS` that says how a file is read, "" for a file of no kind."""
     name = path.name.removesuffix(".gz")
     end = Path(name).suffix
     return end if end in KINDS and not (end == ".parquet" and name != path.name) else ""
 
 
 def domain(path: Path) -> str:
-    """Return the default domain of a file's items: its name without its ends."""
+    """Return the default domain of a file's items: the file's name without its endings."""
     return Path(path.name.removesuffix(".gz")).stem
 
 
@@ -64,7 +64,7 @@ def text(path: Path) -> str:
     """Read a whole file as text. Raises DataError."""
     try:
         content = _unpacked(path) if path.suffix == ".gz" else _regular(path).read_bytes()
-        # As Python reads text: every end of a line is a line feed.
+        # As Python reads text: every line ends in a line feed.
         found = io.TextIOWrapper(io.BytesIO(content), "utf-8").read()
     except UnicodeDecodeError as error:
         raise DataError(
@@ -81,7 +81,7 @@ def text(path: Path) -> str:
 
 
 def _regular(path: Path) -> Path:
-    """Refuse what is no file on a disk: a named pipe or a device would be waited for without end."""
+    """Return the path; raise DataError for a named pipe or a device, which may never end."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise DataError(
@@ -92,7 +92,7 @@ def _regular(path: Path) -> Path:
 
 
 def check_size(path: Path) -> None:
-    """Raise DataError if a file is larger than one that is read as a whole."""
+    """Raise DataError if a file has more than `MOST_BYTES` bytes, or is no plain file."""
     try:
         size = _regular(path).stat().st_size
     except OSError as error:
@@ -105,7 +105,7 @@ def check_size(path: Path) -> None:
 
 
 def _unmarked(path: Path) -> str:
-    """Read a whole file as text, without the byte-order mark that Excel begins one with."""
+    """Read a whole file as text, without the byte-order mark that Excel writes at the beginning."""
     return text(path).removeprefix("\ufeff")
 
 
@@ -118,7 +118,7 @@ def _unpacked(path: Path) -> bytes:
 
 
 def rows(path: Path, note: Note) -> Iterator[Row]:
-    """Read the rows of a file that is no plain text. Raises DataError naming file and line."""
+    """Yield the rows of a file that is no plain text. Raises DataError naming file and line."""
     read = {".jsonl": _lines, ".json": _array, ".csv": _table, ".parquet": _parquet}[kind(path)]
     seen: Counter[str] = Counter()
     dropped: set[str] = set()
@@ -148,12 +148,12 @@ def rows(path: Path, note: Note) -> Iterator[Row]:
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:
-    """The row without its empty cells. The prompt of a question may be empty."""
+    """Return the row without its empty cells; keep an empty prompt, which a question may have."""
     return {k: v for k, v in row.items() if v is not None and (v != "" or k == "prompt")}
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its id as text: of a table it is often a number."""
+    """Return the row with its id as text: in a table an id is often a number."""
     return {**row, "id": str(row["id"])} if type(row.get("id")) is int else row
 
 
@@ -233,7 +233,10 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 
 def _shaped(row: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The row with a text, and how it was made; (row, None) for one that is an item already."""
+    """Return the row as a text, and how the text was made; (row, None) if the row stays as it is.
+
+    A row stays as it is if it is an item already, or if no text can be made of its columns.
+    """
     if CONTENT & set(row):
         return row, None
     made = _chat(row) or _pair(row)
@@ -256,7 +259,10 @@ def _chat(row: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _pair(row: dict[str, Any]) -> tuple[str, str] | None:
-    """Two columns of which one answers the other."""
+    """Join two columns of which one answers the other; return the text, and how it was made.
+
+    None if the row has no such columns.
+    """
 
     def has(*names: str) -> bool:
         return all(isinstance(row.get(name), str) and row[name] for name in names)

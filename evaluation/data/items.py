@@ -1,4 +1,4 @@
-"""Items: what fitness is measured on. One JSONL format (docs/fitness.md), or plain text files.
+"""Items that fitness is measured on: one JSONL format (docs/fitness.md), or plain text files.
 
 A line of JSONL is a text, a multiple-choice question or a problem whose reply is verified:
 
@@ -7,9 +7,9 @@ A line of JSONL is a text, a multiple-choice question or a problem whose reply i
     {"id": "c", "prompt": "2 + 2 =", "check": {"kind": "number", "answer": 4}, "domain": "math"}
 
 `domain` is the file's stem by default. `slice` is train (calibration), search, selection or test;
-where it is missing the item falls into one by the hash of its id. `id` must be unique; where it is
-missing it is made from the file's name and the line. A `.txt` file becomes one item for every two
-thousand characters or so, cut at paragraphs. Other files and rows: `file_formats.py`.
+if `slice` is missing, the hash of the item's id decides. `id` must be unique; a missing id is made
+from the file's name and the line. A `.txt` file becomes one item for every two thousand characters
+or so, cut at paragraphs. `file_formats.py` reads other files and rows.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from runs.errors import DataError
 
 #: Characters of one item cut from a text file.
 PARAGRAPHS = 2000
-#: A text with too few paragraphs for all slices is cut into about so many pieces of at least this.
+#: A text with too few paragraphs for all slices is cut into about `PIECES` pieces, each of at least
+#: `SHORTEST` characters.
 PIECES, SHORTEST = 40, 200
-#: What a folder without .jsonl and .txt is searched for; a .json beside data is often something else.
+#: Kinds of files read in a folder without .jsonl and .txt; a .json file beside data is often not
+#: data.
 IN_FOLDERS = (".jsonl", ".txt", ".csv", ".parquet")
-#: Names of files in a note about a folder.
+#: The most names of files in a note about a folder.
 LISTED = 5
-#: The slices of such pieces: a tenth, two fifths and a quarter twice, as nearly as ten can be shared.
+#: The slices of such pieces in turn: of ten, one for train, four for search, three for selection
+#: and two for test, the nearest to `MEASURING_SHARES`.
 IN_TURN: tuple[Slice, ...] = (
     "search", "selection", "test", "train", "search",
     "selection", "test", "search", "selection", "search",
@@ -60,11 +63,11 @@ class Text(_Item):
     text: Annotated[str, Field(min_length=1)]
 
 
-#: How log-likelihoods of choices are made comparable: over their bytes, over their tokens, not at
-#: all, or less what the choice has without its prompt (mutual information).
+#: How log-likelihoods of choices are made comparable: divided by bytes, divided by tokens, not at
+#: all, or minus the choice's log-likelihood without the prompt (mutual information).
 Normalise = Literal["bytes", "tokens", "none", "mutual"]
 
-#: How texts become tokens: each alone and without special tokens; or as lm-evaluation-harness does it.
+#: How texts become tokens: each alone, without special tokens; or as in lm-evaluation-harness.
 Encoding = Literal["plain", "harness"]
 
 Grade = Annotated[int, Field(ge=0, le=9)]
@@ -77,10 +80,10 @@ class Question(_Item):
     choices: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=2)]
     answer: Annotated[int, Field(ge=0)]
     normalise: Normalise = "bytes"
-    #: What each choice's log-likelihood is divided by, instead of what `normalise` says.
+    #: The divisors of the choices' log-likelihoods, instead of those that `normalise` says.
     sizes: tuple[Annotated[int, Field(ge=1)], ...] = ()
     encoding: Encoding = "plain"
-    #: How hard it is; draws take all grades alike.
+    #: How hard the question is; a draw takes from every grade its share.
     grade: Grade = 0
 
     @model_validator(mode="after")
@@ -97,7 +100,7 @@ class Problem(_Item):
 
     prompt: Annotated[str, Field(min_length=1)]
     check: AnyCheck
-    #: The reply ends after so many tokens, at the end token, or before one of `stop`.
+    #: The reply ends after `max_tokens` tokens, at the end token, or before one of `stop`.
     max_tokens: Annotated[int, Field(ge=1, le=4096)] = 64
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     encoding: Encoding = "plain"
@@ -108,7 +111,10 @@ Item = Text | Question | Problem
 
 
 def absolute(given: str | Path) -> str:
-    """Return the name of built-in items or of a task as it is, else the absolute path."""
+    """Return the name of built-in items as it is, a task's with an absolute file, else the path.
+
+    The path is absolute, with links resolved. Raises DataError.
+    """
     if str(given) == domains.NAME:
         return str(given)
     if spec.is_task(given):
@@ -125,9 +131,9 @@ def load(
     ours: bool = False,
     note: file_formats.Note = lambda words: None,
 ) -> list[Item]:
-    """All items of files and folders (`reading.KINDS`), and `more` rows, sorted by id.
+    """Return all items of files and folders (`file_formats.KINDS`), and of `more` rows, by id.
 
-    `ours`: the files were written by this program. In others nothing may name a task of
+    `ours`: the files were written by this program. In other files no item may name a task of
     lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
     are not written as items. Raises DataError naming file and line.
     """
@@ -157,7 +163,7 @@ def _items(
     note: file_formats.Note,
     finer: bool = False,
 ) -> dict[str, Item]:
-    """Items by id."""
+    """Return the items by id. Raises DataError for an id used twice."""
     items: dict[str, Item] = {}
     rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, "task")) for row in more)
     read = (pair for file in files for pair in _read(file, ours, note, finer))
@@ -169,13 +175,13 @@ def _items(
 
 
 def _empty(items: Iterable[Item]) -> list[str]:
-    """The slices without text."""
+    """Return the slices without text."""
     filled = {item.slice for item in items if isinstance(item, Text)}
     return [s for s in SLICES if s not in filled]
 
 
 def check(items: Iterable[Item]) -> None:
-    """Raise DataError where a slice that a run needs has no text."""
+    """Raise DataError if a slice that a run needs has no text."""
     items = list(items)
     if empty := _empty(items):
         characters = sum(len(item.text) for item in items if isinstance(item, Text))
@@ -190,27 +196,27 @@ def check(items: Iterable[Item]) -> None:
 
 
 def runs_code(item: Item) -> bool:
-    """Whether measuring the item runs a program that a model wrote."""
+    """Return True if measuring the item runs a program that a model wrote."""
     return isinstance(item, Problem) and isinstance(item.check, Program)
 
 
 def of_task(item: Item) -> bool:
-    """Whether it comes from a task of lm-evaluation-harness."""
+    """Return True if the item comes from a task of lm-evaluation-harness."""
     return not isinstance(item, Text) and item.encoding == "harness"
 
 
 def digest(items: Sequence[Item]) -> str:
-    """SHA-256 of the items in their order: what a run was measured on."""
+    """Return the SHA-256 of the items in their order; it says what a run was measured on."""
     hasher = hashlib.sha256()
     for item in items:
-        # What is not said counts as before it could be said.
+        # Defaults are left out, so that a new field does not change the digest of old items.
         said = item.model_dump(mode="json", exclude_defaults=True)
         hasher.update(canonical_json(said).encode() + b"\n")
     return hasher.hexdigest()
 
 
 def from_rows(rows: Iterable[dict[str, Any]]) -> list[Item]:
-    """Items from dictionaries of the same format, sorted by id."""
+    """Return items from dictionaries of the same format, sorted by id."""
     items = [_parse(row, "built-in", number, "text") for number, row in enumerate(rows)]
     return sorted(items, key=lambda item: item.id)
 
@@ -309,7 +315,7 @@ def _paragraphs(file: Path, content: str) -> Iterator[tuple[str, Item]]:
 
 
 def _pieces(file: Path, content: str) -> Iterator[tuple[str, Item]]:
-    """Cut a text that has too few paragraphs: at line ends or blanks, with its slices in turn."""
+    """Cut a text that has too few paragraphs at line ends or blanks; slices come in turn."""
     size = min(PARAGRAPHS, max(SHORTEST, len(content) // PIECES))
     start = number = 0
     while start < len(content):

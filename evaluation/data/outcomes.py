@@ -1,4 +1,7 @@
-"""What one evaluation saw, item by item. Pure: no torch."""
+"""Outcomes of one evaluation, item by item, and draws of the items to score.
+
+Pure: no torch.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from weights import randomness
 
 
 class DomainOutcomes(BaseModel):
-    """One domain: lists run over windows, questions and problems, in their fixed order."""
+    """The outcomes of one domain: lists over windows, questions and problems, in fixed order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -20,19 +23,19 @@ class DomainOutcomes(BaseModel):
     tokens: tuple[int, ...]
     #: Predicted tokens that were the most likely one.
     hits: tuple[int, ...]
-    #: 1 where the right choice was the most likely, else 0.
+    #: 1 if the right choice was the most likely, else 0.
     right: tuple[int, ...] = ()
     #: 1 / number of choices.
     chance: tuple[float, ...] = ()
-    #: UTF-8 bytes of a window's predicted tokens; empty in logs from before they were recorded.
+    #: UTF-8 bytes of a window's predicted tokens; empty in older logs, which did not record them.
     bytes: tuple[int, ...] = ()
-    #: 0 to 1: how right the reply to a problem was.
+    #: The score of the reply to a problem, 0 to 1.
     solved: tuple[float, ...] = ()
-    #: Id of a problem whose verifier failed → why. It counts 0.
+    #: Id of a problem whose verifier failed → why. The problem counts 0.
     unscored: dict[str, str] = {}
 
     def pick(self, draw: Draw) -> DomainOutcomes:
-        """The outcomes of what was drawn."""
+        """Return the outcomes of the items in the draw."""
         return DomainOutcomes(
             nll=tuple(self.nll[i] for i in draw.windows),
             tokens=tuple(self.tokens[i] for i in draw.windows),
@@ -50,7 +53,7 @@ Outcomes = dict[str, DomainOutcomes]
 
 
 class Draw(BaseModel):
-    """Which items of a domain are scored; indices into the slice, ascending."""
+    """The items of a domain to score, as indices into the slice, ascending."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,21 +66,21 @@ Draws = dict[str, Draw]
 
 
 class Pool(BaseModel):
-    """How many windows, questions and problems a slice has in a domain."""
+    """The numbers of windows, questions and problems that a slice has in a domain."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     windows: int
     questions: int
     problems: int = 0
-    #: How many questions, and problems, each grade has, in the order of grades, which is the order of
-    #: the items; empty: all are of one grade.
+    #: The number of questions, and of problems, in each grade, in the order of grades, which is the
+    #: order of the items; empty: all are of one grade.
     question_grades: tuple[int, ...] = ()
     problem_grades: tuple[int, ...] = ()
 
 
 class Sizes(BaseModel):
-    """At most so many of each are drawn from a domain."""
+    """The most windows, questions and problems to draw from a domain."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -87,7 +90,7 @@ class Sizes(BaseModel):
 
 
 def whole(pools: Mapping[str, Pool]) -> Draws:
-    """Everything."""
+    """Return draws of all items."""
     return {
         domain: Draw(
             windows=tuple(range(p.windows)),
@@ -99,7 +102,7 @@ def whole(pools: Mapping[str, Pool]) -> Draws:
 
 
 def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
-    """Items of every domain, drawn by key without replacement, each grade by its share."""
+    """Draw items of every domain by key, without replacement, from each grade its share."""
     result: Draws = {}
     for domain, p in sorted(pools.items()):
         own = (*key, domain)
@@ -114,7 +117,7 @@ def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
 
 
 def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...]:
-    """`count` places of as many as the strata have together, from each its share, ascending."""
+    """Draw `count` places of all that the strata have, from each stratum its share, ascending."""
     places: list[int] = []
     first = 0
     for number, (size, share) in enumerate(zip(strata, shares(strata, count), strict=True)):
@@ -126,7 +129,7 @@ def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...
 
 
 def shares(strata: Sequence[int], count: int) -> list[int]:
-    """`count` split in proportion to the strata, by largest remainder, the earlier on a tie."""
+    """Split `count` in proportion to the strata, by largest remainder, the earlier on a tie."""
     total = sum(strata)
     count = min(count, total)
     if not total:
@@ -139,12 +142,12 @@ def shares(strata: Sequence[int], count: int) -> list[int]:
 
 
 def pick(outcomes: Outcomes, draws: Draws) -> Outcomes:
-    """The part of a whole slice's outcomes that a draw scores."""
+    """Return the part of a whole slice's outcomes that a draw scores."""
     return {d: outcomes[d].pick(draws[d]) for d in sorted(draws)}
 
 
 def joined(some: Sequence[Draws]) -> Draws:
-    """Several blocks as one draw, its windows ascending."""
+    """Join the windows of several blocks into one draw, ascending."""
     return {
         domain: Draw(
             windows=tuple(sorted(i for block in some for i in block[domain].windows)), questions=()
@@ -154,7 +157,7 @@ def joined(some: Sequence[Draws]) -> Draws:
 
 
 def narrowed(outcomes: Outcomes, draws: Draws, scored: Draws) -> Outcomes:
-    """The part of a draw's outcomes that some of its windows have."""
+    """Return the part of a draw's outcomes that belongs to the windows of `scored`."""
     result: Outcomes = {}
     for domain in sorted(draws):
         wanted = set(scored[domain].windows)

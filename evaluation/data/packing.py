@@ -1,10 +1,11 @@
-"""Items → token ids, once per run.
+"""Packing of items into token ids, once per run.
 
 Texts of a slice and domain are joined in the order of their ids, each followed by the end token,
-and cut into windows of `context` tokens; the last may be shorter and is dropped only where it has a
+and cut into windows of `context` tokens; the last may be shorter and is dropped only if it has a
 single token. A window of n tokens predicts n − 1, so every token but a window's first is scored
-exactly once. A question keeps the end of its prompt where prompt and choice exceed the context; a
-problem whose prompt and reply exceed it is refused, because a cut task is another task.
+exactly once. A question keeps the end of its prompt if prompt and choice exceed the context. A
+problem whose prompt and reply exceed the context is refused, because a truncated task is another
+task.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ Ids = NDArray[np.int64]
 class Asked:
     """One question: a sequence of prompt and choice for every choice.
 
-    Where choices are scored less what they have without the prompt, a sequence of the start token and
-    the choice follows for each.
+    If choices are scored minus their log-likelihood without the prompt, a sequence of the start
+    token and the choice follows for each choice.
     """
 
     sequences: tuple[Ids, ...]
-    #: Where the choice starts in each sequence.
+    #: The place in each sequence at which the choice starts.
     starts: tuple[int, ...]
-    #: What each choice's log-likelihood is divided by: UTF-8 bytes, tokens, or 1.
+    #: The divisor of each choice's log-likelihood: UTF-8 bytes, tokens, or 1.
     sizes: tuple[int, ...]
     answer: int
     id: str = ""
     grade: int = 0
 
     def pair(self, choice: int) -> tuple[Ids, Ids]:
-        """What comes before a choice, and the choice."""
+        """Return the tokens before a choice, and the choice's tokens."""
         whole, start = self.sequences[choice], self.starts[choice]
         return whole[:start], whole[start:]
 
@@ -58,18 +59,18 @@ class Posed:
 
 @dataclass
 class Packed:
-    """One domain of one slice."""
+    """The packed items of one domain of one slice."""
 
     windows: list[Ids] = field(default_factory=list)
     questions: list[Asked] = field(default_factory=list)
     problems: list[Posed] = field(default_factory=list)
-    #: UTF-8 bytes of each window's predicted tokens; empty where the tokenizer does not tell.
+    #: UTF-8 bytes of each window's predicted tokens; empty if the tokenizer gives no offsets.
     bytes: list[int] = field(default_factory=list)
     #: The first and the last text that each window has tokens of.
     texts: list[tuple[str, str]] = field(default_factory=list)
 
     def pool(self) -> Pool:
-        """How much there is to draw from."""
+        """Return the numbers of windows, questions and problems to draw from."""
         return Pool(
             windows=len(self.windows),
             questions=len(self.questions),
@@ -80,7 +81,7 @@ class Packed:
 
 
 def _grades(grades: Sequence[int]) -> tuple[int, ...]:
-    """How many each grade has; nothing where there is but one."""
+    """Return the number of items in each grade; empty if there is at most one grade."""
     counts = [grades.count(grade) for grade in sorted(set(grades))]
     return tuple(counts) if len(counts) > 1 else ()
 
@@ -90,7 +91,7 @@ PackedData = dict[Slice, dict[str, Packed]]
 
 
 def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
-    """Tokenise and pack all items. Raises DataError for what the model cannot be scored on."""
+    """Tokenise and pack all items. Raises DataError if the model cannot be scored on an item."""
     result: PackedData = {s: {} for s in SLICES}
     texts: dict[tuple[Slice, str], list[Text]] = {}
     for item in items:
@@ -111,8 +112,9 @@ def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
 
 
 def fitting(items: Sequence[Item], tokenizer: Any, context: int) -> list[Item]:
-    """The items without the questions and problems that are longer than a context: for those that
-    were not made for any one model.
+    """Return the items without the questions and problems that are longer than a context.
+
+    For items that were not made for one particular model.
     """
 
     def size(item: Question | Problem, *texts: str) -> int:
@@ -162,7 +164,7 @@ def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Any, context: int) ->
 
 
 def _bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """UTF-8 bytes of each token: of several tokens of one character the first has them all."""
+    """Return each token's UTF-8 bytes; if tokens share a character, the first has all its bytes."""
     if not offsets:
         return []
     before = np.cumsum([0, *(len(character.encode("utf-8", "replace")) for character in text)])
@@ -171,7 +173,10 @@ def _bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _check_known(id_: str, ids: Sequence[int], tokenizer: Any) -> None:
-    """A token that stands for everything unknown is easy to predict: no measurement."""
+    """Raise DataError if the tokenizer does not know a part of the item.
+
+    A token that stands for everything unknown is easy to predict: its score measures nothing.
+    """
     unknown = getattr(tokenizer, "unk_token_id", None)
     if unknown is not None and unknown != tokenizer.eos_token_id and unknown in ids:
         share = list(ids).count(unknown) / len(ids)
@@ -213,7 +218,7 @@ def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
 
 
 def _parts(item: Question, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
-    """For every choice what comes before it, and itself."""
+    """Return for every choice the tokens before it, and its own tokens."""
     if item.encoding == "harness":
         parts = [pair(item.prompt, choice, tokenizer) for choice in item.choices]
         for before, ids in parts:

@@ -1,8 +1,9 @@
-"""Prompt and continuation → token ids, as lm-evaluation-harness 0.4 does it for causal models.
+"""Encoding of prompt and continuation, as lm-evaluation-harness 0.4 does it for causal models.
 
-Both are tokenised together, with the tokenizer's own special tokens, blanks at the prompt's end
-counted to the continuation; what the prompt has alone is cut off in front. Without a prompt the start
-token, else the end token, stands for it.
+Both are tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end
+count to the continuation. Then as many tokens as the prompt has alone are cut off in front; the
+rest is the continuation. If the prompt is empty, the start token, else the end token, stands for
+it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 
 def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], list[int]]:
-    """(ids of the prompt, ids of the continuation)."""
+    """Return (ids of the prompt, ids of the continuation)."""
     if not prompt.strip():
         continuation = prompt + continuation
         start = tokenizer.bos_token_id
@@ -24,7 +25,10 @@ def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], lis
 
 
 def alone(text: str, tokenizer: Any) -> list[int]:
-    """A text with the tokenizer's own special tokens, those that it says itself not twice."""
+    """Return a text's ids with the tokenizer's special tokens.
+
+    If the text begins with the start token, else the end token, no special tokens are added.
+    """
     first = tokenizer.bos_token_id
     first = tokenizer.eos_token_id if first is None else first
     said = tokenizer.decode([first]) if first is not None else ""

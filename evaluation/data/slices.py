@@ -1,4 +1,4 @@
-"""Documents and the slices they fall into."""
+"""Documents, and the slices that they fall into."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Document:
     text: str
 
     def slice(self, shares: Mapping[Slice, float] = TRAINING_SHARES) -> Slice:
-        """The slice this document belongs to; see `slice_of`."""
+        """Return the slice that this document belongs to; see `slice_of`."""
         return slice_of(f"{self.domain}/{self.name}", shares)
 
 
 def slice_of(name: str, shares: Mapping[Slice, float]) -> Slice:
-    """The slice of a name: a point in [0, 1) from SHA-256 of the name, laid on the shares.
+    """Return the slice of a name: a point in [0, 1) from SHA-256 of the name, laid on the shares.
 
-    Adding or removing other names never moves this one.
+    Adding or removing other names never moves a name.
     """
     point = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") / 2**64
     edge = 0.0

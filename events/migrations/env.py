@@ -1,4 +1,4 @@
-"""Runs the revisions on the connection that `events.schema` hands over, in its transaction."""
+"""Alembic's script: runs the revisions on the connection of `events.schema`, in its transaction."""
 
 from alembic import context
 

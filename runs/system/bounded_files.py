@@ -1,7 +1,7 @@
 """Read files that other people made, in bounded time and memory.
 
 A model folder comes from anywhere, so its JSON may be huge, nested without end, or a named pipe.
-Everything that reads such a file reads it through here, and each problem is an error that names it.
+All code reads such files through this module, and each problem is an error that names the file.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
-"""The environment of child processes: each gets what it needs, and no secret that it does not.
+"""Environment variables of child processes: those that the child needs, without unneeded secrets.
 
     scorer   a scorer of the user: what any Python program needs, and what
              FORGE_SCORER_ENVIRONMENT names
-    task     a reader or judge of lm-evaluation-harness tasks: besides, what fetching from the Hub
-             needs; the Hub's token only if the Hub may be asked
-    device   a device's process, which is our own code: all but secrets that it has no use for
-    reader   a process of our own that reads models and data of others: nor the log's and the store's
+    task     a reader or judge of lm-evaluation-harness tasks: as a scorer, and what fetching from
+             the Hub needs; the Hub's token only if the Hub may be asked
+    device   a device's process, which runs this program's code: all but secrets that it does not
+    use reader   a process of this program that reads foreign models and data: as a device, without
+    the
+             secrets of the log and the artifact store
 
-Scorers and tasks are others' code, so they get an allow-list: a secret that nobody thought of is not in
-it. Processes of our own get a deny-list: what computes, and the libraries of stores, read variables
-that cannot be listed, and a missing one could change the last bit of a result.
+Scorers and tasks are foreign code, so they get an allow-list: an unforeseen secret is not on the
+list. Processes of this program get a deny-list: numerical code and the libraries of stores read
+variables that cannot be listed, and a missing variable could change the last bit of a result.
 
 An environment is no wall. Scorers run with the user's rights and can read what the user can read.
-Programs that models write run in the sandbox, which gets no variable of ours at all.
+Programs that models write run in the sandbox, which gets none of this program's variables.
 """
 
 from __future__ import annotations
@@ -35,24 +37,24 @@ PROGRAM = (
     "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMBA_*", "NUMEXPR_*", "MALLOC_*", "CUDA_*",
     "NVIDIA_*", "TORCH_*", "PYTORCH_*", "TRITON_*", "TOKENIZERS_*", "TRANSFORMERS_*", "FORGE_THREADS",
 )  # fmt: skip
-#: What fetching data from the Hub needs besides, and what a task's file is allowed by.
+#: What fetching data from the Hub needs besides, and the variables that allow a task's file.
 HUB = (
     "HF_*", "HUGGING_FACE_HUB_*", "HUGGINGFACE_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
     "*_PROXY", "*_proxy", "FORGE_TASK_FOLDERS", "FORGE_WORKER",
 )  # fmt: skip
-#: Where libraries look for the Hub's token.
+#: Variables in which libraries look for the Hub's token.
 TOKENS = (
     "HF_TOKEN", "HF_TOKEN_PATH", "HF_API_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_*TOKEN",
     "HUGGINGFACE_*KEY",
 )  # fmt: skip
-#: What keeps libraries from the Hub, and from a token that `hf auth login` has left.
+#: Variables that keep libraries from the Hub, and from a token that `hf auth login` has left.
 OFFLINE = {
     "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
     "HF_EVALUATE_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": "/dev/null",
 }  # fmt: skip
-#: Secrets that a device's process has no use for: it rings no doorbell and asks no endpoint.
+#: Secrets that a device's process does not use: the process rings no doorbell and asks no endpoint.
 NOT_A_DEVICE_S = ("FORGE_BROKER_URL", "FORGE_ENDPOINT_KEY", "WANDB_API_KEY")
-#: Besides, those that a process that only reads has no use for.
+#: The same, and the secrets that a process which only reads does not use.
 NOT_A_READER_S = (
     *NOT_A_DEVICE_S, "FORGE_DATABASE_URL", "FORGE_ARTIFACT_*", "PGPASS*", "AWS_*", "GOOGLE_*",
     "AZURE_*",
@@ -64,7 +66,8 @@ def child_environment(
 ) -> dict[str, str]:
     """Return what a child of this kind gets of `ours`, by default this process's environment.
 
-    Without `hub`, or where HF_HUB_OFFLINE says so, the child gets no token and asks no Hub.
+    Without `hub`, or if HF_HUB_OFFLINE forbids the Hub, a child gets no token and asks no Hub. A
+    scorer's environment is not changed by either.
     """
     given = os.environ if ours is None else ours
     if kind in ("device", "reader"):

@@ -1,7 +1,7 @@
 """Digests as events hold them: 64 hex digits, and nothing else.
 
-Caches and stores name files by digests. A digest of a stranger's log that is a path (`/home/ada`,
-`../x`) would have them read, or remove, what is no file of theirs.
+Caches and stores name files by digests. If a digest of a stranger's log were a path (`/home/ada`,
+`../x`), the caches and stores would read, or remove, files that do not belong to them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pydantic import Field, WithJsonSchema
 from runs.errors import TamperedError
 
 _HEX = r"[0-9a-f]{64}"
-_TEXT = WithJsonSchema({"type": "string"})  # nothing else was ever recorded: it is no other schema
+_TEXT = WithJsonSchema({"type": "string"})  # nothing else was ever recorded: the schema is the same
 
 #: 64 hex digits.
 Digest = Annotated[str, Field(pattern=rf"^{_HEX}$"), _TEXT]
-#: The same, or empty where nothing was pinned.
+#: 64 hex digits, or empty if nothing was pinned.
 Pinned = Annotated[str, Field(pattern=rf"^({_HEX})?$"), _TEXT]
 
 

@@ -1,8 +1,8 @@
 """Whole numbers of events that every database's columns can hold.
 
-JSON knows no size of a number. One that no column holds would stop every table that is made from the
-event, so that it is no value of the field: the row cannot be read. The bounds leave out nothing that
-was ever recorded, and so are no other schema.
+JSON does not bound the size of a number. A number that no column holds would stop every table that
+is made from the event, so the field does not accept such a number, and the row cannot be read. The
+bounds leave out no value that was ever recorded, so the schema stays the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A process that is asked by lines: a question in JSON to its standard input, an answer back.
 
-Every question has a number that the answer repeats, so that an answer which comes late is never taken
-for another's. Whatever goes wrong ends the process: the next question needs a new one.
+Every question has a number that the answer repeats, so that a late answer is never taken for the
+answer to another question. Any error ends the process: the next question needs a new process.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 
 class Respondent:
-    """A running process; it ends with this object at the latest."""
+    """A running process, which ends with this object at the latest."""
 
     def __init__(self, command: Sequence[str], **how: Any) -> None:
-        """Start it; `how` goes to Popen. Raises OSError."""
+        """Start the process; `how` goes to Popen. Raises OSError."""
         self._number = 0
         process: Any = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **how
@@ -32,7 +32,7 @@ class Respondent:
 
     @property
     def living(self) -> bool:
-        """Whether it can be asked."""
+        """True if the process can be asked."""
         return self.close.alive and self.process.poll() is None
 
     def ask(self, question: Any, patience: float) -> Any:
@@ -48,7 +48,7 @@ class Respondent:
         try:
             return self._ask(question, time.monotonic() + patience, more)
         except BaseException:
-            self.close()  # its next answer would be to this question
+            self.close()  # the process's next answer would be to this question
             raise
 
     def _ask(self, question: Any, deadline: float, more: bool) -> tuple[Any, bytes]:

@@ -1,9 +1,9 @@
-"""Processes that end with the process that started them, however that one ends.
+"""Child processes that end with the process that started them, however their parent ends.
 
-`tied(command)` is a command that runs `command` behind this file as a launcher: it asks the kernel to
-kill the process when its parent ends (Linux; elsewhere the command runs as it is), and then becomes the
-command. Start it from a thread that lives as long as the process may: for the kernel a thread is the
-parent.
+`tied(command)` is a command that runs `command` behind this file as a launcher. The launcher asks
+the kernel to kill the process when its parent ends (Linux; elsewhere the command runs as it is),
+and then becomes the command. Start the process from a thread that lives as long as the process may:
+for the kernel a thread is the parent.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def tied(command: Sequence[str]) -> list[str]:
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends; end now if it has ended already."""
+    """Ask the kernel to kill this process when its parent ends; exit if the parent has ended."""
     if sys.platform != "linux":
         return
     import ctypes
 
     word = ctypes.c_ulong
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, word(signal.SIGKILL), word(0), word(0), word(0))
-    if os.getppid() != parent:  # it ended before the kernel was asked
+    if os.getppid() != parent:  # the parent ended before the kernel was asked
         os._exit(1)
 
 

@@ -1,8 +1,8 @@
-"""Text of others (names, reasons, notes): refused where it is accepted, escaped where it is printed.
+"""Checks of foreign text (names, reasons, notes): refused on input, escaped on output.
 
-A control character steers the terminal that prints it: it sets a title, fills the clipboard, rewrites
-a line. A direction character shows a text in another order than it has. Neither belongs in a name or
-in a reason. Pure; imports no torch.
+A control character steers the terminal that prints the text: it sets a title, fills the clipboard,
+rewrites a line. A direction character shows a text in another order than the text has. Neither
+character belongs in a name or in a reason. Pure; imports no torch.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def shown(value: object) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return the text with every such character escaped (`\n`, `\x1b`, `\u202e`): one safe line."""
+    r"""Return the text in one safe line: steering characters escaped (`\n`, `\x1b`, `\u202e`)."""
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def escaped(text: str, form: str) -> str:
-    """Return the text with every such character written by its number, in a format such as U+{:04X}."""
+    """Return the text with steering characters as numbers, in a format such as U+{:04X}."""
     return _STEERING.sub(lambda found: form.format(ord(found[0])), text)

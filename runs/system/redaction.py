@@ -1,4 +1,4 @@
-"""Addresses that may hold a password: how they are shown, and texts that may quote them."""
+"""Addresses that may hold a password, shown without it, also in texts that quote an address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 MASK = "***"
 
 _AUTHORITY = re.compile(r"[^/?#]*")
-#: A user and the beginning of a password: a name, and what is no port.
+#: A user and the beginning of a password: a name, a colon, and text that is no port.
 _CUT_LOGIN = re.compile(r"[^:\[\]]*:(?!\d*$).*")
 #: A login that a host, and a port or none, follow.
 _BEFORE_HOST = re.compile(r"(.*?)@(?:\[[^\]@/?#]*\]|[^\[\]:@/?#]+)(?::\d*)?(?:[/?#]|$)")
@@ -66,9 +66,9 @@ class Address:
 
     @cached_property
     def _login(self) -> str:
-        """What stands before the last @ of the authority, which ends at the first of / ? #.
+        """The part before the last @ of the authority, which ends at the first of / ? #.
 
-        A password with a slash that was not encoded ends the authority too early: then the authority
+        A slash that was not encoded in a password ends the authority too early. Then the authority
         is a name and no port, and the login ends at the first @ that a host follows.
         """
         authority = _AUTHORITY.match(self._rest)[0]  # pyright: ignore[reportOptionalSubscript]

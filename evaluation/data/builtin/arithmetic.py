@@ -1,7 +1,7 @@
 """Generated arithmetic and word problems, one worksheet a document.
 
 Operands and names come from a `random.Random` seeded by the worksheet's name, so that a worksheet
-depends on nothing but (seed, name).
+depends only on (seed, name).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ PROBLEMS: list[Callable[[random.Random], str]] = [
 
 
 def documents(limit: int, seed: int) -> Iterator[Document]:
-    """Worksheets of 12 to 24 problems until `limit` characters are reached."""
+    """Yield worksheets of 12 to 24 problems until `limit` characters are reached."""
     used, number = 0, 0
     while used < limit:
         name = f"worksheet-{number:05d}.txt"

@@ -19,7 +19,7 @@ from evaluation.data.slices import TRAINING_SHARES, Document, Slice
 
 #: Domain names in their fixed order.
 DOMAINS = ("code", "math", "data")
-#: Every domain that text can be made of.
+#: Every domain that has text.
 KNOWN = (*DOMAINS, "prose", "multilingual")
 
 #: Characters of held-out text per domain and slice, so that domains weigh alike.
@@ -30,21 +30,21 @@ HELD_OUT: Mapping[Slice, int] = {
     "test": 100_000,
 }
 
-#: Multiple-choice items per domain and slice. Those of the test slice decide how wide its intervals
-#: are, and are asked of few models, so that there can be many.
+#: Multiple-choice items per domain and slice. The test slice's number decides how wide its
+#: intervals are; few models are asked its items, so there can be many.
 QUESTIONS: Mapping[Slice, int] = {"search": 60, "selection": 60, "test": 400}
 
 #: Characters of text per domain that items of a run without data are taken from.
 CHARACTERS = 4_000_000
-#: Up to so many parameters a run without data is measured on all items; beyond, on a share that falls
-#: as a forward pass grows, and never on less than `LEAST` of them.
+#: Up to `FULL_UP_TO` parameters a run without data is measured on all items. Beyond, the share of
+#: items falls as a forward pass grows, but never below `LEAST`.
 FULL_UP_TO, LEAST = 4_000_000, 1 / 8
 
 
 def corpus(
     seed: int, characters: int, domains: Sequence[str] = DOMAINS
 ) -> dict[str, dict[Slice, list[Document]]]:
-    """About `characters` of text per domain, split by file: domain → slice → documents."""
+    """Return about `characters` of text per domain, split by file: domain → slice → documents."""
     sources = {
         "code": stdlib_code.documents(characters),
         "math": arithmetic.documents(characters, seed),
@@ -71,15 +71,16 @@ def default(parameters: int) -> Iterator[dict[str, Any]]:
 
 
 def share(parameters: int) -> float:
-    """Return the share of all items that models with so many parameters are measured on."""
+    """Return the share of all items that models with `parameters` parameters are measured on."""
     return min(1.0, max(LEAST, FULL_UP_TO / parameters))
 
 
 def items(
     texts: Mapping[str, Mapping[Slice, list[Document]]], seed: int, part: float = 1.0
 ) -> Iterator[dict[str, Any]]:
-    """Yield items of all domains and slices: text up to `HELD_OUT` characters, then the questions;
-    of both a `part`.
+    """Yield items of all domains and slices: text up to `HELD_OUT` characters, then the questions.
+
+    `part` is the share of text and of questions to yield.
     """
     for domain, split in texts.items():
         for slice_, documents in split.items():

@@ -1,6 +1,7 @@
 """English prose: the Python language reference (PSF licence), as it is shipped with the program.
 
-The base of `phases/cognate` learns from it; it is measured on where a specialist in prose is asked for.
+The base of `phases/cognate` learns from this text. Models are measured on it if a specialist in
+prose is asked for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Multiple-choice items made from held-out documents.
 
-For code and data the right answer is the line that really follows, the wrong ones are lines from
+For code and data the right answer is the line that really follows, the wrong answers are lines from
 elsewhere in the same domain and slice. For arithmetic the right answer is the result, the wrong
-ones are near misses.
+answers are near misses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EQUATION = re.compile(r"^(\d+ [-+*/] \d+) = (\d+)$")
 
 
 def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """`count` items: which line comes next?"""
+    """Yield up to `count` items that ask: which line comes next?"""
     r = random.Random(f"continuation/{seed}/{documents[0].domain}")
     lines = sorted({line for d in documents for line in d.text.splitlines() if _askable(line)})
     for number in range(count):
@@ -37,7 +37,7 @@ def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterat
 
 
 def equations(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """`count` items: what is the result?"""
+    """Yield up to `count` items that ask: what is the result?"""
     r = random.Random(f"equations/{seed}")
     found = [
         (document, i, match)

@@ -1,4 +1,4 @@
-"""A small grammar in seven languages, and lessons in it: the same sentence in two of them.
+"""A small grammar in seven languages, and lessons that say the same sentence in two languages.
 
 Sentences are put together from phrases (who, does what, where, when; phrases.csv) that were written
 in all seven languages for this purpose, by hand, under the project's own licence (Apache-2.0); the
@@ -19,17 +19,18 @@ LANGUAGES = ("English", "German", "French", "Spanish", "Italian", "Dutch", "Port
 #: Languages that put time and place before the object.
 _VERB_SECOND = ("German", "Dutch")
 
-#: A sentence: which phrase each part has.
+#: A sentence: the index of each part's phrase.
 Sentence = tuple[int, ...]
 
 #: Sentences of a lesson.
 PAIRS = 12
-#: Half of all sentences are taught: training lessons have no others, held-out ones none of them.
+#: Half of all sentences are taught: training lessons have only these, held-out lessons none of
+#: them.
 TAUGHT: Mapping[Slice, float] = {"train": 0.5, "search": 0.0, "selection": 0.0, "test": 0.5}
 
 
 def _read() -> dict[str, list[dict[str, str]]]:
-    """Part → its phrases, each by language."""
+    """Return part → its phrases, each by language."""
     found: dict[str, list[dict[str, str]]] = {}
     file = files("evaluation.data.builtin") / "phrases.csv"
     for row in csv.DictReader(file.read_text("utf-8").splitlines()):
@@ -37,13 +38,13 @@ def _read() -> dict[str, list[dict[str, str]]]:
     return found
 
 
-#: A verb and its object belong together, with a bar between them.
+#: Part → its phrases; a verb and its object are one phrase, with a bar between them.
 PHRASES = _read()
 PARTS = tuple(PHRASES)
 
 
 def say(sentence: Sentence, language: str) -> str:
-    """The sentence in a language."""
+    """Return the sentence in a language."""
     who, does, where, when = (
         PHRASES[part][i][language] for part, i in zip(PARTS, sentence, strict=True)
     )
@@ -54,18 +55,18 @@ def say(sentence: Sentence, language: str) -> str:
 
 
 def any_sentence(r: random.Random) -> Sentence:
-    """Each as likely as any other."""
+    """Return a random sentence; all sentences are equally likely."""
     return tuple(r.randrange(len(PHRASES[part])) for part in PARTS)
 
 
 def taught(sentence: Sentence) -> bool:
-    """Whether training lessons may have it, by its hash."""
+    """Return True if training lessons may have the sentence; its hash decides."""
     name = "/".join(map(str, sentence))
     return slice_of(f"multilingual/lesson/{name}", TAUGHT) == "train"
 
 
 def documents(limit: int, seed: int) -> Iterator[Document]:
-    """Lessons until `limit` characters are reached."""
+    """Yield lessons until `limit` characters are reached."""
     used, number = 0, 0
     while used < limit:
         name = f"lesson-{number:06d}"
@@ -78,7 +79,7 @@ def documents(limit: int, seed: int) -> Iterator[Document]:
 
 
 def _pair(r: random.Random, learned: bool) -> str:
-    """Two lines: a sentence, and what it is in another language."""
+    """Return two lines: a random sentence in two languages, a taught sentence if `learned`."""
     sentence = any_sentence(r)
     while taught(sentence) is not learned:
         sentence = any_sentence(r)

@@ -1,7 +1,7 @@
 """Generated structured data: JSON, CSV, YAML and TOML, one file a document.
 
-Each file holds records of one kind in one format. As in `arithmetic.py`, a file depends on nothing
-but (seed, name).
+Each file holds records of one kind in one format. As in `arithmetic.py`, a file depends only on
+(seed, name).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _as_csv(kind: str, records: list[Record]) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """A scalar as JSON writes it, which YAML and TOML read alike."""
+    """Return a scalar as JSON writes it, which YAML and TOML read alike."""
     return json.dumps(value)
 
 
@@ -106,7 +106,7 @@ FORMATS: dict[str, Callable[[str, list[Record]], str]] = {
 
 
 def documents(limit: int, seed: int) -> Iterator[Document]:
-    """Files of 4 to 10 records, formats and kinds in turn, until `limit` characters are reached."""
+    """Yield files of 4 to 10 records, formats and kinds in turn, until `limit` characters."""
     used, number = 0, 0
     while used < limit:
         suffix = list(FORMATS)[number % len(FORMATS)]

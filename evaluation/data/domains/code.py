@@ -1,9 +1,9 @@
-"""Code: a Python function from its name and docstring, run against tests.
+"""Domain of code: a Python function from its name and docstring, run against tests.
 
-Every task is written once: signature, docstring, a right body, three wrong ones, and what it is
-called with. The wrong ones differ from the right one in an operator, a name or a number, so that no
-length gives it away. The values that tests expect are what the right body computes. As a question the four
-bodies are choices; as a problem the model writes its own.
+Every task is written once: signature, docstring, a right body, three wrong bodies, and the
+arguments of calls. The wrong bodies differ from the right one in an operator, a name or a number,
+so that the length does not give the right body away. The right body computes the values that tests
+expect. As a question the four bodies are choices; as a problem the model writes its own body.
 """
 
 # A task is a table of texts.
@@ -38,15 +38,15 @@ class Task:
         return f'def {self.name}({self.parameters}):\n    """{self.doc}"""\n'
 
     def tests(self) -> list[str]:
-        """What the right body says to every call."""
+        """Return an assertion for every call, with the value that the right body returns."""
         space: dict[str, Any] = {}
-        exec(self.prompt + indented(self.right), space)  # our own text, above and below
+        exec(self.prompt + indented(self.right), space)  # only text of this file
         calls = [f"{self.name}({given})" for given in self.calls]
         return [f"assert {call} == {eval(call, space)!r}" for call in calls]
 
     @property
     def about(self) -> str:
-        """The right function without its names: what tasks that differ in names alone share."""
+        """The right function with numbered names: the same for tasks that differ only in names."""
         tree = ast.parse(f"def f({self.parameters}):\n{indented(self.right)}")
         own = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
         own += [
@@ -62,7 +62,7 @@ class Task:
 
 
 def indented(body: str) -> str:
-    """A body as it stands in a function."""
+    """Return a body, indented as it stands in a function."""
     return "".join(f"    {line}\n" for line in body.split("\n"))
 
 
@@ -382,6 +382,6 @@ def _problem(r: random.Random, grade: int) -> dict[str, Any]:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Questions and problems."""
+    """Yield questions and problems."""
     yield from make("code", "question", seed, _question)
     yield from make("code", "problem", seed, _problem)

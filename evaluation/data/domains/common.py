@@ -1,8 +1,8 @@
-"""What the domains share: ids, slices, choices.
+"""Parts that the domains share: ids, slices, choices.
 
-Whatever asks the same is in one slice: the slice is that of the prompt, or of what the maker says that
-the item is about (`about`), so that a question and a problem of one task, or one task under two names,
-are not apart.
+Items that ask the same are in one slice. The prompt decides the slice, or what the maker says that
+the item is about (`about`). So a question and a problem of one task, or one task under two names,
+are in the same slice.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from evaluation.data.slices import Slice, slice_of
 COUNT = 240
 #: Grades, from what small models may know to what large ones may.
 GRADES = 4
-#: Tries at one item that was not there before.
+#: Tries to make one item whose prompt is new.
 TRIES = 1000
 
-#: Nothing here is for calibration.
+#: The slices' shares of items; no item is for calibration.
 SHARES: Mapping[Slice, float] = {"train": 0.0, "search": 0.4, "selection": 0.3, "test": 0.3}
 
-#: Makes one item of a grade: everything but id, domain, slice and grade; None: try again.
+#: A function that makes one item of a grade: all but id, domain, slice and grade; None: try again.
 Maker = Callable[[random.Random, int], dict[str, Any] | None]
 
 
 def make(
     domain: str, kind: str, seed: int, maker: Maker, count: int = COUNT
 ) -> Iterator[dict[str, Any]]:
-    """`count` different items, as many of each grade, from a generator of their own.
+    """Yield `count` different items, equally many of each grade, from a separate generator.
 
     Two items with one prompt are the same item: no prompt occurs twice.
     """
@@ -47,7 +47,7 @@ def make(
 
 
 def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[str, Any]:
-    """A question with the right choice among wrong ones, in a random order."""
+    """Return a question with the right choice among wrong choices, in a random order."""
     choices = [right, *wrong]
     r.shuffle(choices)
     return {"prompt": prompt, "choices": choices, "answer": choices.index(right)}

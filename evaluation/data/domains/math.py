@@ -1,7 +1,7 @@
-"""Mathematics: from sums of one step to problems of several, the result a number.
+"""Domain of mathematics: from sums of one step to problems of several steps, the result a number.
 
-The same problems serve both ways: as questions with near misses for models that are told apart by
-likelihood, as problems for those that can work them out.
+The same tasks serve both ways: as questions with near misses for models that are compared by
+likelihood, as problems for models that can work them out.
 """
 
 from __future__ import annotations
@@ -158,6 +158,6 @@ def _problem(r: random.Random, grade: int) -> dict[str, Any]:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Questions and problems."""
+    """Yield questions and problems."""
     yield from make("math", "question", seed, _question)
     yield from make("math", "problem", seed, _problem)

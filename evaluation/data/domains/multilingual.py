@@ -1,8 +1,8 @@
-"""Several languages: which sentence is the right translation, and which is in the right language.
+"""Domain of several languages: questions about the right translation and the right language.
 
-Sentences are those of `corpus.languages`. A translation is told from other sentences of the same
-language, by likelihood; the harder the grade, the fewer parts they differ in. Whether a model keeps
-to a language is told from the same sentence in others.
+Sentences are those of `builtin.phrase_grammar`. A translation stands among other sentences of the
+same language, compared by likelihood; the harder the grade, the fewer parts differ. To test if a
+model keeps to a language, the right sentence stands among the same sentence in other languages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HELD_OUT = {"train": 20_000, "search": 60_000, "selection": 40_000, "test": 60_0
 
 
 def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
-    """A sentence that differs in so many parts."""
+    """Return a sentence that differs in `parts` parts."""
     changed = set(r.sample(range(len(PARTS)), parts))
     return tuple(
         r.choice([i for i in range(len(PHRASES[PARTS[p]])) if i != old]) if p in changed else old
@@ -37,7 +37,11 @@ def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
 
 
 def _translation(r: random.Random, grade: int) -> dict[str, Any] | None:
-    """Grades 0 to 3: wrong sentences differ in all parts, in two, in one; without English in 3."""
+    """Make a question about a translation; None if two wrong sentences are the same.
+
+    Grades 0 to 3: wrong sentences differ in all parts, in two, in one, in one; grade 3 is without
+    English.
+    """
     sentence = any_sentence(r)
     foreign = LANGUAGES[1:]
     first, second = (
@@ -57,7 +61,7 @@ def _translation(r: random.Random, grade: int) -> dict[str, Any] | None:
 
 
 def _identity(r: random.Random, grade: int) -> dict[str, Any]:
-    """The same sentence in four languages; the harder, the closer the wrong ones are."""
+    """Make a question of one sentence in four languages; in grades 2 and 3 they are closer."""
     sentence = any_sentence(r)
     romance, germanic = (
         ("French", "Spanish", "Italian", "Portuguese"),
@@ -73,7 +77,7 @@ def _identity(r: random.Random, grade: int) -> dict[str, Any]:
 
 
 def texts(seed: int) -> Iterator[dict[str, Any]]:
-    """Running text: documents of sentences in one language, languages in turn."""
+    """Yield running text: documents of sentences in one language, languages in turn."""
     left = dict(HELD_OUT)
     number = 0
     while any(n > 0 for n in left.values()):
@@ -90,6 +94,6 @@ def texts(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Questions of both kinds."""
+    """Yield questions of both kinds."""
     yield from make("multilingual", "translation", seed, _translation)
     yield from make("multilingual", "identity", seed, _identity)

@@ -1,4 +1,4 @@
-"""Structured data: records are written in another format, chosen from, or put together.
+"""Domain of structured data: records to write in another format, whole or a selection of them.
 
 An example stands in the prompt, so that models which were never taught to follow instructions know
 what is wanted. The reply is parsed and compared field by field.
@@ -49,7 +49,10 @@ def _record(r: random.Random, kind: str) -> Record:
 
 
 def write(records: list[Record], form: str, alone: bool) -> str:
-    """Records in a format; one that stands `alone` is no list. TOML takes one that stands alone."""
+    """Return records as text in a format; a record that stands `alone` is not written as a list.
+
+    TOML takes only a record that stands alone.
+    """
     if form == "csv":
         cells = [[v if isinstance(v, str) else json.dumps(v) for v in x.values()] for x in records]
         return "\n".join(",".join(row) for row in [[*records[0]], *cells])
@@ -64,7 +67,7 @@ def write(records: list[Record], form: str, alone: bool) -> str:
 
 
 def meant(records: list[Record], form: str, alone: bool) -> Any:
-    """What a parser should find in `write(records, form, alone)`."""
+    """Return what a parser should find in `write(records, form, alone)`."""
     return records[0] if alone and form != "csv" else records
 
 
@@ -78,9 +81,10 @@ PAIRS = [
 
 
 def _task(r: random.Random, grade: int) -> tuple[str, list[Record], str]:
-    """(prompt, records of the answer, format of the answer).
+    """Return (prompt, records of the answer, format of the answer).
 
-    Grade 0: two fields; 1: all four; 2: several records; 3: those of them that fit, some fields only.
+    Grade 0: two fields; 1: all four; 2: several records; 3: two fields of those records that fit a
+    condition.
     """
     kind = r.choice([*KINDS])
     given, wanted = r.choice(PAIRS[grade])
@@ -120,7 +124,7 @@ def _problem(r: random.Random, grade: int) -> dict[str, Any]:
 
 
 def _damaged(r: random.Random, records: list[Record]) -> list[Record]:
-    """The records with one value that is another's, or under another name."""
+    """Return a copy of the records with one value changed."""
     result = [dict(x) for x in records]
     record = r.choice(result)
     name = r.choice([*record])
@@ -135,7 +139,7 @@ def _damaged(r: random.Random, records: list[Record]) -> list[Record]:
 
 
 def _question(r: random.Random, grade: int) -> dict[str, Any] | None:
-    """The right answer against answers with a wrong value."""
+    """Make a question of the right answer and wrong ones; None if two wrong ones are the same."""
     prompt, records, form = _task(r, grade)
     wrong = {write(_damaged(r, records), form, grade < 2) for _ in range(3)}
     right = write(records, form, grade < 2)
@@ -143,6 +147,6 @@ def _question(r: random.Random, grade: int) -> dict[str, Any] | None:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Questions and problems."""
+    """Yield questions and problems."""
     yield from make("data", "question", seed, _question)
     yield from make("data", "problem", seed, _problem)

@@ -1,1 +1,1 @@
-"""One file a revision. A revision that has landed is never edited."""
+"""Revisions of the log's tables, one per file; a merged revision is never edited."""

@@ -1,6 +1,6 @@
-"""The log: one table, append-only.
+"""First revision: the log's one table, append-only.
 
-Databases from before there were revisions have the table already and keep it.
+Databases older than the first revision have the table already and keep it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the table where it is missing, and the index that finds the streams."""
+    """Create the table if it is missing, and the index that finds the streams."""
     if not sa.inspect(op.get_bind()).has_table("events"):
         _create()
     op.drop_index("ix_events_stream", "events", if_exists=True)
