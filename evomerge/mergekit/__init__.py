@@ -1,1 +1,1 @@
-"""Merging by a config file, as mergekit has it: `forge merge`, out of core."""
+"""Merges by a config file in mergekit's format: `forge merge`, out of core."""

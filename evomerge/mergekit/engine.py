@@ -1,8 +1,8 @@
-"""A layout → a model folder: out of core, in a stream, resumable, whole or not at all.
+"""Merge engine: a layout → a model folder, out of core, in a stream, resumable, all or nothing.
 
-Memory is a few stretches, whatever the size of the models. The folder is made hidden beside its place
-and renamed when everything in it is on disk. A crash leaves the hidden one; the same merge of the same
-files goes on from the tensors that are whole there.
+Memory is a few stretches, for any size of the models. The folder is made hidden beside its place,
+and renamed when everything in it is on disk. A crash leaves the hidden folder; the same merge of
+the same files resumes from the tensors that are complete there.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from evomerge.merging.kernels.chunks import Merge, Pool, Stretches, finite
 from runs.errors import ConflictError, NotFiniteError, SourceChangedError
 from weights.checkpoint import SHARD_BYTES, exchange, settle, sync
 
-#: Tensors that the kernel is told of before they are needed.
+#: Tensors that the kernel is told to read before they are needed.
 AHEAD = 3
 PLAN = ".plan"
-#: Counted up where the last bit of a merge changes: work that was begun before is not gone on with.
+#: Counted up if the last bit of a merge changes: a merge that was begun earlier is not resumed.
 ARITHMETIC = 3
 
 Progress = Callable[[int, int, str], None]
@@ -49,9 +49,10 @@ def merge(
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = lambda done, all_, name: None,
 ) -> str:
-    """Write the merged model to `out`; `fill(folder, digest)` adds everything but weights. The digest.
+    """Write the merged model to `out`; return the digest of its weights.
 
-    Raises UnavailableError (disk), SourceChangedError and NotFiniteError; nothing is at `out` then.
+    `fill(folder, digest)` adds everything but weights. Raise UnavailableError (disk), ConflictError
+    (another merge writes `out`), SourceChangedError or NotFiniteError; nothing is at `out` then.
     """
     hidden = out.parent / f".{out.name}.merging"
     stamps = {str(reference): model.stamp() for reference, model in models.items()}
@@ -62,7 +63,7 @@ def merge(
                 return _merged(
                     layout, models, out, hidden, stamps, fill, seed, pool, shard_bytes, progress
                 )
-            except NotFiniteError:  # going on would end the same
+            except NotFiniteError:  # resuming would end the same
                 shutil.rmtree(hidden, ignore_errors=True)
                 raise
     except OSError as error:
@@ -74,7 +75,10 @@ def merge(
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Nobody else merges to this place. The lock is a file's, so that the kernel drops it with us."""
+    """Lock `out` for this merge. Raise ConflictError if another merge has the lock.
+
+    The lock is a file's, so that the kernel releases it when the process ends.
+    """
     path = out.parent / f".{out.name}.lock"
     with path.open("w") as file:
         try:
@@ -120,7 +124,7 @@ def _merged(
 
 
 def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes: int) -> str:
-    """What a hidden folder must have been begun with to be gone on with."""
+    """Return the identity of a merge: a hidden folder of the same identity can be resumed."""
     told = [
         [o.name, str(o.dtype), o.shape, o.technique, o.params.model_dump(mode="json"), o.names]
         + [[str(reference), name] for reference, name in o.reads]
@@ -136,7 +140,7 @@ def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes:
 
 
 def _begin(hidden: Path, identity: str) -> None:
-    """The hidden folder, empty unless it was begun by the same merge."""
+    """Make the hidden folder, empty unless it was begun by the same merge."""
     hidden.parent.mkdir(parents=True, exist_ok=True)
     plan = hidden / PLAN
     if not plan.is_file() or plan.read_text("utf-8") != identity:
@@ -166,7 +170,7 @@ def _write(
 
 
 def stretches(output: Output, seed: int, pool: Pool) -> Iterator[torch.Tensor]:
-    """The stretches of one output tensor, in its dtype. Raises NotFiniteError."""
+    """Yield the stretches of one output tensor, in its dtype. Raise NotFiniteError."""
     if not output.dtype.is_floating_point:
         rows = output.inputs[0] if output.base is None else output.base
         yield rows[slice(0, rows.shape[0])].to(output.dtype, copy=True)
@@ -178,7 +182,10 @@ def stretches(output: Output, seed: int, pool: Pool) -> Iterator[torch.Tensor]:
 
 
 def _checked(work: Stretches, made: Merge, output: Output) -> Callable[[slice], torch.Tensor]:
-    """A stretch of the result; what went in and what came out is looked at."""
+    """Return a function that makes a stretch of the result.
+
+    The function raises NotFiniteError if an input or the result holds NaN or Inf.
+    """
 
     def stretch(cut: slice) -> torch.Tensor:
         result = torch.empty(cut.stop - cut.start, work.columns, dtype=output.dtype)
@@ -196,7 +203,7 @@ def _checked(work: Stretches, made: Merge, output: Output) -> Callable[[slice], 
 
 
 def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, Any]) -> None:
-    """Raise SourceChangedError where somebody wrote to a source while it was read."""
+    """Raise SourceChangedError if a source was written to while it was read."""
     for reference, model in models.items():
         try:
             now = model.stamp()

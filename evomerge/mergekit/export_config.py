@@ -1,7 +1,7 @@
-"""A run's candidate as a config for `forge merge`, where a config can say it.
+"""Export of a run's candidate as a config for `forge merge`, if a config can express it.
 
-Its ancestors become documents of their own, named by the beginning of their ids. Noise, slerp on task
-vectors, and paths that begin or end in a source, have no words there.
+The candidate's ancestors become documents of their own, named by the beginning of their ids. A
+config cannot express noise, slerp on task vectors, or paths that begin or end in a source.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evomerge.recipes.recipe import (
 def as_config(
     recipe_id: str, known: Mapping[str, Recipe], models: Mapping[str, str], dtype: str
 ) -> str | None:
-    """YAML that gives the same bits, or None. `models`: source id → where it is."""
+    """Return YAML that gives the same bits, or None. `models`: source id → where it is."""
     needed: list[tuple[str, dict[str, Any]]] = []
     for id_, recipe in closure(recipe_id, known).items():
         if isinstance(recipe, Source) or not _needed(id_, recipe_id, known):
@@ -55,7 +55,10 @@ def _name(id_: str, models: Mapping[str, str]) -> str:
 
 
 def _needed(id_: str, top: str, known: Mapping[str, Recipe]) -> bool:
-    """Whether a recipe's weights are read on the way to another's: a mutant's parent may not be."""
+    """Return True if building `top` reads the recipe's weights.
+
+    A mutant's parent may not be read.
+    """
     found, todo = set(), [top]
     while todo:
         recipe = known[todo.pop()]
@@ -68,7 +71,7 @@ def _needed(id_: str, top: str, known: Mapping[str, Recipe]) -> bool:
 
 
 def _entries(said: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a document names models in."""
+    """Return the entries of a document that name models."""
     if "models" in said:
         return said["models"]
     return [entry for slice_ in said["slices"] for entry in slice_["sources"]]
@@ -77,7 +80,10 @@ def _entries(said: dict[str, Any]) -> list[dict[str, Any]]:
 def _documents(
     id_: str, recipe: Recipe, known: Mapping[str, Recipe]
 ) -> list[tuple[str, dict[str, Any]]] | None:
-    """A recipe's document, before it that of the merge that a path goes through."""
+    """Return a recipe's document, preceded by that of the merge that its path goes through.
+
+    Return None if a config cannot express the recipe.
+    """
     resolved = genome(recipe, known) if isinstance(recipe, Flow | Mutate) else None
     if resolved is None or not isinstance(resolved.pipeline, Flow):
         said = _document(recipe, known)
@@ -91,7 +97,7 @@ def _documents(
 
 
 def _flow(recipe: Flow) -> dict[str, Any]:
-    """Neighbouring blocks of one model are one slice."""
+    """Return the document of a path; neighbouring blocks of one model become one slice."""
     slices: list[dict[str, Any]] = []
     before: Step | None = None
     for step in recipe.steps:
@@ -138,7 +144,10 @@ def _pipeline(recipe: Pipeline) -> dict[str, Any]:
 
 
 def _grouped(recipe: Grouped) -> dict[str, Any] | None:
-    """Where all groups are merged alike: layer groups × parts have no word in that language."""
+    """Return the document of a grouped recipe, or None if its groups are merged differently.
+
+    Configs cannot express layer groups × parts.
+    """
     first = recipe.params[0]
     if any(params != first for params in recipe.params) or recipe.method in ("slerp", "stages"):
         return None

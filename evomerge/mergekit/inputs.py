@@ -1,8 +1,7 @@
-"""Models as merges read them: stretches of rows of their tensors, as they are or seen through
-something.
+"""Models as merges read them: rows of their tensors, as stored or with a change on the fly.
 
-A model is a folder, perhaps with a LoRA adapter, which is added on the fly: nothing merged is written
-anywhere. Tensors are memory-mapped and read when a stretch of them is.
+A model is a folder, perhaps with a LoRA adapter, whose change is added on the fly: nothing merged
+is written anywhere. Tensors are memory-mapped, and read when a stretch of them is read.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ CONFIG = "adapter_config.json"
 MOST_CONFIG, MOST_PATTERNS, MOST_ALPHA = 4 << 20, 10_000, 1e30
 #: Seconds that the patterns of an adapter may take to match all modules.
 PATIENCE = 10.0
-#: What peft puts before a module's name.
+#: Prefix that peft puts before a module's name.
 _PREFIX = "base_model.model."
 
 
@@ -57,8 +56,8 @@ class LoraRows:
 class TokenRows:
     """Rows moved to other tokens: row i is `index[i]` of the model's own.
 
-    Where the model lacks a token (−1) the row is the first of `others` that has it, or with `mean`, the
-    mean of all that have; zero where nobody has. float32.
+    If the model lacks a token (−1), the row is the base's if the base has the token, else the mean
+    of the rows of all `others` that have it. The row is zero if no model has it. float32.
     """
 
     rows: Rows
@@ -90,8 +89,8 @@ class TokenRows:
 
 
 def _picked(rows: Rows, index: torch.Tensor) -> torch.Tensor:
-    """float32 rows by index; any row where it is −1."""
-    if isinstance(rows, LoraRows):  # not all of them for each stretch
+    """Return float32 rows by index; any row if the index is −1."""
+    if isinstance(rows, LoraRows):  # only the picked rows for each stretch
         at = index.clamp(min=0)
         return LoraRows(rows.rows[slice(0, rows.shape[0])][at], rows.a, rows.b[at], rows.scale)[:]
     whole = rows[slice(0, rows.shape[0])]
@@ -99,7 +98,10 @@ def _picked(rows: Rows, index: torch.Tensor) -> torch.Tensor:
 
 
 class Adapter:
-    """A LoRA adapter's folder. Raises SourceError for what cannot be added to weights exactly."""
+    """LoRA adapter of a folder.
+
+    The adapter raises SourceError for what cannot be added to weights exactly.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,7 +110,7 @@ class Adapter:
         except SourceError as error:
             raise SourceError(f"{folder} is not a LoRA adapter: {error}") from error
         self._check_scales()
-        #: Seconds left for finding which pattern means a module.
+        #: Seconds left for matching patterns with modules.
         self._patience = PATIENCE
         kind = str(self.config.get("peft_type", "LORA"))
         for key in ("use_dora", "fan_in_fan_out", "lora_bias"):
@@ -128,7 +130,10 @@ class Adapter:
             raise SourceError(f"{file} cannot be read: {error}") from error
 
     def on(self, name: str, rows: Rows) -> Rows:
-        """The rows of a tensor with the adapter's change, where it has one."""
+        """Return the rows of a tensor with the adapter's change, if the adapter has one.
+
+        Raise SourceError if the shapes do not fit.
+        """
         module = name.removesuffix(".weight")
         a = self._find(module, "lora_A") if name.endswith(".weight") else None
         b = self._find(module, "lora_B") if a is not None else None
@@ -159,7 +164,10 @@ class Adapter:
         return None
 
     def _scale(self, module: str, rank: int) -> float:
-        """α / r, or α / √r for rank-stabilised adapters (Kalajdzievski 2023, arXiv 2312.03732)."""
+        """Return α / r, or α / √r for rank-stabilised adapters.
+
+        Source of the latter: Kalajdzievski 2023, arXiv 2312.03732.
+        """
         alpha = self.config.get("lora_alpha", rank)
         for pattern, value in (self.config.get("alpha_pattern") or {}).items():
             if self._means(pattern, module):  # as peft does: the first that matches
@@ -168,7 +176,10 @@ class Adapter:
         return alpha / (rank**0.5 if self.config.get("use_rslora") else rank)
 
     def _check_scales(self) -> None:
-        """Raise SourceError naming the key if a scale is no number, or a pattern no short text."""
+        """Raise SourceError naming the key if a scale is no finite number.
+
+        Raise it, too, if alpha_pattern is no mapping or has too many patterns.
+        """
         patterns = self.config.get("alpha_pattern") or {}
         if not isinstance(patterns, dict) or len(patterns) > MOST_PATTERNS:
             raise SourceError(
@@ -187,7 +198,8 @@ class Adapter:
     def _means(self, pattern: str, module: str) -> bool:
         """Return True if a pattern means a module: literally, or as a regular expression.
 
-        Raise SourceError if it is none, or if the search takes longer than all may take together.
+        Raise SourceError if the pattern is no regular expression, or if all searches together take
+        longer than PATIENCE.
         """
         if module == pattern or module.endswith(f".{pattern}"):
             return True
@@ -204,7 +216,7 @@ class Adapter:
         raise SourceError(f"{self.folder / CONFIG}: alpha_pattern {pattern[:60]!r} {what}.")
 
     def check_used(self) -> None:
-        """Raise SourceError where a tensor of the adapter changed nothing."""
+        """Raise SourceError if a tensor of the adapter changed nothing."""
         left = sorted(set(self.tensors) - self.used)
         if left:
             raise SourceError(f"adapter {self.folder}: {left[0]} fits no tensor of the model.")
@@ -212,7 +224,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor is: descriptor, first byte, bytes."""
+    """Place of a tensor: descriptor, first byte, bytes."""
 
     file: int
     offset: int
@@ -249,30 +261,30 @@ class Model:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its config.json."""
+        """Content of the model's config.json."""
         return self.checkpoint.config
 
     @property
     def tied(self) -> bool:
-        """Whether its head is its embedding."""
+        """True if the head is the embedding."""
         said = self.config.get("tie_word_embeddings")
         return self._head not in self._tensors or said is True
 
     def names(self, tied: bool) -> list[str]:
-        """Its tensors; with a head of its own unless all models' are tied."""
+        """Return the names of the tensors; with the head unless all models' heads are tied."""
         names = set(self._tensors)
         if self._head is not None:
             names = names - {self._head} if tied else names | {self._head}
         return sorted(n for n in names if not n.endswith("rotary_emb.inv_freq"))
 
     def tensor(self, name: str) -> torch.Tensor:
-        """A tensor as stored; the embedding for a head that is not."""
+        """Return a tensor as stored; the embedding in place of a head that is not stored."""
         if name not in self._tensors and name == self._head and self._embedding:
             name = self._embedding
         return self._tensors[name]
 
     def rows(self, name: str) -> Rows:
-        """A tensor's rows, with the adapter's change."""
+        """Return a tensor's rows, with the adapter's change."""
         rows = as_rows(self.tensor(name))
         if self.adapter is None:
             return rows
@@ -288,7 +300,7 @@ class Model:
                 os.posix_fadvise(place.file, place.offset, place.size, os.POSIX_FADV_WILLNEED)
 
     def _mapped(self) -> dict[str, torch.Tensor]:
-        """Every tensor, memory-mapped: read when it is used, never written to."""
+        """Return every tensor, memory-mapped: read when it is used, never written to."""
         found: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.checkpoint.files.values())):
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -306,13 +318,13 @@ class Model:
         return {name: found[name] for name in sorted(found)}
 
     def close(self) -> None:
-        """Give descriptors back."""
+        """Close the files' descriptors."""
         for descriptor in {place.file for place in self._places.values()}:
             os.close(descriptor)
         self._places = {}
 
     def stamp(self) -> list[list[Any]]:
-        """What changes when somebody writes to its files: sizes and times."""
+        """Return sizes and times of the model's files, to notice when they are written to."""
         files = sorted(set(self.checkpoint.files.values()))
         if self.adapter is not None:
             names = ("adapter_model.safetensors", CONFIG)

@@ -1,8 +1,8 @@
-"""mergekit's method names and parameters → our techniques and theirs.
+"""Map of mergekit's method names and parameters to techniques of evomerge and their parameters.
 
 A method says which of the parts are task vectors on which base, and what each parameter is called.
-Names and defaults are mergekit's; ours beside them: `dfs`, `dataflow`, `frankenmerge` (passthrough of
-slices).
+Names and defaults are mergekit's. Methods of evomerge's own are beside them: `dfs`, `dataflow`,
+`frankenmerge` (passthrough of slices) and the pipelines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runs.errors import ConfigError
 
 @dataclass(frozen=True)
 class Chosen:
-    """How a tensor is made: indices among the parts."""
+    """Technique of one tensor, its parameters, and its inputs and base as indices of the parts."""
 
     technique: str
     params: BaseModel
@@ -42,23 +42,23 @@ class Method:
     technique: str
     params: _Params
     #: "task": the others are task vectors on the base. "first": the base is the first input.
-    #: "optional": as "task", without a base as they are. "member": a base beside the list is one
-    #: more of the models. "none": a base is not read.
+    #: "optional": as "task", but without a base the models are merged as they are. "member": a base
+    #: that is not listed is one more of the models. "none": the base is not read.
     base: Literal["task", "first", "optional", "member", "none"]
     least: int = 1
     most: int | None = None
-    #: Parameters that it reads.
+    #: Parameters that the method reads.
     known: tuple[str, ...] = ()
 
     @property
     def apart(self) -> bool:
-        """Whether a base is another thing than one of the models."""
+        """True if a base has a role of its own and is not just one of the models."""
         return self.base in ("task", "first", "optional")
 
     def check_inputs(
         self, parts: Sequence[Part], base: Reference | None, file: str, line: int
     ) -> None:
-        """Raise ConfigError where models are too few, too many, or lack a base."""
+        """Raise ConfigError if models are too few or too many, or if the base is missing."""
         where = f"{file}, line {line}: {self.name}"
         listed = [p.reference for p in parts]
         if self.base in ("task", "first") and base is None:
@@ -82,7 +82,7 @@ class Method:
         scale: float,
         name: str,
     ) -> Chosen:
-        """The technique of one tensor with its parameters. Raises ConfigError."""
+        """Return the technique of one tensor with its parameters. Raise ConfigError."""
         at = next((i for i, p in enumerate(parts) if p.reference == base), None)
         others = [i for i in range(len(parts)) if i != at]
         if self.base in ("task", "optional") and at is not None:
@@ -112,7 +112,7 @@ class Method:
         whole: Settings,
         name: str,
     ) -> Chosen:
-        """A pipeline; of a block that it takes whole, only that input is read."""
+        """Return the pipeline of a tensor; of a block taken whole, only that input is read."""
         params = method_registry.parameters(self.technique, {"name": self.name, "genes": given})
         genes = Genes.model_validate(given)
         taken = pipelines.taken(stages.recipe(self.name, genes, len(inputs), 0), name)
@@ -169,7 +169,7 @@ def _dare(vote: bool) -> _Params:
 def _della(vote: bool) -> _Params:
     def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
         return {
-            **_task(vote)(own, whole),  # those elected have a mean, a sum has none
+            **_task(vote)(own, whole),  # a vote takes a mean, a sum does not
             "density": _each(own, "density", 1.0),
             "epsilon": _each(own, "epsilon", 0.15),
             "rescale": _flag(whole, "rescale", True),
@@ -201,7 +201,7 @@ def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
 
 
 def _nuslerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
-    """Return the parameters: `nuslerp_row_wise` has the vectors along the first dimension, columns."""
+    """Return the parameters; `nuslerp_row_wise` has vectors along the first dimension: columns."""
     by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
     flat = _flag(whole, "nuslerp_flatten", True)
     return {"weights": _each(own, "weight"), "by": "tensor" if flat else by}
@@ -213,12 +213,12 @@ def _multislerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
 
 
 def _said(whole: Settings, *keys: str) -> dict[str, Any]:
-    """Parameters that are called alike here, those that are said."""
+    """Return the parameters that the config sets; the technique has the same names for them."""
     return {key: whole.number(key) for key in keys if whole.get(key) is not None}
 
 
 def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
-    """A pipeline's genes: those that are said."""
+    """Return those genes of a pipeline that the config sets."""
     given: dict[str, Any] = {}
     if any(s.get("weight") is not None for s in own):
         given["weights"] = _each(own, "weight")
@@ -231,12 +231,12 @@ def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     return given
 
 
-#: Of a slice or of everything, never of one model alone.
+#: Parameters of a slice or of the whole merge, never of one model alone.
 _OF_ALL = {
     "lambda", "normalize", "rescale", "t", "select_topk", "filter_wise", "max_iter", "tol",
     "int8_mask", "nuslerp_row_wise", "nuslerp_flatten", "normalize_weights", "eps", "r", "alpha",
 }  # fmt: skip
-#: Techniques that read nothing but a weight of one model alone, if that.
+#: Techniques that read of a model's own parameters at most its weight.
 _WHOLE = ("stages", "dfs", "ram", "ramplus_tl")
 _GENES = ("weight", "drop", "density", "epsilon", "lambda", "layers", "ts")
 _TASK = ("weight", "lambda", "normalize")
@@ -284,7 +284,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def method(document: Document) -> Method:
-    """The method of a config. Raises ConfigError."""
+    """Return the method of a config. Raise ConfigError."""
     found = METHODS.get(document.method.lower())
     if found is None:
         line = document.lines.get("merge_method", 1)
@@ -296,7 +296,7 @@ def method(document: Document) -> Method:
 
 
 def unread(document: Document) -> list[str]:
-    """Warnings of parameters that the method does not read, or not where they stand."""
+    """Return warnings of parameters that the method does not read, or not at their place."""
     chosen = method(document)
     known = {*chosen.known, "int8_mask"}
     own = known & {"weight"} if chosen.technique in _WHOLE else known - _OF_ALL

@@ -1,4 +1,4 @@
-"""What a merged model's folder has beside its weights: config, tokenizer, card, and how it was made."""
+"""Files of a merged model's folder beside its weights: config, tokenizer, card, merge record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs.system import bounded_files
 from weights import companions, model_config
 from weights.tensors import HEADS
 
-#: How the folder was made; it marks the folder as one that may be replaced.
+#: Record of how the folder was made; it marks the folder as one that may be replaced.
 MARK = "evomerge_merge.json"
 #: The config, under the name that mergekit gives it.
 CONFIG = "mergekit_config.yml"
@@ -32,7 +32,7 @@ def fill(
     digest: str,
     seed: int,
 ) -> None:
-    """Write everything but weights. Raises ConfigError where the result could not be used."""
+    """Write everything but weights. Raise ConfigError if the result could not be used."""
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     companions.write(donor, folder)
     config = _config(layout, donor)
@@ -55,7 +55,7 @@ def fill(
 
 
 def check(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> None:
-    """Raise ConfigError for what would be found at the end: links, template, tokens, special ids."""
+    """Raise ConfigError for what `fill` would find: links, template, tokens, special ids."""
     vocabulary.chat_template(document.chat_template, list(models.values()))
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     companions.found(donor)  # raises for a link out of the folder
@@ -63,7 +63,7 @@ def check(document: Document, layout: Layout, models: Mapping[Reference, Model])
 
 
 def _config(layout: Layout, donor: Path) -> dict[str, Any]:
-    """config.json: the dtype of most weights, and the special tokens of the tokenizer's model."""
+    """Return config.json: dtype of most weights, special tokens of the tokenizer's model."""
     config = companions.cleaned(layout.config)
     sizes: dict[str, int] = {}
     for output in layout.outputs:
@@ -79,7 +79,7 @@ def _config(layout: Layout, donor: Path) -> dict[str, Any]:
 
 
 def _rows(layout: Layout) -> int | None:
-    """Rows of the embedding."""
+    """Return the number of rows of the embedding; None if there is no embedding."""
     return next((o.shape[0] for o in layout.outputs if o.name in HEADS), None)
 
 
@@ -96,7 +96,7 @@ def _template(folder: Path, document: Document, models: Mapping[Reference, Model
 
 
 def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> None:
-    """Raise ConfigError where a token, or a special id of the config, has no embedding row."""
+    """Raise ConfigError if a token, or a special id of the config, has no embedding row."""
     if rows is None:
         return
     if (folder / vocabulary.FILE).is_file():
@@ -122,7 +122,7 @@ def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> N
 
 
 def card(document: Document, models: Mapping[Reference, Model], digest: str) -> str:
-    """The model card: front matter for the Hub, then how to make the model again."""
+    """Return the model card: front matter for the Hub, then how to make the model again."""
     lines = ["---", "base_model:", *(f"- {json.dumps(str(reference))}" for reference in models)]
     lines += ["base_model_relation: merge", "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]

@@ -1,10 +1,11 @@
 """Parameters of a config: numbers, gradients over depth, filters by tensor name.
 
-A setting is a number (or a truth value), a list of numbers (piecewise linear over the relative depth
-t of a layer inside its slice: t = index / (layers − 1), 1 where the slice has one layer, 0 outside of
-blocks), or a list of {filter, value}, of which the first that matches counts: a filter matches where
-it is part of the tensor's name; "*" or none matches every name. `embedding`, `head` and `norm` in the
-place of a filter match those groups (the final norm is a norm), which gives them values of their own.
+A setting is a number (or a truth value), a list of numbers, or a list of {filter, value}. A list of
+numbers is piecewise linear over the relative depth t of a layer inside its slice: t = index /
+(layers − 1), 1 if the slice has one layer, 0 outside of blocks. Of a list of {filter, value} the
+first that matches counts. A filter matches if it is part of the tensor's name; "*" or a missing
+filter matches every name. `embedding`, `head` and `norm` in place of a filter match those groups
+(the final norm is a norm), which gives each group a value of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from evomerge.mergekit.parser import Map
 from runs.errors import ConfigError
 
-#: Words in the place of a filter, and the parts of tensor names that they stand for.
+#: Groups that may stand in place of a filter, and the parts of tensor names that they match.
 GROUPS = {
     "embedding": ("embed_tokens", "wte", "wpe", "embed_in"),
     "head": ("lm_head", "embed_out"),
@@ -26,7 +27,10 @@ GROUPS = {
 
 
 def evaluate(setting: Any, tensor: str, t: float) -> float | bool | None:
-    """A setting's value for a tensor at depth t; None where no filter matches. Raises ValueError."""
+    """Return a setting's value for a tensor at depth t; None if no filter matches.
+
+    Raise ValueError if the setting is not valid.
+    """
     if isinstance(setting, bool):
         return setting
     if isinstance(setting, int | float):
@@ -42,7 +46,7 @@ def evaluate(setting: Any, tensor: str, t: float) -> float | bool | None:
 
 
 def gradient(points: Sequence[float], t: float) -> float:
-    """Piecewise linear through equally spaced points at t from 0 to 1."""
+    """Interpolate linearly between equally spaced points, at t from 0 to 1."""
     place = min(max(t, 0.0), 1.0) * (len(points) - 1)
     below = min(int(place), len(points) - 2) if len(points) > 1 else 0
     if len(points) == 1:
@@ -52,7 +56,7 @@ def gradient(points: Sequence[float], t: float) -> float:
 
 
 def matches(filter_: str | None, tensor: str) -> bool:
-    """Whether a filter means this tensor."""
+    """Return True if a filter matches this tensor."""
     if filter_ is None or filter_ == "*":
         return True
     return any(part in tensor for part in GROUPS.get(filter_, (filter_,)))
@@ -70,17 +74,17 @@ def _filtered(setting: list[dict[str, Any]], tensor: str, t: float) -> float | b
 
 @dataclass(frozen=True)
 class Settings:
-    """The maps that a parameter is looked up in, the strongest first, for one tensor."""
+    """Maps that a parameter is looked up in, the strongest first, for one tensor."""
 
     file: str
     maps: tuple[Map, ...]
     tensor: str
     t: float
-    #: The model whose own parameters come first, for errors.
+    #: The model whose own parameters come first; errors name it.
     model: str = ""
 
     def get(self, key: str, default: float | bool | None = None) -> float | bool | None:
-        """The value of a parameter. Raises ConfigError naming file, line and key."""
+        """Return the value of a parameter. Raise ConfigError naming file, line and key."""
         for given in self.maps:
             if given.get(key) is None:
                 continue
@@ -94,11 +98,11 @@ class Settings:
         return default
 
     def raw(self, key: str) -> Any:
-        """A parameter as it stands there: a list that is no gradient."""
+        """Return a parameter as it stands in the file: a list that is no gradient."""
         return next((given[key] for given in self.maps if given.get(key) is not None), None)
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A parameter that must be there unless it has a default. Raises ConfigError."""
+        """Return a parameter as a float. Raise ConfigError if it is missing without a default."""
         value = self.get(key, default)
         if value is None:
             of = f" of {self.model}" if self.model else ""

@@ -1,9 +1,9 @@
-"""mergekit's YAML, read as its documentation describes it, with the line of every key.
+"""Parser of mergekit's YAML, as its documentation describes it, with the line of every key.
 
-One document is one merge; a file of several documents is several, which may use each other by `name`.
-Exactly one of `models`, `slices` and `modules` says what is merged. A model is
-`path[@revision][+adapter[@revision]]`. What is not known here, or has no effect, is a warning that
-names it.
+One document is one merge. A file of several documents is several merges, which may use each other
+by `name`. Exactly one of `models`, `slices` and `modules` says what is merged. A model is
+`path[@revision][+adapter[@revision]]`. A key that is not known here, or has no effect, gives a
+warning that names the key.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ WITHOUT_EFFECT = {
 
 @dataclass(frozen=True)
 class Reference:
-    """`path[@revision][+adapter[@revision]]`."""
+    """Reference to a model: `path[@revision][+adapter[@revision]]`."""
 
     model: str
     adapter: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """From what a user wrote."""
+        """Parse the text that a user wrote."""
         model, _, adapter = text.partition("+")
         return cls(model.strip(), adapter.strip() or None)
 
@@ -55,7 +55,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Part:
-    """A model that takes part, and its own parameters; of a slice also its layers [first, end)."""
+    """Model that takes part, and its own parameters; in a slice also its layers [first, end)."""
 
     reference: Reference
     parameters: Map
@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Slice:
-    """Some layers of the result, from the same number of layers of each part."""
+    """Some layers of the result, made of the same number of layers of each part."""
 
     parts: tuple[Part, ...]
     parameters: Map
@@ -75,7 +75,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class TokenRule:
-    """Where a token's embedding comes from: a model, another token of a model, or zero."""
+    """Source of a token's embedding: a model, another token of a model, or zero."""
 
     source: Reference | None = None
     token: str | int | None = None
@@ -85,7 +85,7 @@ class TokenRule:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What the file says about the tokenizer."""
+    """Tokenizer settings of the file."""
 
     #: "union", "base", or a model; None leaves the first model's as it is.
     source: str | None = None
@@ -95,7 +95,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Document:
-    """One merge."""
+    """One merge of the file."""
 
     file: str
     method: str
@@ -110,12 +110,12 @@ class Document:
     name: str | None
     warnings: tuple[str, ...]
     text: str
-    #: Of random masks; ours, mergekit has an option.
+    #: Seed of random masks. This key is an extension; mergekit has an option instead.
     seed: int | None = None
     lines: dict[str, int] = field(default_factory=dict)
 
     def references(self) -> list[Reference]:
-        """Every model, once, the base first, then in the file's order."""
+        """Return every model once: the base, then in the file's order, then bases of slices."""
         found = [] if self.base is None else [self.base]
         for part in (part for s in self.slices for part in s.parts):
             found.append(part.reference)
@@ -129,7 +129,7 @@ def read(file: Path) -> list[Document]:
 
 
 def parse(text: str, file: str = "config") -> list[Document]:
-    """The merges of a text. Raises ConfigError with file, line and key."""
+    """Return the merges of a text. Raise ConfigError with file, line and key."""
     try:
         found = [d for d in yaml_reader.load(text) if d is not None]
     except yaml.MarkedYAMLError as error:
@@ -158,7 +158,7 @@ def parse(text: str, file: str = "config") -> list[Document]:
 
 
 class _Reader:
-    """Checks a document key by key."""
+    """Reader of a document, which it checks key by key."""
 
     def __init__(self, file: str, text: str) -> None:
         self._file, self._text = file, text
@@ -251,7 +251,7 @@ class _Reader:
         return Reference.parse(value)
 
     def _content(self, given: Map) -> Map:
-        """The mapping that has `models` or `slices`: the document, or its only module."""
+        """Return the mapping that has `models` or `slices`: the document, or its only module."""
         have = [key for key in ("models", "slices", "modules") if given.get(key)]
         if len(have) != 1:
             named = f"this has {' and '.join(have)}" if have else "this has none"

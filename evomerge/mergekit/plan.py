@@ -1,4 +1,4 @@
-"""Which output tensor is made of which tensors of which models, and how.
+"""Layout of a merge: which tensors of which models make each output tensor, and how.
 
 Everything in a config that can be wrong is found here: names, layers, shapes, parameters of every
 tensor. Only headers have been read so far.
@@ -36,7 +36,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Output:
-    """A tensor of the result."""
+    """Tensor of the result, and what it is made of."""
 
     name: str
     shape: Shape
@@ -64,7 +64,7 @@ class Layout:
 
 
 def lay_out(document: Document, models: Mapping[Reference, Model]) -> Layout:
-    """The layout of a merge. Raises ConfigError or SourceError naming what does not fit."""
+    """Return the layout of a merge. Raise ConfigError or SourceError naming what does not fit."""
     return _Layout(document, models).made()
 
 
@@ -109,7 +109,7 @@ class _Layout:
         return ConfigError(f"{self._document.file}, line {line}: {what}")
 
     def _check_stages(self) -> None:
-        """Raise ConfigError where a pipeline's layers do not fit the model."""
+        """Raise ConfigError if a pipeline's layers do not fit the model."""
         layers = self._settings(self._slices[0], None, "", 0.0).raw("layers")
         if self._method.technique == "stages" and layers is not None:
             count, inputs = self._count(next(iter(self._models))), len(self._slices[0].parts) - 1
@@ -139,7 +139,10 @@ class _Layout:
         return {name for name in model.names(self._tied) if not _BLOCK.match(name)}
 
     def _complete(self, given: Slice) -> Slice:
-        """With whole models: their layers, and the base among the parts where the method wants it."""
+        """Return a slice with its layers checked and the base added if the method wants it.
+
+        Whole models get all their layers. Raise ConfigError if layers or inputs do not fit.
+        """
         base = given.base or self._document.base
         parts = list(given.parts)
         listed = [p.reference for p in parts]
@@ -168,7 +171,7 @@ class _Layout:
         return self._counts[reference]
 
     def _edges(self) -> list[Output]:
-        """What is in no block: the embedding by the first slice, the rest by the last."""
+        """Return the tensors of no block: the embedding by the first slice, others by the last."""
         found = []
         for name in self._names[next(r for r, m in self._models.items() if m is self._donor)]:
             if _BLOCK.match(name):
@@ -192,10 +195,11 @@ class _Layout:
         return found
 
     def _input_scale(self, slice_: Slice) -> float:
-        """What the input of a slice's first layer is multiplied by (Akiba et al. 2024, section 3.2).
+        """Return the factor of a slice's first input (Akiba et al. 2024, section 3.2).
 
-        A pre-norm block does not see the length of its input, so all that blocks add to the stream from
-        there on is divided by it instead.
+        The input of the slice's first layer is multiplied by the factor. A pre-norm block does not
+        see the length of its input, so all that blocks add to the stream from there on is divided
+        by the factor instead. Raise ConfigError if the factor cannot be folded.
         """
         value = self._settings(slice_, slice_.parts[0], "", 0.0).number("input_scale", 1.0)
         if value <= 0:
@@ -209,7 +213,7 @@ class _Layout:
         return value
 
     def _block(self, slice_: Slice, offset: int, at: int, t: float, scale: float) -> list[Output]:
-        """The tensors of one layer of the result."""
+        """Return the tensors of one layer of the result."""
         suffixes = []
         for part in slice_.parts:
             number = (part.layers or (0, 0))[0] + offset
@@ -231,7 +235,7 @@ class _Layout:
         return Settings(self._document.file, maps, tensor, t, self._told(slice_, part))
 
     def _told(self, slice_: Slice, part: Part | None) -> str:
-        """What a part is called in errors."""
+        """Return the name of a part in errors."""
         if part is None:
             return ""
         if self._method.base == "member" and part.reference == slice_.base and not part.parameters:
@@ -268,7 +272,7 @@ class _Layout:
         )  # fmt: skip
 
     def _stored(self, slice_: Slice, reads: Sequence[str]) -> torch.dtype:
-        """Without a dtype in the config: the base's, or the first part's."""
+        """Return the dtype if the config has none: the base's, or the first part's."""
         for part, read in zip(slice_.parts, reads, strict=True):
             if part.reference == slice_.base:
                 return self._models[part.reference].tensor(read).dtype

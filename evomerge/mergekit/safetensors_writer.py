@@ -1,9 +1,10 @@
-"""Safetensors written in a stream, in any number of shards: digest, sync and journal as it goes.
+"""Streaming writer of safetensors, in any number of shards, with digest, sync and journal.
 
 The header of a shard is known before the first tensor is, so room is taken for all of it at once: a
-disk that is too small is found before any work. Tensors come in order of name, stretch by stretch;
-what is hashed is what is written. A second thread syncs, and then notes in a journal which tensors
-are on disk, with their digests: after a crash those are read, checked and kept, the others made again.
+disk that is too small is found before any work. Tensors come in order of name, stretch by stretch.
+The bytes that are hashed are those that are written. A second thread syncs, and then notes in a
+journal which tensors are on disk, with their digests. After a crash the noted tensors are read,
+checked and kept, and the others are made again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from weights.checkpoint import INDEX, SINGLE, TORCH
 from weights.tensors import Shape, elements
 
 JOURNAL = ".journal"
-#: Bytes between two syncs; of one call that writes, and how many calls may wait.
+#: Bytes between two syncs; bytes of one write call, and how many calls may wait.
 SYNC_BYTES = int(os.environ.get("FORGE_MERGE_SYNC_BYTES", 64 << 20))
 BATCH_BYTES, BATCHES = 4 << 20, 4
 
@@ -35,7 +36,7 @@ _NAMES = {dtype: name for name, dtype in TORCH.items()}
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor goes."""
+    """Place of a tensor in the files."""
 
     name: str
     dtype: torch.dtype
@@ -48,7 +49,7 @@ class Place:
 def places(
     tensors: Sequence[tuple[str, torch.dtype, Shape]], shard_bytes: int
 ) -> tuple[list[Place], dict[str, bytes]]:
-    """Where tensors, in order of name, go, and the header of each file."""
+    """Return the places of tensors, which are in order of name, and the header of each file."""
     shards: list[list[tuple[str, torch.dtype, Shape, int]]] = [[]]
     used = 0
     for name, dtype, shape in tensors:
@@ -74,7 +75,10 @@ def places(
 
 
 def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
-    """Eight bytes of length, then JSON, padded with spaces so that data begins at a multiple of 8."""
+    """Return a header: eight bytes of length, then JSON.
+
+    The JSON is padded with spaces so that data begins at a multiple of 8.
+    """
     told: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, dtype, shape, size in shard:
@@ -91,9 +95,9 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
 
 
 class Writer:
-    """Writes the tensors of `places` into a folder. Errors leave the journal for the next one.
+    """Writer of the tensors of `places` into a folder. Errors leave the journal for the next one.
 
-    Whoever calls hashes; one thread writes, one syncs and notes, while more is computed.
+    The calling thread hashes, one thread writes, and one syncs and notes, while more is computed.
     """
 
     def __init__(self, folder: Path, found: Sequence[Place], headers: Mapping[str, bytes]) -> None:
@@ -101,7 +105,7 @@ class Writer:
         self._headers = headers
         self._digest = blake3.blake3()
         self._files: dict[str, int] = {}
-        #: Tensor → digest of everything up to and with it, as noted before.
+        #: Tensor → digest of everything up to and with it, as an earlier writer noted it.
         self._done: dict[str, str] = {}
         self._writes: queue.Queue[_Batch | None] = queue.Queue(BATCHES)
         self._syncs: queue.SimpleQueue[list[tuple[str, str]] | None] = queue.SimpleQueue()
@@ -128,7 +132,10 @@ class Writer:
         return self
 
     def _give_up(self) -> None:
-        """No room for all: give back what was taken, unless an earlier try left something there."""
+        """Give back the room that was taken, because there is no room for all.
+
+        If an earlier try left tensors there, the files stay.
+        """
         for file, descriptor in self._files.items():
             os.close(descriptor)
             if not self._done:
@@ -136,7 +143,7 @@ class Writer:
         self._files = {}
 
     def _open(self, path: Path, header: bytes, size: int) -> int:
-        """A descriptor of the file, with room for all of it."""
+        """Open a file with room for all of it; return its descriptor."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             try:
@@ -149,7 +156,7 @@ class Writer:
         except OSError:
             os.close(descriptor)
             if not self._done:
-                path.unlink()  # what room there was has been taken
+                path.unlink()  # it has taken the room that was left
             raise
         return descriptor
 
@@ -159,14 +166,17 @@ class Writer:
             os.close(descriptor)
 
     def _end(self) -> None:
-        """Let the threads come to their end."""
+        """Let the threads finish, and wait for them."""
         if any(thread.is_alive() for thread in self._threads):
             self._writes.put(None)
         for thread in self._threads:
             thread.join()
 
     def kept(self, name: str) -> bool:
-        """Whether a tensor is there from before, to the last bit; it counts as written then."""
+        """Return True if a tensor is there from an earlier try, to the last bit.
+
+        The tensor counts as written then.
+        """
         said = self._done.get(name)
         if said is None:
             return False
@@ -184,7 +194,7 @@ class Writer:
         self._digest.update(f"{place.name}\0{place.dtype}\0{tuple(place.shape)}\0".encode())
 
     def write(self, name: str, stretches: Iterable[torch.Tensor]) -> None:
-        """A tensor from its stretches, in its dtype and in order."""
+        """Write a tensor from its stretches, in its dtype and in order."""
         place = self._places[name]
         self._begin(place)
         batch = _Batch(self._files[place.file], place.offset)
@@ -210,19 +220,19 @@ class Writer:
                 continue
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Keep what a thread fails with for whoever calls."""
+        """Run a thread's work, and keep its exception for the calling thread."""
         try:
             work()
         except BaseException as error:
             self._failed = self._failed or error
             while work == self._write and self._writes.get() is not None:
-                pass  # nobody shall wait for room
+                pass  # the caller must not wait for room
         finally:
             if work == self._write:
                 self._syncs.put(None)
 
     def _write(self) -> None:
-        """Write batches; hand what is complete to be synced."""
+        """Write batches; hand complete tensors to the thread that syncs."""
         written: list[tuple[str, str]] = []
         unsynced = 0
         while (batch := self._writes.get()) is not None:
@@ -237,7 +247,7 @@ class Writer:
         self._syncs.put(written)
 
     def _sync(self) -> None:
-        """Sync and note."""
+        """Sync the files, then note the tensors in the journal."""
         journal = os.open(self._folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             while (written := self._syncs.get()) is not None:
@@ -251,7 +261,10 @@ class Writer:
             os.close(journal)
 
     def finish(self) -> str:
-        """Everything on disk, the index written, the journal gone. The digest of all tensors."""
+        """Finish the files and return the digest of all tensors.
+
+        Everything is on disk, the index is written and the journal is gone then.
+        """
         self._end()
         if self._failed is not None:
             raise self._failed
@@ -270,16 +283,16 @@ class _Batch:
     def __init__(self, file: int, offset: int) -> None:
         self.file, self.offset, self.size = file, offset, 0
         self._parts: list[memoryview] = []
-        #: (tensor, digest up to and with it) where the batch is the tensor's last.
+        #: (tensor, digest up to and with it) if the batch is the tensor's last.
         self.ends: tuple[str, str] | None = None
 
     def add(self, raw: memoryview) -> None:
-        """One more stretch."""
+        """Add a stretch."""
         self._parts.append(raw)
         self.size += len(raw)
 
     def write(self) -> None:
-        """To its place in the file."""
+        """Write the stretches to their place in the file."""
         done = os.pwritev(self.file, self._parts, self.offset) if self._parts else 0
         if done < self.size:  # a signal, a quota: write the rest plainly
             _write_all(self.file, memoryview(b"".join(self._parts))[done:], self.offset + done)
@@ -293,7 +306,7 @@ def _write_all(descriptor: int, raw: memoryview, offset: int) -> int:
 
 
 def full(folder: Path, error: OSError) -> UnavailableError:
-    """What a user is told of a disk that cannot be written."""
+    """Return the error for a disk that cannot be written."""
     return UnavailableError(
         f"{folder} cannot be written: {error}. Free space or choose another folder; the same command "
         "goes on from what was written."

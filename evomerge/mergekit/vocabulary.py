@@ -1,12 +1,12 @@
-"""One vocabulary of several tokenizers: which row of each model's embedding a token is.
+"""One vocabulary of several tokenizers: the row of each token in each model's embedding.
 
-`base` takes the base model's tokenizer, a model's name that model's, `union` the base's (or the first
-model's) with the tokens that only others have appended, in the models' order. What plain text is split
-into is then still decided by the first tokenizer's merges; appended added tokens (special tokens, tags)
-are found in text as in their own model.
+`base` takes the base model's tokenizer, and a model's name takes that model's. `union` takes the
+base's (or the first model's) and appends the tokens that only others have, in the models' order.
+The first tokenizer's merges still decide how plain text is split. Appended added tokens (special
+tokens, tags) are found in text as in their own model.
 
-A token that a model lacks takes the base's row where the base has it, else the mean of the rows of the
-models that have it. `tokens` in the config says otherwise for single tokens.
+A token that a model lacks takes the base's row if the base has the token, else the mean of the rows
+of the models that have it. `tokens` in the config overrides this for single tokens.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Tokenizer:
 
     @property
     def rows(self) -> int:
-        """Rows that an embedding needs for it."""
+        """Rows that an embedding needs for the tokenizer."""
         return 1 + max(self.ids.values(), default=-1)
 
 
@@ -63,24 +63,25 @@ def read(folder: Path) -> Tokenizer:
 class Plan:
     """The vocabulary of the result."""
 
-    #: Whose files are taken.
+    #: Tokenizer whose files are taken.
     donor: Tokenizer
     #: Token of each id; None for rows of padding.
     tokens: tuple[str | None, ...]
-    #: Tokens that the donor's files lack, with what they are in their own tokenizer.
+    #: Tokens that the donor's files lack, with their entries as added tokens of their own tokenizer
+    #: (None: a plain token there).
     appended: Mapping[str, dict[str, Any] | None]
     tokenizers: Mapping[Reference, Tokenizer]
     rules: Mapping[str, TokenRule] = field(default_factory=dict)
 
     def index(self, model: Reference) -> torch.Tensor:
-        """[rows] int64: the row of the model's own embedding; −1 where it lacks the token."""
+        """Return [rows] int64: the row of the model's own embedding; −1 if it lacks the token."""
         ids = self.tokenizers[model].ids
         return torch.tensor([-1 if t is None else ids.get(t, -1) for t in self.tokens])
 
     def rows(
         self, name: str, model: Reference, models: Mapping[Reference, Model], base: Reference | None
     ) -> Rows:
-        """A model's embedding or head with the rows of this vocabulary."""
+        """Return a model's embedding or head with the rows of this vocabulary."""
         indices = {r: self.index(r) for r in models}
         for reference in models:
             limit = models[reference].rows(name).shape[0]
@@ -100,7 +101,7 @@ class Plan:
         base: Reference | None,
         indices: Mapping[Reference, torch.Tensor],
     ) -> Rows:
-        """With rows put by rule: in memory, because any row may come from anywhere."""
+        """Return the rows after the config's rules, in memory: any row may come from anywhere."""
         plain = Plan(self.donor, self.tokens, self.appended, self.tokenizers)
         mapped = plain.rows(name, model, models, base)
         whole = mapped[slice(0, len(self.tokens))].clone()
@@ -126,7 +127,10 @@ class Plan:
 def plan(
     said: Vocabulary, base: Reference | None, models: Mapping[Reference, Model]
 ) -> Plan | None:
-    """The vocabulary that the config asks for; None where models are taken as they are."""
+    """Return the vocabulary that the config asks for; None if models are taken as they are.
+
+    Raise ConfigError if the tokenizer's source, or a token's, is none of the models.
+    """
     if said.source is None:
         return None
     order = list(models)
@@ -160,7 +164,7 @@ def plan(
 def _appended(
     donor: Tokenizer, others: Any, rules: Mapping[str, TokenRule]
 ) -> dict[str, dict[str, Any] | None]:
-    """Tokens that the donor lacks: those of the others by model and id, then those of rules."""
+    """Return the tokens that the donor lacks: the others', by model and id, then those of rules."""
     found: dict[str, dict[str, Any] | None] = {}
     for other in others:
         for token in sorted(other.ids, key=lambda t: other.ids[t]):
@@ -191,7 +195,7 @@ def write(folder: Path, made: Plan) -> None:
                 "use tokenizer_source: base or a model."
             )
     if isinstance(vocab, dict) and None in made.appended.values():
-        # The library gives added tokens that are in no vocabulary ids of its own.
+        # If an added token is in no vocabulary, the library gives it an id of its own.
         for said in added:
             vocab.setdefault(said["content"], ids[said["content"]])
     (folder / FILE).write_text(json.dumps(document, ensure_ascii=False, indent=2), "utf-8")
@@ -200,7 +204,7 @@ def write(folder: Path, made: Plan) -> None:
 
 
 def _check_ids(folder: Path, ids: Mapping[str, int]) -> None:
-    """Raise ConfigError where the library reads other ids than rows were made for."""
+    """Raise ConfigError if the library reads other ids than rows were made for."""
     from tokenizers import Tokenizer as Library
 
     read_back = Library.from_file(str(folder / FILE)).get_vocab(with_added_tokens=True)
@@ -213,7 +217,7 @@ def _check_ids(folder: Path, ids: Mapping[str, int]) -> None:
 
 
 def _decoder(folder: Path, made: Plan, ids: Mapping[str, int]) -> None:
-    """tokenizer_config.json lists added tokens, too."""
+    """Add the appended tokens to tokenizer_config.json, which lists added tokens, too."""
     file = folder / "tokenizer_config.json"
     if not file.is_file():
         return
@@ -235,7 +239,7 @@ CHATML = (
 
 
 def chat_template(said: str | None, models: Sequence[Model]) -> str | None:
-    """The template that the config asks for; None: the donor's as it is. Raises ConfigError."""
+    """Return the template that the config asks for; None: the donor's. Raise ConfigError."""
     if said is None:
         return None
     if said == "auto":
@@ -252,12 +256,12 @@ def chat_template(said: str | None, models: Sequence[Model]) -> str | None:
 
 
 def _most_common(found: Sequence[str]) -> str | None:
-    """The one that most models have; of equals the first."""
+    """Return the template that most models have; of equals the first; None without templates."""
     return max(found, key=lambda text: (found.count(text), -found.index(text)), default=None)
 
 
 def template_of(folder: Path) -> str | None:
-    """A model's chat template: a file of its own, or in tokenizer_config.json."""
+    """Return a model's chat template: a file of its own, or in tokenizer_config.json."""
     if (folder / "chat_template.jinja").is_file():
         return bounded_files.read_text(
             folder / "chat_template.jinja", model_config.MOST_BYTES

@@ -1,4 +1,4 @@
-"""YAML with the line of every key, read in bounded time."""
+"""Reader of YAML with the line of every key, in bounded time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs.errors import ConfigError
 MOST_MERGED = 100_000
 #: Keys and values that the aliases of a file may stand for; a hundred characters count as one.
 MOST_REPEATED = 100_000
-#: What the library raises for a text that is not YAML: of tags, nearly anything.
+#: Exceptions of the library for a text that is not YAML; for tags nearly any exception.
 UNREADABLE = (
     yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
 )  # fmt: skip
@@ -27,20 +27,21 @@ class Map(dict[str, Any]):
 
     line: int
     lines: dict[str, int]
-    #: The node of each key: of merged mappings it is another's.
+    #: The node of each key; a key from a merged mapping has that mapping's node.
     origin: dict[str, Any]
 
     @classmethod
     def empty(cls, line: int) -> Map:
-        """Without keys."""
+        """Return a mapping without keys."""
         made = cls()
         made.line, made.lines = line, {}
         return made
 
 
 class _Loader(yaml.SafeLoader):
-    """Mappings with lines; a key twice is an error. Aliases and merge keys bring in a bounded number
-    of keys and values.
+    """Loader of mappings with lines; a duplicate key is an error.
+
+    Aliases and merge keys bring in a bounded number of keys and values.
     """
 
     merged = 0
@@ -48,14 +49,14 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._repeated = 0
-        #: What is read in full: of each node, its keys and values with aliases written out.
+        #: Size of each node that is read in full: its keys and values with aliases written out.
         self._sizes: dict[yaml.Node, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return the next node. Raise ConfigError if aliases stand for too much, or for no end of it.
+        """Return the next node. Raise ConfigError if aliases stand for too much, or for themselves.
 
-        A few lines of aliases, each a list of the one before seven times, stand for billions of values:
-        sharing holds them in little memory, but whoever writes one out never ends.
+        A few lines of aliases, each a list of the one before seven times, stand for billions of
+        values. Sharing holds the values in little memory, but to write one out never ends.
         """
         alias = self.peek_event() if self.check_event(yaml.AliasEvent) else None
         node = super().compose_node(parent, index)
@@ -97,7 +98,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _size(node: yaml.Node, sizes: dict[yaml.Node, int]) -> int:
-    """Return how many keys and values a node has, itself included; `sizes`: of those in it."""
+    """Return how many keys and values a node has, itself included; `sizes`: of its parts."""
     if isinstance(node, yaml.MappingNode):
         return 1 + sum(sizes[key] + sizes[value] for key, value in node.value)
     if isinstance(node, yaml.SequenceNode):

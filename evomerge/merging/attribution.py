@@ -1,9 +1,10 @@
-"""What a merge is made of, layer by layer: its task vectors as sums of the sources'.
+"""Attribution: each layer of a merge as a weighted sum of the sources' task vectors.
 
-For each block, and for what stands outside of blocks, the coefficients c that make ‖Δ − Σ c_i τ_i‖
-least, Δ and τ_i being the differences of the merge and of the sources from the base, and the share of
-‖Δ‖² that the sum explains: 1 where the merge is such a sum, less where it dropped, voted or had noise.
-Ordinary least squares by the normal equations in float64; of sources that are alike the shortest c.
+For each block, and for the tensors outside of blocks, find the coefficients c that minimise ‖Δ − Σ
+c_i τ_i‖. Δ is the difference of the merge from the base, and τ_i that of source i. The share of
+‖Δ‖² that the sum explains is 1 if the merge is such a sum, and less if the merge dropped elements,
+voted or added noise. The method is ordinary least squares by the normal equations in float64. If
+sources are alike, the shortest c is taken.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ STRETCH = 1 << 20
 
 @dataclass
 class Row:
-    """One layer."""
+    """Attribution of one layer."""
 
     layer: str
-    #: For each source, in their order.
+    #: One coefficient for each source, in the order of the sources.
     coefficients: list[float]
-    #: Share of the squared norm that the sum explains; None where the merge is the base there.
+    #: Share of the squared norm that the sum explains; None if the merge equals the base here.
     explained: float | None
-    #: ‖Δ‖ over the mean ‖τ‖; None where no source differs from the base.
+    #: ‖Δ‖ over the mean ‖τ‖; None if no source differs from the base.
     moved: float | None
 
 
 def layer_of(name: str) -> str:
-    """Where a tensor stands: "block 3", "embedding", "head" or "rest" (final norms and the like)."""
+    """Return the layer of a tensor: "block 3", "embedding", "head" or "rest" (final norms, …)."""
     number = block_names.block_of(name)
     if number is not None:
         return f"block {number}"
@@ -51,10 +52,10 @@ def layer_of(name: str) -> str:
 def makeup(
     merged: Weights, base: Weights, sources: Sequence[Weights], path: Flow | None = None
 ) -> list[Row]:
-    """Every layer of `merged`, in its order: embedding, blocks, rest, head.
+    """Return a row for every layer of `merged`, in the order embedding, blocks, rest, head.
 
-    Tensors may have any floating-point dtype and are read one at a time. A block that a path put there
-    is compared with the block that it was taken from.
+    Tensors may have any floating-point dtype and are read one at a time. With a path, a block of
+    the merge is compared with the block that the path took.
     """
     count = len(sources)
     sums: dict[str, tuple[np.ndarray, np.ndarray, float]] = {}

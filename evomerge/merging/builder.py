@@ -1,7 +1,7 @@
-"""Recipe → weights, tensor by tensor, in memory.
+"""Builder of a recipe's weights, tensor by tensor, in memory.
 
-All mathematics is on task vectors θ − θ₀ in float32; the result is rounded once, to the output
-dtype (the base's). Nothing depends on the number of threads (`kernels/chunks.py`).
+All arithmetic is on task vectors θ − θ₀ in float32. The result is rounded once, to the output dtype
+(the base's). The result does not depend on the number of threads (`kernels/chunks.py`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ Weights = Mapping[str, torch.Tensor]
 
 
 class Builder:
-    """Builds recipes from their inputs.
+    """Builder of recipes from their inputs.
 
-    `known` holds every recipe by id; `stored` gives the weights of an id where they are at hand
-    (always for sources) and None where they must be rebuilt.
+    `known` holds every recipe by id. `stored` returns the weights of an id (always for sources), or
+    None if they must be rebuilt.
     """
 
     def __init__(
@@ -52,12 +52,15 @@ class Builder:
         self._stored = stored
 
     def weights(self, recipe_id: str) -> Weights:
-        """The weights of a recipe: those at hand, or built, its ancestors first."""
+        """Return the weights of a recipe: the stored ones, or build them, the ancestors first."""
         stored = self._stored(recipe_id)
         return self.build(self._known[recipe_id]) if stored is None else stored
 
     def build(self, recipe: Recipe) -> Weights:
-        """The weights of a recipe, computed. They may hold NaN or Inf: see `not_finite`."""
+        """Compute the weights of a recipe. They may hold NaN or Inf: see `not_finite`.
+
+        Raise KeyError if the recipe is a source without stored weights.
+        """
         if isinstance(recipe, Source):
             stored = self._stored(recipe.id)
             if stored is None:
@@ -74,7 +77,7 @@ class Builder:
         return self._pipeline(recipe) if isinstance(recipe, Pipeline) else self._grouped(recipe)
 
     def origin(self, recipe: Recipe, base: Weights) -> Weights:
-        """What a model's task vector is counted from: the base, along its path where it has one."""
+        """Return the zero of a model's task vector: the base, along the model's path if any."""
         taken = path(recipe, self._known)
         return base if taken is None else dataflow.origin(taken, base)
 
@@ -85,7 +88,10 @@ class Builder:
         return _each(base, lambda name, pool: _of_pipeline(recipe, name, base, inputs, pool))
 
     def several(self, recipes: Sequence[Pipeline]) -> list[Weights]:
-        """The weights of pipelines over the same inputs and base, which are read once for all."""
+        """Build pipelines with the same inputs and base, which are read once for all of them.
+
+        Raise ValueError if the inputs or bases differ.
+        """
         base = self.weights(recipes[0].base)
         inputs = [self.weights(i) for i in recipes[0].inputs]
         if {(r.base, r.inputs) for r in recipes} != {(recipes[0].base, recipes[0].inputs)}:
@@ -142,14 +148,14 @@ class Builder:
 
 
 def check_layers(recipe: Pipeline, base: Weights) -> None:
-    """Raise ConfigError where the recipe's layers do not fit the model."""
+    """Raise ConfigError if the recipe's layers do not fit the model."""
     if recipe.selection == "frankenmerge":
         count, layers = block_names.count(list(base)), recipe.genes.layers or ()
         frankenmerge.check(layers, count, len(recipe.inputs), whole=False)
 
 
 def check_groups(recipe: Grouped) -> list[BaseModel]:
-    """Every group's parameters, checked. Raises ConfigError."""
+    """Return the checked parameters of every group. Raise ConfigError."""
     if len(recipe.params) != tensor_groups.count(recipe.depths):
         count = tensor_groups.count(recipe.depths)
         raise ConfigError(
@@ -162,7 +168,10 @@ def check_groups(recipe: Grouped) -> list[BaseModel]:
 def _of_pipeline(
     recipe: Pipeline, name: str, base: Weights, inputs: Sequence[Weights], pool: Pool
 ) -> tuple[Stretches, Merging]:
-    """A tensor of a pipeline; of a block that is taken whole, only that input is read."""
+    """Return the stretches and the merge of one tensor of a pipeline.
+
+    If a block is taken whole from one input, only that input is read.
+    """
     chosen = pipelines.taken(recipe, name)
     read = [inputs[chosen - 1]] if chosen else inputs
     work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in read], pool)
@@ -179,14 +188,14 @@ def _all_of(
     outs: Sequence[torch.Tensor],
     pool: Pool,
 ) -> None:
-    """One tensor of several pipelines: task vectors, norms and thresholds are shared."""
+    """Build one tensor of several pipelines, which share task vectors, norms and thresholds."""
     work = Stretches(name, as_rows(base[name]), [as_rows(i[name]) for i in inputs], pool)
     merges = [pipelines.prepare(work, recipe) for recipe in recipes]  # thresholds are shared
     _run(work, merges, [as_rows(out) for out in outs])
 
 
 def _run(work: Stretches, merges: Sequence[Merging], outs: Sequence[torch.Tensor]) -> None:
-    """Every stretch of a tensor, by each of the merges, into its rows."""
+    """Merge every stretch of a tensor; each of `merges` writes into its own rows of `outs`."""
     work.pool.run([
         lambda cut=cut: work.run(merges, cut, [out[cut] for out in outs])
         for cut in work.joined(merges)
@@ -194,7 +203,7 @@ def _run(work: Stretches, merges: Sequence[Merging], outs: Sequence[torch.Tensor
 
 
 def _taken(recipe: Merge, origin: Weights, inputs: Sequence[Weights]) -> Weights:
-    """Frankenmerge alone: each tensor from one of the inputs, in the origin's dtype."""
+    """Return a frankenmerge alone: each tensor from one of the inputs, in the origin's dtype."""
     count = block_names.count(list(origin))
     choice = frankenmerge.Params(**recipe.params).layers
     frankenmerge.check(choice, count, len(inputs), whole=True)
@@ -207,7 +216,7 @@ def _taken(recipe: Merge, origin: Weights, inputs: Sequence[Weights]) -> Weights
 def _each(
     base: Weights, plan: Callable[[str, Pool], tuple[Stretches, Merging]]
 ) -> dict[str, torch.Tensor]:
-    """Every tensor by name, in the base's dtype; one of integers is copied."""
+    """Return every tensor by name, in the base's dtype; tensors of integers are copied."""
     result = _room(base)
 
     def build(name: str, pool: Pool) -> None:
@@ -219,10 +228,11 @@ def _each(
 
 
 def _side_by_side(base: Weights, build: Callable[[str, Pool], None]) -> None:
-    """Build every tensor of floats, by its name.
+    """Build every floating-point tensor, by its name.
 
-    Most are built side by side, each by one thread, the largest first; of those too large for that the
-    stretches are: that changes nothing but time.
+    Most tensors are built side by side, one thread each, the largest first. A tensor that is too
+    large for one thread is built before them, with its stretches side by side. The choice changes
+    only the time.
     """
     floating = [name for name, origin in base.items() if origin.is_floating_point()]
     floating.sort(key=lambda name: -base[name].numel())
@@ -238,7 +248,7 @@ def _side_by_side(base: Weights, build: Callable[[str, Pool], None]) -> None:
 
 
 def _room(base: Weights) -> dict[str, torch.Tensor]:
-    """Memory for tensors like the base's, in one piece; those of integers are copies."""
+    """Return memory for tensors like the base's, in one piece; copy tensors of integers."""
     sizes = {n: -(-t.numel() * t.element_size() // ALIGNED) * ALIGNED for n, t in base.items()}
     memory, start = buffer_pool.take(sum(sizes.values())), 0
     result: dict[str, torch.Tensor] = {}
@@ -269,10 +279,10 @@ def _noisy_or_copied(
 
 
 def noisy(noise: Noise, name: str, origin: torch.Tensor, parent: torch.Tensor) -> torch.Tensor:
-    """The parent's tensor with noise on a share of its elements, in the parent's dtype.
+    """Return the parent's tensor with noise on a share of its elements, in the parent's dtype.
 
-    The touched elements are those whose lane is below the rate; the k-th of them takes the k-th
-    Gaussian value of the tensor's own stream.
+    An element is touched if its lane (a 16-bit random number) is below the rate. The k-th touched
+    element gets the k-th Gaussian value of the tensor's own stream.
     """
     result = parent.clone()
     work = Stretches(name, as_rows(origin), [as_rows(parent)], Pool(1))
@@ -291,12 +301,12 @@ def noisy(noise: Noise, name: str, origin: torch.Tensor, parent: torch.Tensor) -
 
 
 def _touched(noise: Noise, work: Stretches, cut: slice) -> torch.Tensor:
-    """Where in the whole tensor noise falls, of one stretch."""
+    """Return the elements of one stretch that get noise, as indices in the whole tensor."""
     start, count = cut.start * work.columns, (cut.stop - cut.start) * work.columns
     lanes = randomness.lanes(count, noise.seed, work.name, "mask", start=start)
     return torch.from_numpy((lanes < round(noise.rate * randomness.LANES)).nonzero()[0] + start)
 
 
 def not_finite(weights: Weights) -> str | None:
-    """The first tensor that holds NaN or Inf, or None."""
+    """Return the name of the first tensor that holds NaN or Inf, or None."""
     return next((name for name, tensor in weights.items() if not finite(tensor)), None)

@@ -1,13 +1,14 @@
 """Data flow space: a path through the blocks of several models, as an ordinary model.
 
-Akiba et al. 2025, "Evolutionary optimization of model merging recipes" (Nature Machine Intelligence 7),
-section "Merging in the data flow space": tokens pass through blocks of any of the models in the order
-of a path, and what enters a block is multiplied by a number.
+Source: Akiba et al. 2025, "Evolutionary optimization of model merging recipes" (Nature Machine
+Intelligence 7), section "Merging in the data flow space". Tokens pass through blocks of any of the
+models, in the order of a path. The input of each block is multiplied by a number.
 
-A pre-norm block (RMSNorm first) does not see the length of its input, but for the norm's epsilon: to
-scale the stream before a block by W is to divide all that is added to it from there on by W. That is
-folded into the projections that write into the stream, and the child is an ordinary checkpoint with as
-many blocks as its path has steps. With post-norm blocks, or other norms, it cannot be folded.
+A pre-norm block (RMSNorm first) does not see the length of its input, except through the norm's
+epsilon. So to scale the residual stream before a block by W is to divide by W all that is added to
+the stream from this block on. The division is folded into the projections that write into the
+stream. The child is then an ordinary checkpoint with as many blocks as its path has steps. With
+post-norm blocks, or other norms, the factor cannot be folded.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ from weights import block_names, companions, model_config
 from weights.checkpoint import Checkpoint
 from weights.sources import Family
 
-#: Architectures whose blocks norm what comes in, and add by o_proj and down_proj alone.
+#: Architectures whose blocks normalise their input, and write by o_proj and down_proj alone.
 PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
-#: The projections that write into the stream.
+#: Projections that write into the residual stream.
 INTO_STREAM = (".o_proj.", ".down_proj.")
 
 Weights = Mapping[str, torch.Tensor]
 
 
 def build(recipe: Flow, merged: Weights, inputs: Sequence[Weights]) -> dict[str, torch.Tensor]:
-    """The weights along the path, in the merge's dtypes. Raises ConfigError as `check` does."""
+    """Return weights along the path, in the merge's dtypes. Raise ConfigError as `check` does."""
     check(recipe, block_names.count(list(merged)))
     return _along(recipe, [merged, *inputs])
 
 
 def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
-    """The base's blocks along the path, scaled alike: what a child's task vectors are counted from."""
+    """Return the base's blocks along the path, scaled alike: the zero of task vectors."""
     return _along(recipe, [base] * (1 + len(recipe.inputs)))
 
 
 def _along(recipe: Flow, models: Sequence[Weights]) -> dict[str, torch.Tensor]:
-    """The models' blocks along the path, and what is in no block of the first; copies, all of it."""
+    """Copy the models' blocks along the path, and the first model's tensors outside of blocks."""
     first, scale = models[0], 1.0
     made = {n: t.clone() for n, t in first.items() if block_names.block_of(n) is None}
     by_block = _by_block(first)
@@ -59,7 +60,7 @@ def _along(recipe: Flow, models: Sequence[Weights]) -> dict[str, torch.Tensor]:
 
 
 def check(recipe: Flow, count: int) -> None:
-    """Raise ConfigError where a step names a model or a block that is not there."""
+    """Raise ConfigError if a step names a model or a block that does not exist."""
     for number, step in enumerate(recipe.steps, start=1):
         if step.model > len(recipe.inputs) or step.block >= count:
             raise ConfigError(
@@ -69,7 +70,7 @@ def check(recipe: Flow, count: int) -> None:
 
 
 def check_architecture(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError where paths cannot be taken through models of this config.json."""
+    """Raise ConfigError if paths cannot be taken through models with this config.json."""
     kind, types = config.get("model_type"), config.get("layer_types") or []
     if kind not in PRE_NORM:
         known = ", ".join(sorted(PRE_NORM))
@@ -84,7 +85,7 @@ def check_architecture(config: Mapping[str, Any]) -> None:
 
 
 def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
-    """The config.json of a merge with these weights: the donor's, with what is different."""
+    """Return the config.json of a merge with these weights: the donor's, with what is different."""
     config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
     blocks = block_names.count(list(weights))
     if blocks != block_names.count(list(donor.shapes)):
@@ -104,11 +105,11 @@ def _by_block(weights: Weights) -> list[list[str]]:
 
 
 def check_paths(family: Family, config: EvoMergeConfig) -> None:
-    """Raise ConfigError where the settings want paths that these models do not allow."""
+    """Raise ConfigError if the settings ask for paths that these models do not allow."""
     if not config.path_repeats:
         return
     found = model_config.load(family.base.folder)
-    check_architecture(found.to_dict())  # with what the file leaves to defaults
+    check_architecture(found.to_dict())  # with the defaults that the file leaves out
     blocks = int(found.get_text_config().num_hidden_layers)
     if config.path_blocks is not None and config.path_blocks < blocks:
         raise ConfigError(

@@ -1,10 +1,10 @@
 """Layer fitness for frankenmerge: the measured swap, and its first-order estimate.
 
-Start from what the pipeline's first two stages made. For every block and every input, put that
-input's block in the place of its own and measure the loss on calibration text (the train slice,
-never an item that decides). The gain is the loss before minus the loss after. At most a third of the
-blocks are replaced, those with the largest gains above zero; ties go to the earlier block, then to
-the earlier input. See docs/decisions/0003-layer-fitness.md.
+Start from the result of the pipeline's first two stages. For every block and every input, put the
+input's block in place of the result's own, and measure the loss on calibration text (the train
+slice, never an item that decides). The gain is the loss before minus the loss after. At most a
+third of the blocks are replaced: those with the largest gains above zero. Ties go to the earlier
+block, then to the earlier input. See docs/decisions/0003-layer-fitness.md.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def swap_gains(
     inputs: Sequence[Mapping[str, torch.Tensor]],
     data: Mapping[str, Packed],
 ) -> list[list[float]]:
-    """gains[block][input]: the loss that swapping in this input's block saves, nats a token.
+    """Return gains[block][input]: the loss, in nats a token, that this swap of a block saves.
 
-    A swap whose loss is not finite gains −10³⁰⁰ (JSON has no infinity).
+    If the loss of a swap is not finite, its gain is −10³⁰⁰ (JSON has no infinity).
     """
     before = calibration_loss(model, merged, data)
     gains = []
@@ -55,9 +55,9 @@ def taylor_gains(
     inputs: Sequence[Mapping[str, torch.Tensor]],
     data: Mapping[str, Packed],
 ) -> list[list[float]]:
-    """As `swap_gains`, to first order: −⟨∇loss, other − own⟩ over a block's tensors.
+    """Estimate `swap_gains` to first order: −⟨∇loss, other − own⟩ over a block's tensors.
 
-    One backward pass (Molchanov et al. 2019, arXiv 1906.10771, the Taylor criterion).
+    One backward pass is enough (Molchanov et al. 2019, arXiv 1906.10771, the Taylor criterion).
     """
     gradients = _gradients(model, merged, data)
     gains = [[0.0] * len(inputs) for _ in range(block_names.count(list(merged)))]
@@ -75,7 +75,7 @@ def taylor_gains(
 def _gradients(
     model: ResidentModel, merged: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
 ) -> dict[str, torch.Tensor]:
-    """Of the calibration loss, by parameter."""
+    """Return the gradient of the calibration loss by each parameter."""
     model.load({name: tensor.clone() for name, tensor in merged.items()})
     parameters = dict(model.module.named_parameters())
     for parameter in parameters.values():

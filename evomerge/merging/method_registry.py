@@ -1,4 +1,4 @@
-"""Every merge technique by its name: its parameters, and how a tensor is merged."""
+"""Registry of merge techniques by name: their parameters, and the merge of one tensor."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pydantic import BaseModel, ValidationError
 from evomerge.merging.kernels.chunks import Merge, Pool, Stretches
 from runs.errors import ConfigError
 
-#: Techniques that work on each tensor alone, by their module in evomerge.merging.methods;
-#: `stages`, a whole pipeline as one, stands beside them.
+#: Techniques that work on each tensor alone, by their module in evomerge.merging.methods. The
+#: module of `stages`, a whole pipeline as one technique, is in evomerge.merging.
 TECHNIQUES = (
     "linear", "slerp", "task_arithmetic", "ties", "dare", "dfs", "della", "breadcrumbs", "sce",
     "model_stock", "karcher", "nearswap", "passthrough", "stages", "nuslerp", "multislerp",
     "arcee_fusion", "ram", "ramplus_tl",
 )  # fmt: skip
-#: Those that draw masks.
+#: Techniques that draw random masks.
 SEEDED = ("dare", "della", "stages")
 
 
 def module(name: str) -> Any:
-    """The module of a technique. Raises ConfigError."""
+    """Return the module of a technique. Raise ConfigError if the technique is unknown."""
     if name not in TECHNIQUES:
         raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
     room = "evomerge.merging" if name == "stages" else "evomerge.merging.methods"
@@ -32,7 +32,7 @@ def module(name: str) -> Any:
 
 
 def parameters(name: str, given: Mapping[str, Any]) -> BaseModel:
-    """A technique's parameters, checked. Raises ConfigError naming the one that is wrong."""
+    """Return a technique's checked parameters. Raise ConfigError naming the wrong one."""
     try:
         return module(name).Params.model_validate(dict(given))
     except ValidationError as error:
@@ -42,14 +42,14 @@ def parameters(name: str, given: Mapping[str, Any]) -> BaseModel:
 
 
 def check(name: str, params: BaseModel, count: int) -> None:
-    """Raise ConfigError where the parameters do not suit so many inputs: a try on nothing."""
+    """Raise ConfigError if the parameters do not suit `count` inputs: try them on a single zero."""
     nothing = torch.zeros(1, 1)
     work = Stretches("", nothing, [nothing] * count, Pool(1))
     prepare(name, work, params, 0)
 
 
 def prepare(name: str, work: Stretches, params: BaseModel, seed: int) -> Merge:
-    """How one tensor is merged; what must be measured of it first is."""
+    """Return the merge of one tensor, after the measurements of the tensor that the merge needs."""
     if name in SEEDED:
         return module(name).prepare(work, params, seed)
     return module(name).prepare(work, params)

@@ -1,7 +1,7 @@
-"""The 2³ pipelines (SPEC §4), fused: interpolation → task arithmetic → selection, one tensor at a time.
+"""Pipelines (2³, SPEC §4), fused: interpolation → task arithmetic → selection, tensor by tensor.
 
-Nothing is rounded between stages. Every stage after the first merges what the stage before it made
-together with the sources; dare alone makes only the consensus sparse.
+Nothing is rounded between stages. Every stage after the first merges the result of the stage before
+it together with the sources. Only dare differs: it makes the consensus sparse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weights import block_names
 
 
 def taken(recipe: Pipeline, name: str) -> int:
-    """The input (from 1) that a tensor is taken from whole; 0 where the stages make it."""
+    """Return the input (from 1) that a tensor is taken from whole; 0 if the stages make it."""
     layer = block_names.block_of(name)
     if recipe.selection == "dfs" or layer is None or not recipe.genes.layers:
         return 0
@@ -25,7 +25,7 @@ def taken(recipe: Pipeline, name: str) -> int:
 
 
 def prepare(work: Stretches, recipe: Pipeline) -> Program:
-    """The stages of one tensor, all but the block that is `taken`."""
+    """Return the stages of one tensor; of a block that is `taken`, only the scaled input."""
     genes, chosen = recipe.genes, taken(recipe, work.name)
     if chosen:
         return Program(work.count, work.columns, taken=chosen, scale=genes.scale)
@@ -47,7 +47,7 @@ def prepare(work: Stretches, recipe: Pipeline) -> Program:
 
 
 def _voting(work: Stretches, genes: Genes, factors: tuple[float, ...]) -> Vote:
-    """Ties over the consensus, which comes first, and all inputs."""
+    """Return the TIES vote over the consensus, which comes first, and all inputs."""
     k, voters = ties.kept(genes.density, work.size), 1 + work.count
     if k in (0, work.size):
         return Vote([1.0] * voters, [0.0 if k else math.inf] * voters)
@@ -55,7 +55,10 @@ def _voting(work: Stretches, genes: Genes, factors: tuple[float, ...]) -> Vote:
 
 
 def _thresholds(work: Stretches, k: int, factors: tuple[float, ...]) -> list[float]:
-    """Those of the consensus and of the inputs, in the same passes; kept for other recipes."""
+    """Return the thresholds of the consensus and of the inputs, measured in the same passes.
+
+    They are cached for other recipes.
+    """
     keys = [("consensus", factors, k), *(("threshold", i, k) for i in range(work.count))]
     unknown = [layer for layer, key in enumerate(keys) if not work.has(key)]
     if unknown:

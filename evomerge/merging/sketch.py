@@ -1,9 +1,9 @@
-"""A small deterministic sketch of a task vector, from which distances are estimated.
+"""Sketch of a task vector: small and deterministic, to estimate distances from.
 
 Count sketch with signs (Charikar et al. 2002): element e of a tensor falls into bucket e mod SIZE
-with a sign, and buckets add up over all tensors. Signs are products of a sign of the element's row
-(blocks of BLOCK elements) and of its column, pairwise independent, so that ‖sketch(x) − sketch(y)‖²
-has expectation ‖x − y‖²; its relative error is about √(2 / SIZE), 9 %.
+with a sign, and buckets add up over all tensors. A sign is the product of a sign of the element's
+row (blocks of BLOCK elements) and of its column. Signs are pairwise independent, so that ‖sketch(x)
+− sketch(y)‖² has expectation ‖x − y‖². Its relative error is about √(2 / SIZE), 9 %.
 
 A sketch is float32[SIZE], written as base64 of its little-endian bytes. Distances (the pure part,
 no torch) are in `evomerge.search.diversity`.
@@ -30,13 +30,13 @@ def _column_signs(name: str) -> torch.Tensor:
 
 
 def _signs(count: int, name: str, what: str) -> torch.Tensor:
-    """[count] float32 of −1 and 1, the same for every model."""
+    """Return [count] float32 of −1 and 1, the same for every model."""
     bits = randomness.lanes(count, "sketch", name, what) & 1
     return torch.from_numpy(bits.astype(np.float32)).mul_(2).sub_(1)
 
 
 def sketch(weights: Weights, base: Weights) -> str:
-    """The sketch of weights − base."""
+    """Return the sketch of weights − base, as base64."""
     total = np.zeros(SIZE, np.float64)
     with np.errstate(all="ignore"):  # weights may hold NaN or Inf: then the sketch does too
         for name, origin in base.items():
@@ -47,7 +47,7 @@ def sketch(weights: Weights, base: Weights) -> str:
 
 
 def _tensor_sketch(name: str, flat: torch.Tensor) -> np.ndarray:
-    """[SIZE] float64 of one tensor's task vector, added up in the order of its blocks."""
+    """Return [SIZE] float64 of one tensor's task vector, added up in the order of its blocks."""
     rows = -(-flat.numel() // BLOCK)
     signs = _signs(rows, name, "rows")
     columns = torch.zeros(min(BLOCK, -(-flat.numel() // SIZE) * SIZE), dtype=torch.float32)

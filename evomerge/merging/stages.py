@@ -1,4 +1,4 @@
-"""A pipeline of a run as a technique of its own: "linear-ties-dfs" and its seven siblings (SPEC §4)."""
+"""Pipelines as techniques of their own: "linear-ties-dfs" and its seven siblings (SPEC §4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Params(BaseModel):
 
 
 def recipe(name: str, genes: Genes, count: int, seed: int) -> Pipeline:
-    """The pipeline over `count` inputs that have no ids."""
+    """Return the pipeline over `count` inputs, whose ids are only their numbers."""
     interpolation, arithmetic, selection = NAMES[name]
     return Pipeline(
         inputs=tuple(map(str, range(count))), base="", seed=seed, genes=genes,
@@ -31,5 +31,5 @@ def recipe(name: str, genes: Genes, count: int, seed: int) -> Pipeline:
 
 
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
-    """The three stages of one tensor."""
+    """Return the merge of one tensor by the three stages."""
     return pipelines.prepare(work, recipe(params.name, params.genes, work.count, seed))

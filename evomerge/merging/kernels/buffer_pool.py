@@ -1,7 +1,8 @@
-"""Memory for models, taken again when nobody holds it any more.
+"""Buffer pool: a model's memory is reused once nothing references it.
 
-The system needs longer for a page that was never used than a merge needs to fill it, and gives large
-pages only to large pieces: so a model's tensors lie in one piece, which the next model gets.
+The operating system takes longer to provide a fresh page than a merge takes to fill the page, and
+gives large pages only to large pieces. So a model's tensors lie in one piece, which the next model
+gets.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 
-#: Tensors begin at a multiple of so many bytes.
+#: Tensors begin at a multiple of this number of bytes.
 ALIGNED = 64
-#: Bytes that are kept at most while nobody uses them.
+#: Most bytes that are kept while unused.
 KEPT = 1 << 30
-#: A piece is taken for what needs this share of it at least.
+#: A piece is reused for a request that needs at least this share of the piece.
 _LEAST = 0.8
 
-#: Pieces that wait, by their identity; the oldest first. What is done with it is one step of the
-#: interpreter each, as tensors end in any thread, and in the middle of anything.
+#: Unused pieces, by their identity; the oldest first. Every operation on this dict is one step of
+#: the interpreter, because a tensor may be freed in any thread and at any point.
 _waiting: dict[int, Bytes] = {}
 
 
 def take(size: int) -> Bytes:
-    """[size] uint8 that begins at a multiple of ALIGNED, whatever is in it.
+    """Return [size] uint8 that begins at a multiple of ALIGNED; its contents are undefined.
 
-    When the last view of it is gone, it waits for the next who asks.
+    When the last view of the memory is gone, the memory waits for the next caller.
     """
     memory = _waited_for(size + ALIGNED)
     if memory is None:
         memory = np.empty(size + ALIGNED, np.uint8)
-    # Through a buffer: views of an array would hold that, not what is handed out here.
+    # Through a buffer: a view of a slice would keep `memory` alive instead of `handed`.
     handed = np.frombuffer(memory.data, np.uint8)
     weakref.finalize(handed, _give, memory).atexit = False
     start = -handed.ctypes.data % ALIGNED

@@ -1,14 +1,16 @@
-"""One tensor of several models, worked on a stretch at a time.
+"""Stretches: one tensor of several models, read and merged a few rows at a time.
 
-A merge of tensors larger than the cache, or than the memory that we want to take, is some passes
-over stretches of whole rows: passes that measure (norms, thresholds), then one that merges. Each pass
-reads the inputs anew, memory-mapped and as float32 task vectors; that is cheaper than keeping them.
+Tensors may be larger than the cache, or than the memory that a merge may take. So a merge is some
+passes over stretches of whole rows: passes that measure (norms, thresholds), then one that merges.
+Each pass reads the inputs again, memory-mapped and as float32 task vectors, which is cheaper than
+keeping them.
 
     work = Stretches("model.norm.weight", base, inputs, pool)
-    merge = ties.prepare(work, ...)            # measures, where it must
+    merge = ties.prepare(work, ...)            # measures, if it must
     for cut in work.cuts: work.run([merge], cut, [out[cut]])
 
-Stretches do not depend on the number of threads, and what is measured is put together in their order.
+Stretches do not depend on the number of threads, and measurements are combined in the order of the
+stretches.
 """
 
 from __future__ import annotations
@@ -32,23 +34,23 @@ from runs.errors import NotFiniteError
 
 T = TypeVar("T")
 
-#: Elements of a stretch: few enough for the cache, many enough for Python. On a GPU there is no cache
-#: to think of.
+#: Elements of a stretch: few enough for the cache, many enough to make Python's overhead small. On
+#: a GPU the cache does not matter.
 CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 24
-#: A tensor is one thread's work where each thread has so many of its size to do.
+#: A tensor is built by one thread if each thread has at least this many times its size to build.
 SHARE = 4
-#: Pieces of a tensor that each of several threads does.
+#: Pieces of a tensor for each thread, if there are several threads.
 PIECES = 8
-#: Stretches that are worked on or wait to be taken, for each thread.
+#: Stretches for each thread that are in work or wait to be taken.
 AHEAD = 4
 
-#: (cut, x): x is float32 [1 + inputs, rows, columns], its first layer free to work in, the others task
-#: vectors not to be written to. The merged rows: x[0], or a new tensor.
+#: (cut, x) → the merged rows: x[0], or a new tensor. x is float32 [1 + inputs, rows, columns]. Its
+#: first layer is free to work in; the others are task vectors that must not be written to.
 Merge = Callable[[slice, torch.Tensor], torch.Tensor]
 
 
 class Rows(Protocol):
-    """A tensor as [rows, columns] that gives stretches of its rows."""
+    """Tensor as [rows, columns] that returns stretches of its rows."""
 
     @property
     def shape(self) -> torch.Size: ...  # noqa: D102
@@ -57,14 +59,14 @@ class Rows(Protocol):
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """[rows, columns] view: an output feature a row; a vector is a column."""
+    """Return a [rows, columns] view: an output feature is a row; a vector is a column."""
     if tensor.dim() < 2:
         return tensor.reshape(-1, 1)
     return tensor.reshape(tensor.shape[0], math.prod(tensor.shape[1:]))
 
 
 class Pool:
-    """Threads that work on stretches. Torch is told not to split what is a stretch already."""
+    """Thread pool for stretches. Torch is told not to split a stretch further."""
 
     def __init__(self, threads: int | None = None, device: str = "cpu") -> None:
         self.device = torch.device(device)
@@ -88,10 +90,10 @@ class Pool:
     ) -> None:
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
-        torch.set_num_threads(self._before)  # MKL's number is one for all threads
+        torch.set_num_threads(self._before)  # MKL has one number for all threads
 
     def map(self, work: Callable[[slice], T], cuts: Sequence[slice]) -> Iterator[T]:
-        """What `work` gives for each, in order; a few are worked on before they are taken."""
+        """Yield `work(cut)` for each cut, in order; a few cuts are worked on ahead."""
         if self._executor is None or len(cuts) < 2:
             yield from map(work, cuts)
             return
@@ -104,7 +106,7 @@ class Pool:
             yield under_way.popleft().result()
 
     def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """What each of them gives. A thread takes the next as soon as it has done one."""
+        """Return the result of each job, in order. A free thread takes the next job."""
         if self._executor is None:
             return [job() for job in jobs]
         found: dict[int, T] = {}
@@ -115,7 +117,7 @@ class Pool:
                 for number, job in left:
                     found[number] = job()
             except BaseException:
-                deque(left, maxlen=0)  # nobody begins another
+                deque(left, maxlen=0)  # no thread begins another
                 raise
 
         try:
@@ -127,13 +129,13 @@ class Pool:
 
 
 class _Scratch(threading.local):
-    """A thread's reused float32 memory: fresh pages cost more than the arithmetic on them."""
+    """Reused float32 memory of one thread: fresh pages cost more than the arithmetic on them."""
 
     def __init__(self) -> None:
         self._memory: dict[tuple[str, torch.device], torch.Tensor] = {}
 
     def take(self, place: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-        """Memory in this shape, whatever is in it, until the next call for the place."""
+        """Return memory in this shape until the next call for the place; contents are undefined."""
         count = math.prod(shape)
         kept = self._memory.get((place, device))
         if kept is None or kept.numel() < count:
@@ -147,7 +149,7 @@ _scratch = _Scratch()
 
 
 class Stretches:
-    """The inputs of one output tensor, [rows, columns] each, and their base (None: they have none).
+    """Inputs of one output tensor, [rows, columns] each, and their base (None: they have none).
 
     With a base the inputs are seen as task vectors, without one as they are.
     """
@@ -162,7 +164,7 @@ class Stretches:
     ) -> None:
         self.name, self.base, self.inputs = name, base, inputs
         self.pool = pool
-        #: What the inputs are called in errors.
+        #: Names of the inputs in errors.
         self._names = names or [f"input {i}" for i in range(len(inputs))]
         rows, columns = (inputs[0] if base is None else base).shape
         self.rows, self.columns = int(rows), int(columns)
@@ -173,28 +175,31 @@ class Stretches:
 
     @property
     def count(self) -> int:
-        """How many inputs there are."""
+        """Number of inputs."""
         return len(self.inputs)
 
     @property
     def in_memory(self) -> bool:
-        """Whether it is worked on in the processor's memory, where compiled loops can read it."""
+        """True if the work is in the processor's memory, where compiled loops can read it."""
         return self.pool.device.type == "cpu"
 
     @property
     def size(self) -> int:
-        """Elements of the tensor."""
+        """Number of elements of the tensor."""
         return self.rows * self.columns
 
     def floats(self, rows: Rows, cut: slice) -> torch.Tensor:
-        """A stretch as float32, for reading."""
+        """Return a stretch as float32, for reading."""
         part = rows[cut].to(self.pool.device)
         if part.dtype == torch.float32:
             return part
         return _scratch.take("floats", tuple(part.shape), self.pool.device).copy_(part)
 
     def at(self, cut: slice) -> torch.Tensor:
-        """[1 + inputs, rows, columns] float32 of a stretch; this thread's next call reuses it."""
+        """Return a stretch as float32 [1 + inputs, rows, columns].
+
+        x[0] is free to work in. This thread's next call reuses the memory.
+        """
         shape = (1 + self.count, cut.stop - cut.start, self.columns)
         x = _scratch.take("x", shape, self.pool.device)
         base = None if self.base is None else self.floats(self.base, cut)
@@ -209,7 +214,10 @@ class Stretches:
         return x
 
     def some(self, cut: slice, stride: int) -> torch.Tensor:
-        """As `at`, of every stride-th element, and no other is computed: [1 + inputs, 1, elements]."""
+        """Return `at` of every stride-th element only, [1 + inputs, 1, elements].
+
+        No other element is computed.
+        """
         picked = [rows[cut].reshape(-1)[::stride].to(self.pool.device) for rows in self.inputs]
         shape = (1 + self.count, 1, len(picked[0]))
         x = _scratch.take("some", shape, self.pool.device)
@@ -220,21 +228,24 @@ class Stretches:
         return x
 
     def each(self, measure: Callable[[slice, torch.Tensor], T]) -> Iterator[T]:
-        """What `measure(cut, x)` gives for each stretch, in order."""
+        """Yield `measure(cut, x)` for each stretch, in order."""
         return self.pool.map(lambda cut: measure(cut, self.at(cut)), self.cuts)
 
     def once(self, key: object, compute: Callable[[], T]) -> T:
-        """A thing that was computed for this tensor before: several merges may need the same."""
+        """Return the value cached under `key`, computed at the first call.
+
+        Several merges of this tensor may need the same value.
+        """
         if key not in self._kept:
             self._kept[key] = compute()
         return self._kept[key]  # pyright: ignore[reportReturnType]
 
     def has(self, key: object) -> bool:
-        """Whether it was computed."""
+        """Return True if a value is cached under `key`."""
         return key in self._kept
 
     def stored(self, cut: slice) -> Stored:
-        """A stretch where it is in memory, for compiled loops."""
+        """Return a stretch as it lies in memory, for compiled loops."""
         key = ("stored", cut.start, cut.stop)
         if key in self._kept:
             return self._kept[key]  # pyright: ignore[reportReturnType]
@@ -243,11 +254,11 @@ class Stretches:
         if not made.copies and all(
             isinstance(r, torch.Tensor) for r in (self.base, *self.inputs) if r is not None
         ):
-            self._kept[key] = made  # addresses; of others it would be their contents
+            self._kept[key] = made  # only addresses; other rows would keep contents
         return made
 
     def gram(self) -> NDArray[np.float64]:
-        """[inputs, inputs] dot products of the task vectors, float64."""
+        """Return [inputs, inputs] dot products of the task vectors, float64."""
 
         def part(cut: slice) -> NDArray[np.float64]:
             if self.in_memory:
@@ -260,7 +271,7 @@ class Stretches:
     def run(self, merges: Sequence[Merge], cut: slice, outs: Sequence[torch.Tensor]) -> int:
         """Merge a stretch in one way or several, rounded into `outs` [rows, columns] in memory.
 
-        0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+        Return 0 if all is finite, 1 if an input holds NaN or Inf, or 2 if only a result does.
         """
         if not outs[0].numel():
             return 0
@@ -268,7 +279,7 @@ class Stretches:
             stored = self.stored(cut)
             key = ("arguments", *map(id, merges))
             programs = [merge for merge in merges if isinstance(merge, Program)]
-            _, arguments = self.once(key, lambda: (programs, stacked(programs)))  # ids stay theirs
+            _, arguments = self.once(key, lambda: (programs, stacked(programs)))  # keeps ids valid
             told = inner_loops.merged(stored, cut.start * self.columns, arguments, outs)
         else:
             x = self.at(cut)
@@ -280,7 +291,7 @@ class Stretches:
         return 1 if 1 in told else max(told)
 
     def joined(self, merges: Sequence[Merge]) -> list[slice]:
-        """What is merged in memory at a time: by a compiled loop, several stretches."""
+        """Return the parts that are merged at a time: several stretches for a compiled loop."""
         if not self.in_memory or not all(isinstance(merge, Program) for merge in merges):
             return self.cuts
         pieces = 1 if self.pool.threads == 1 else self.pool.threads * PIECES
@@ -289,7 +300,7 @@ class Stretches:
         return [slice(self.cuts[i].start, self.cuts[i : i + several][-1].stop) for i in firsts]
 
     def _compiled(self, merges: Sequence[Merge], outs: Sequence[torch.Tensor]) -> bool:
-        """Whether all of it is one call of a compiled loop."""
+        """Return True if one call of a compiled loop can do all the merges."""
         return (
             self.in_memory
             and all(isinstance(merge, Program) for merge in merges)
@@ -301,12 +312,15 @@ class Stretches:
         everything = [*self.inputs] if self.base is None else [*self.inputs, self.base]
         names = [*self._names, "the base model"]
         for name, rows in zip(names, everything, strict=False):
-            if not all(finite(rows[cut]) for cut in self.cuts):  # our threads may be those who ask
+            if not all(finite(rows[cut]) for cut in self.cuts):  # no pool: its threads call this
                 raise NotFiniteError(f"tensor {self.name} of {name} holds NaN or Inf.")
 
 
 def finite(tensor: torch.Tensor) -> bool:
-    """Whether nothing in it is NaN or Inf. A sum, and where that leaves the range, a second pass."""
+    """Return True if a tensor holds no NaN and no Inf.
+
+    The sum of a float32 tensor tells; if the sum leaves the range, a second pass does.
+    """
     if not tensor.is_floating_point() or not tensor.numel():
         return True
     if tensor.dtype == torch.float32 and bool(torch.isfinite(tensor.sum())):
@@ -316,7 +330,7 @@ def finite(tensor: torch.Tensor) -> bool:
 
 
 def whole(inputs: Sequence[torch.Tensor], prepare: Callable[[Stretches], Merge]) -> torch.Tensor:
-    """A merge of float32 tensors of one shape, here and now; a new float32 tensor."""
+    """Merge float32 tensors of one shape at once, in one thread; return a new float32 tensor."""
     out = torch.empty(inputs[0].shape, dtype=torch.float32)
     with Pool(1) as pool:
         work = Stretches("", None, [as_rows(x) for x in inputs], pool)

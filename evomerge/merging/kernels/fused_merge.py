@@ -1,10 +1,10 @@
-"""Merges said as data: what most techniques do to a stretch, so that it can be done in one pass.
+"""Fused merges: what most techniques do to a stretch, said as data and done in one pass.
 
-    drop inputs → consensus Σ factor · τ → drop of it → vote → dfs → scale
+    drop inputs → consensus Σ factor · τ → drop of the consensus → vote → dfs → scale
 
 Every stage may be missing. Tensors in the processor's memory are read, merged and rounded block by
-block in one compiled loop (`compiled.passes.merged`); a call does the same in torch, elsewhere and
-for tests.
+block in one compiled loop (`numba.passes.merged`). Calling a `Program` does the same in torch, for
+other devices and for tests.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ _WORD = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Drop:
-    """Of 65536 lanes so many mean that an element is dropped; the others are multiplied."""
+    """Dropout mask with a rescaling factor.
+
+    An element is dropped if its 16-bit random number is below `lost`, else scaled by `factor`.
+    """
 
     lost: int
     factor: float
-    #: What the mask is drawn for; see `randomness.lanes`.
+    #: Name of the mask, which the random numbers follow from; see `randomness.lanes`.
     key: tuple[str | int, ...]
 
     def of(self, rows: torch.Tensor, start: int) -> torch.Tensor:
-        """Rows (float32) that begin at element `start` of their tensor; a new tensor."""
+        """Drop and rescale float32 rows that begin at element `start` of a tensor; a new tensor."""
         if self.lost >= randomness.LANES:
             return torch.zeros_like(rows)
         lanes = randomness.lanes(rows.numel(), *self.key, start=start)
@@ -46,7 +49,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Vote:
-    """ELECT and MERGE of TIES, of what lies between bounds; see `kernels.vote`."""
+    """ELECT and MERGE of TIES over the elements that lie between bounds; see `inner_loops.vote`."""
 
     weights: Sequence[float]
     low: Sequence[float] | None = None
@@ -55,7 +58,10 @@ class Vote:
 
 
 def consensus(x: torch.Tensor, factors: Sequence[float]) -> torch.Tensor:
-    """Σ factor · x[i + 1], in order, put into x[0]. Products are rounded before they are added."""
+    """Put Σ factor · x[i + 1], added in order, into x[0], and return x[0].
+
+    Products are rounded before they are added.
+    """
     torch.mul(x[1], factors[0], out=x[0])
     for layer, factor in zip(x[2:], factors[1:], strict=True):
         x[0].add_(layer * factor)
@@ -70,7 +76,7 @@ class Voters:
     factors: Sequence[float] | None = None
 
     def __call__(self, _: slice, x: torch.Tensor) -> list[torch.Tensor]:
-        """Those layers of x [1 + inputs, …], whose first is worked in."""
+        """Return the chosen layers of x [1 + inputs, …]; x[0] is worked in."""
         if self.factors is not None:
             consensus(x, self.factors)
         return [x[layer] for layer in self.layers]
@@ -78,30 +84,30 @@ class Voters:
 
 @dataclass(frozen=True)
 class Program:
-    """What is done to the stretches of one tensor."""
+    """Stages of a merge that run on the stretches of one tensor."""
 
-    #: Inputs, and columns of the tensor.
+    #: Number of inputs, and columns of the tensor.
     count: int
     columns: int
     factors: Sequence[float] | None = None
-    #: Layer → what is dropped of it: 0 is the consensus.
+    #: Layer → its dropout mask; layer 0 is the consensus.
     drops: Mapping[int, Drop] = field(default_factory=dict)
     vote: Vote | None = None
-    #: Of dfs over the consensus, where there is one, and all inputs.
+    #: ε of dfs over all inputs and the consensus, if there is one; None: no dfs.
     epsilon: float | None = None
     scale: float = 1.0
-    #: The input that the result is made of where no stage makes one.
+    #: The input (from 1) that becomes the result if no stage makes one.
     taken: int = 1
 
     @property
     def made(self) -> int:
-        """The layer that the result is in."""
+        """Layer that holds the result."""
         return self.taken if self.factors is None and self.vote is None else 0
 
     def __call__(self, cut: slice, x: torch.Tensor) -> torch.Tensor:
-        """In torch, of float32 x [1 + inputs, rows, columns], of which x[0] is worked in."""
+        """Run the stages in torch on float32 x [1 + inputs, rows, columns]; x[0] is worked in."""
         start = cut.start * self.columns
-        if any(self.drops):  # inputs, which are not ours to change
+        if any(self.drops):  # inputs, which must not be changed
             x = x.clone()
             for layer in filter(None, self.drops):
                 x[layer].copy_(self.drops[layer].of(x[layer], start))
@@ -120,18 +126,21 @@ class Program:
 
     @property
     def adds(self) -> bool:
-        """Whether it is a consensus and nothing else."""
+        """True if the program is a scaled consensus and nothing else."""
         nothing_else = not self.drops and self.vote is None and self.epsilon is None
         return self.factors is not None and nothing_else
 
     def goes_on(self, before: Program) -> bool:
-        """Whether another has made what this one makes but for dfs and scale, and left it there."""
+        """Return True if `before` has left in x[0] what this program makes before dfs and scale."""
         if before.epsilon is not None or self.made or before.made:
             return False
         return replace(self, epsilon=None, scale=before.scale) == before
 
     def _numbers(self) -> list[float]:
-        """Of every layer that may vote its bounds and weight; of every input its factor."""
+        """Return bounds and weight of every layer that may vote, and the factor of every input.
+
+        The order is low, high, weights ([1 + inputs] each), factors [inputs].
+        """
         vote = self.vote or Vote(())
         count, rest = len(vote.weights), [0.0] * (1 + self.count - len(vote.weights))
         low = [0.0] * count if vote.low is None else vote.low
@@ -141,7 +150,7 @@ class Program:
 
 
 def stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
-    """Several of one tensor as `compiled.passes.Programs` has them, in its order."""
+    """Return programs of one tensor as the fields of `numba.passes.Programs`, in their order."""
     first = programs[0]
     if len(programs) == 1 and not first.drops and first.vote is None:
         factors = None if first.factors is None else tuple(first.factors)
@@ -153,7 +162,7 @@ def stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
 def _alone(
     count: int, factors: tuple[float, ...] | None, epsilon: float | None, scale: float, taken: int
 ) -> tuple[Any, ...]:
-    """Of one that is the same for many tensors."""
+    """Return `stacked` of one program that is the same for many tensors."""
     return _stacked([Program(count, 0, factors, epsilon=epsilon, scale=scale, taken=taken)])
 
 

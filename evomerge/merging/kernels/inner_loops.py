@@ -1,6 +1,7 @@
 """Inner loops of merges: compiled for tensors in the processor's memory, in torch for others.
 
-What is compiled is in `numba/`, which is imported when it is needed: half a second.
+The compiled loops are in `numba/`, which is imported when it is needed: the import takes half a
+second.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-#: Below this a sum of weights counts as zero; as in `numba/sign_election.py`.
+#: A sum of weights below this counts as zero; the same as in `numba/sign_election.py`.
 _LEAST = 1e-8
 
 
 def floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
-    """float32 [values]; what leaves its range is infinite."""
+    """Return float32 [values]; a value outside of the range becomes infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float32)
 
 
 def _compiled(name: str) -> Any:
-    """A module of compiled loops."""
+    """Import a module of compiled loops."""
     return import_module(f"evomerge.merging.kernels.numba.{name}")
 
 
@@ -45,10 +46,11 @@ def vote(
     normalise: bool = True,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """ELECT and MERGE (TIES) of float32 x [inputs, …]; into `out` [...], which may be x[0].
+    """Compute ELECT and MERGE (TIES) of float32 x [inputs, …]; into `out` [...], which may be x[0].
 
-    Of input j only elements with low[j] <= |x| <= high[j] count. s = sign(Σ wx), zero is +. The sum of
-    those wx whose sign is s, divided (`normalise`) by the sum of their |w|.
+    Only elements of input j with low[j] <= |x| <= high[j] count. The elected sign is s = sign(Σ
+    wx), where zero is +. The result is the sum of those wx whose sign is s. With `normalise` it is
+    divided by the sum of their |w|.
     """
     count = len(x)
     lows = floats([0.0] * count if low is None else low)
@@ -69,7 +71,7 @@ def _flat(x: torch.Tensor) -> Floats:
 def vote_torch(
     x: torch.Tensor, weights: Floats, low: Floats, high: Floats, normalise: bool
 ) -> torch.Tensor:
-    """`vote` in torch: the same bits."""
+    """Compute `vote` in torch: the same bits."""
     chosen = []
     for j, row in enumerate(x):
         size = row.abs()
@@ -93,9 +95,10 @@ def vote_torch(
 
 
 def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int64], Floats]:
-    """Where the |values| (float32) lie, and those strictly between `low` and `high`, in their order.
+    """Count the |values| (float32) around two bounds, and collect those strictly between them.
 
-    [4] how many are above `high`, at least `high`, above `low`, at least `low`; NaN is above all.
+    Return [4] counts and the collected magnitudes in their order. The counts are how many are above
+    `high`, at least `high`, above `low`, at least `low`; NaN is above all.
     """
     if not _on_cpu(values):
         size = values.reshape(-1).abs()
@@ -114,7 +117,7 @@ def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int
 
 
 def gram(x: torch.Tensor) -> NDArray[np.float64]:
-    """[n, n] dot products of float32 x [n, …], computed in float64."""
+    """Return [n, n] dot products of float32 x [n, …], computed in float64."""
     if not _on_cpu(x):
         wide = x.reshape(len(x), -1).to(torch.float64)
         return (wide @ wide.T).cpu().numpy()
@@ -129,7 +132,10 @@ def gram(x: torch.Tensor) -> NDArray[np.float64]:
 def drop(
     x: torch.Tensor, lanes: NDArray[np.uint16], dropped: int, factor: float, out: torch.Tensor
 ) -> torch.Tensor:
-    """Out = x · factor where the lane is at least `dropped`, else 0; both contiguous float32."""
+    """Set `out` to x · factor if the lane is at least `dropped`, else 0.
+
+    Both are contiguous float32.
+    """
     if _on_cpu(x):
         _compiled("dropout").drop(
             x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy()
@@ -143,7 +149,7 @@ def drop(
 
 
 def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Dfs of float32 x [inputs, rows, columns]; a new tensor."""
+    """Run dfs on float32 x [inputs, rows, columns]; return a new tensor."""
     if not _on_cpu(x):
         return select_rows_torch(x, epsilon)
     work = x.reshape(len(x), -1).clone()
@@ -152,7 +158,10 @@ def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 
 def select_rows_torch(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """`select_rows` in torch: sums in another order, so shares may differ in float64's last bit."""
+    """Compute `select_rows` in torch.
+
+    Sums are in another order, so shares may differ in float64's last bit.
+    """
     count, _, columns = x.shape
     mean = torch.zeros_like(x[0])
     for row in x:
@@ -175,17 +184,18 @@ _CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 
 
 class Stored:
-    """A stretch of the base (or None) and the inputs of one tensor, where they are in memory.
+    """Stretch of the base (or None) and the inputs of one tensor, as they lie in memory.
 
-    What is stored otherwise (float64, integers, not in one piece) is copied to float32.
+    Tensors of other dtypes (float64, integers) are copied to float32, and tensors that are not in
+    one piece are copied, too.
     """
 
     def __init__(self, parts: Sequence[torch.Tensor | None]) -> None:
         self._parts = [None if part is None else _plain(part) for part in parts]
-        #: Whether something had to be copied.
+        #: True if a tensor had to be copied.
         self.copies = any(a is not b for a, b in zip(parts, self._parts, strict=True))
         kinds = {(p.shape, p.device.type) for p in self._parts if p is not None}
-        # Addresses have no ends, and those of other devices mean nothing here.
+        # An address has no length to check, and an address on another device means nothing here.
         if len(kinds) > 1 or any(device != "cpu" for _, device in kinds):
             raise ValueError(f"tensors that are merged have one shape, in memory: {kinds}")
         self.addresses = np.array(
@@ -201,16 +211,17 @@ def _plain(part: torch.Tensor) -> torch.Tensor:
 
 
 def stores(dtype: torch.dtype) -> bool:
-    """Whether a compiled loop can write it."""
+    """Return True if a compiled loop can write this dtype."""
     return dtype in _CODES
 
 
 def merged(
     stored: Stored, start: int, arguments: Sequence[Any], outs: Sequence[torch.Tensor]
 ) -> list[int]:
-    """Programs (`programs.stacked`) on a stretch from element `start` on, into `outs` [rows, columns].
+    """Run programs (`fused_merge.stacked`) on a stretch from element `start` on, into `outs`.
 
-    Of each 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+    Each of `outs` is [rows, columns]. Return for each program 0, or 1 if an input holds NaN or Inf,
+    or 2 if only the result does. Raise ValueError if a size does not fit.
     """
     if any(out.numel() != stored.size for out in outs):
         raise ValueError(f"{stored.size} elements do not go into {[*map(len, outs)]} rows")
@@ -226,7 +237,7 @@ def merged(
 
 
 def grams(stored: Stored) -> NDArray[np.float64]:
-    """[inputs, inputs] dot products of task vectors, computed in float64."""
+    """Return [inputs, inputs] dot products of task vectors, computed in float64."""
     count = len(stored.addresses) - 1
     out = np.empty((count, count))
     _compiled("passes").grams(stored.addresses, stored.codes, stored.size, out)
@@ -239,7 +250,10 @@ def splits(
     layers: Sequence[int],
     bounds: Sequence[tuple[float, float]],
 ) -> list[tuple[NDArray[np.int64], Floats]]:
-    """`split` of several layers, each by its own bounds: the consensus (0), or inputs (from 1)."""
+    """Return `split` of several layers, each by its own bounds.
+
+    Layer 0 is the consensus; layers from 1 are the inputs.
+    """
     lows, highs = (np.array(ends, np.float32) for ends in zip(*bounds, strict=True))
     counts, found = np.zeros((len(layers), 4), np.int64), np.zeros(len(layers), np.int64)
     between = np.empty((len(layers), stored.size + 1), np.float32)
@@ -253,7 +267,10 @@ def splits(
 def sampled(
     stored: Stored, factors: Floats, layers: Sequence[int], stride: int
 ) -> NDArray[np.float32]:
-    """Magnitudes [layers, ...] of every stride-th element of the consensus (0) or inputs (from 1)."""
+    """Return magnitudes [layers, ...] of every stride-th element.
+
+    Layer 0 is the consensus; layers from 1 are the inputs.
+    """
     out = np.empty((len(layers), -(-stored.size // stride)), np.float32)
     _compiled("passes").sampled(
         stored.addresses, stored.codes, stored.size, factors, np.array(layers), stride, out

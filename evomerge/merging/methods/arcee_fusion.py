@@ -1,15 +1,16 @@
 """Arcee Fusion: take the changes that matter most (Arcee AI 2025, "arcee_fusion" in mergekit).
 
-Of base b and one other model a, row by row:
+For base b and one other model a, row by row:
 
     IMPORTANCE  |a − b| · KL(softmax(a) + ε ‖ softmax(b) + ε),  ε = 1e-8, KL of the element's row
     THRESHOLD   median + 1.5 (Q₃ − Q₁) of the tensor's importances
-    result      a where the importance reaches the threshold, else b
+    result      a if the importance reaches the threshold, else b
 
-A vector is one row, whose KL is the same for all its elements, so its importances are |a − b|. A
-quantile q of n values is the one with ⌊q(n − 1)⌋ smaller ones in order. KL is computed in float64 and
-the quantiles are of all elements; mergekit computes in the working type, where a small change's KL is
-mostly rounding, and draws a random million elements of larger tensors.
+A vector is one row, whose KL is the same for all its elements, so its importances are |a − b|. The
+quantile q of n values is the value that has ⌊q(n − 1)⌋ smaller ones before it in order. KL is
+computed in float64, and the quantiles are of all elements. mergekit computes in the working type,
+in which a small change's KL is mostly rounding, and draws a random million elements of larger
+tensors.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def divergence(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
 
 
 class _Importance:
-    """The importances of a tensor as rows, made stretch by stretch."""
+    """Importances of a tensor as rows, computed stretch by stretch."""
 
     def __init__(self, work: Stretches) -> None:
         self._work = work

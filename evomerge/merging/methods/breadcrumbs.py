@@ -1,12 +1,14 @@
-"""Model breadcrumbs: drop the largest and the smallest (Davari and Belilovsky 2023, arXiv 2312.06795).
+"""Model breadcrumbs: drop the largest and the smallest elements of task vectors.
 
-Of each task vector the top γ·n by |τ| (outliers) and as many of the bottom are dropped that density·n
-remain; in the paper's words β = 1 − density − γ. Where density + γ is above 1 there is no such β, and
-density·n remain all the same: nothing is dropped at the bottom, fewer than γ·n at the top, none at
-density 1.
+Source: Davari and Belilovsky 2023, arXiv 2312.06795.
 
-With `vote` what remains is merged by TIES' sign election, else it is added up. Counts are rounded to
-the nearest, and every |τ| equal to one of the two bounds is kept.
+From each task vector, the top γ·n elements by |τ| (outliers) are dropped, and as many of the
+smallest that density·n remain. In the paper's words β = 1 − density − γ. If density + γ is above 1
+there is no such β, and density·n remain all the same: nothing is dropped at the bottom, fewer than
+γ·n at the top, none at density 1.
+
+With `vote` the remaining elements are merged by TIES' sign election, else they are added up. Counts
+are rounded to the nearest, and every |τ| equal to one of the two bounds is kept.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Params(BaseModel):
 
 
 def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tuple[float, float]]:
-    """Return the smallest and the largest |τ| that is kept of each input; (∞, 0) where nothing is."""
+    """Return the smallest and the largest |τ| that is kept of each input; (∞, 0) if nothing is."""
     ranks: list[tuple[int, int] | None] = []
     for share, outliers in zip(density, gamma, strict=True):
         kept = ties.kept(share, work.size)
@@ -55,13 +57,13 @@ def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tu
             result.append((math.inf, 0.0))
             continue
         low, high = next(found), next(found)
-        # Nothing above is dropped, nothing below is: then there is no bound.
+        # If nothing is dropped at an end, there is no bound at that end.
         result.append((0.0 if pair[0] == work.size else low, math.inf if pair[1] == 1 else high))
     return result
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Bounds, then a sum or a vote of what lies between them; times λ."""
+    """Measure the bounds, then return the merge: a sum or a vote of what lies between, times λ."""
     gammas = ties.densities(params.gamma, work.count)
     kept = bounds(work, ties.densities(params.density, work.count), gammas)
     low, high = [pair[0] for pair in kept], [pair[1] for pair in kept]

@@ -1,8 +1,8 @@
 """DARE: drop and rescale (Yu et al. 2024, arXiv 2311.03099).
 
-Each element of a task vector is dropped with probability p, the rest is divided by 1 − p, so that
-the expectation is the task vector. p is a multiple of 1/65536 (16-bit lanes), and the rescaling
-uses exactly that p. With `vote` the sparse task vectors are merged by TIES' sign election
+Each element of a task vector is dropped with probability p, and the others are divided by 1 − p, so
+that the expectation is the task vector. p is a multiple of 1/65536 (16-bit lanes), and the
+rescaling uses exactly that p. With `vote` the sparse task vectors are merged by TIES' sign election
 ("dare_ties"), else they are added up ("dare_linear").
 
 Other rescalings are there for comparison: "l1" keeps each tensor's Σ|τ|, which is no estimate of τ;
@@ -39,25 +39,25 @@ class Params(BaseModel):
 
 
 def dropped(drop: float) -> int:
-    """How many of the LANES values of a lane mean that the element is dropped; all of them at 1."""
+    """Return how many of a lane's LANES values drop the element; all of them if `drop` is 1."""
     if drop >= 1.0:
         return randomness.LANES
     return min(round(drop * randomness.LANES), randomness.LANES - 1)
 
 
 def factor(lanes: int) -> float:
-    """1 / (1 − p) for so many lanes dropped."""
+    """Return 1 / (1 − p) if `lanes` of a lane's LANES values drop the element; 1 if all do."""
     return randomness.LANES / (randomness.LANES - lanes) if lanes < randomness.LANES else 1.0
 
 
 def mask(drop: float, *key: str | int, scale: float | None = None) -> Drop:
-    """What is dropped of a task vector; `key` names the mask."""
+    """Return the dropout mask of a task vector; `key` names the mask."""
     lost = dropped(drop)
     return Drop(lost, factor(lost) if scale is None else scale, (*key, "dare"))
 
 
 def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
-    """Σ|τ| before and after, each input's ratio: the factor that keeps the sum."""
+    """Return for each input Σ|τ| before the drop / Σ|τ| after: the factor that keeps the sum."""
 
     def sums(cut: slice, x: torch.Tensor) -> list[tuple[float, float]]:
         told = []
@@ -71,7 +71,7 @@ def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
 
 
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
-    """Every input sparse by its own mask, then added up or voted on; times λ."""
+    """Return the merge: inputs made sparse by their masks, added up or voted on, times λ."""
     drops = ties.densities(params.drop, work.count)
     keyed = [(drop, seed, work.name, i) for i, drop in enumerate(drops)]
     masks = [mask(*key) for key in keyed]
@@ -92,5 +92,5 @@ def prepare(work: Stretches, params: Params, seed: int) -> Merge:
 
 
 def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:
-    """The float32 task vector, sparse and rescaled; a new tensor. `key` names the mask."""
+    """Return the float32 task vector, sparse and rescaled; a new tensor. `key` names the mask."""
     return whole([delta], lambda work: Program(1, work.columns, drops={1: mask(drop, *key)}))

@@ -1,13 +1,13 @@
 """DELLA: drop by rank and rescale (Deep et al. 2024, arXiv 2406.11617, MagPrune).
 
-Within each row the elements are ranked by |τ|; the kept probability rises linearly with the rank, from
-density − ε of the smallest to density + ε of the largest. What is kept is divided by its own
-probability, so that the expectation is the task vector. Then TIES' sign election and the mean of those
-elected (`vote`; `normalise` is that mean's divisor), or a sum.
+Within each row the elements are ranked by |τ|. The probability to keep an element rises linearly
+with its rank, from density − ε for the smallest to density + ε for the largest. A kept element is
+divided by its own probability, so that the expectation is the task vector. Then follow TIES' sign
+election and the mean of the elected (`vote`; `normalise` is that mean's divisor), or a sum.
 
 Probabilities are multiples of 1/65536, and the rescaling uses exactly those. Elements of equal
-magnitude rank in their order. At density 1 nothing is dropped, at 0 everything, whatever ε. A row of
-one element (a vector's) has the density itself.
+magnitude rank in their order. At density 1 nothing is dropped, and at 0 everything is, for any ε. A
+row of one element (a vector's) has the density itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evomerge.merging.methods import linear, ties
 from runs.errors import ConfigError
 from weights import randomness
 
-#: (cut, rows, out) → the rows made sparse, in `out`.
+#: (cut, rows, out) → the rows after the drop, in `out`.
 Sparsify = Callable[[slice, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -40,12 +40,15 @@ class Params(BaseModel):
     scale: float = 1.0
     normalise: bool = True
     vote: bool = True
-    #: False leaves what is kept as it is.
+    #: False leaves the kept elements as they are.
     rescale: bool = True
 
 
 def probabilities(columns: int, density: float, epsilon: float) -> NDArray[np.int64]:
-    """[columns] lanes of 65536 in which an element of that rank (0 the smallest) is kept."""
+    """Return [columns] int64: of 65536 lanes, how many keep an element of each rank.
+
+    Rank 0 is the smallest element.
+    """
     if columns == 1:
         shares = np.array([density])
     else:
@@ -54,7 +57,7 @@ def probabilities(columns: int, density: float, epsilon: float) -> NDArray[np.in
 
 
 def check(density: float, epsilon: float) -> None:
-    """Raise ConfigError where a probability would not lie in (0, 1]."""
+    """Raise ConfigError if a probability would not lie in (0, 1]."""
     if not (density - epsilon > 0 and density + epsilon <= 1 and epsilon >= 0):
         raise ConfigError(
             f"della keeps with probabilities from density − epsilon to density + epsilon: "
@@ -65,7 +68,10 @@ def check(density: float, epsilon: float) -> None:
 def sparsifier(
     work: Stretches, density: float, epsilon: float, rescale: bool, *key: str | int
 ) -> Sparsify:
-    """A function that drops by rank and rescales stretches of a tensor. `key` names the mask."""
+    """Return a function that drops by rank and rescales stretches of a tensor.
+
+    `key` names the mask.
+    """
     if density >= 1.0:  # nothing is dropped
         return lambda _, rows, out: out.copy_(rows)
     if density <= 0.0:
@@ -89,7 +95,7 @@ def sparsifier(
 
 
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
-    """Every input sparse by its own mask, then voted on or added up; times λ."""
+    """Return the merge: inputs made sparse by their masks, voted on or added up, times λ."""
     shares = ties.densities(params.density, work.count)
     spreads = ties.densities(params.epsilon, work.count)
     sparse = [

@@ -8,11 +8,11 @@ For each output feature (row) of a tensor, over n ≥ 3 inputs xᵢ:
 
 Identical rows are copied. With two inputs both distances are equal and the result is the mean, so
 two are refused. A vector (norm, bias) is a column of rows of one element. The source documents'
-formula gives every input the same importance, which is the plain mean whatever the inputs.
+formula gives every input the same importance, which is the plain mean for any inputs.
 
-The distances come from deviations from the mean m, as Σⱼ(xᵢ − xⱼ)² = n(xᵢ − m)² + Σⱼ(xⱼ − m)²,
-which needs n passes instead of n² and cancels nothing. The result is x₀ + Σ share·(xᵢ − x₀), exact
-where the rows are identical.
+The distances come from deviations from the mean m, as Σⱼ(xᵢ − xⱼ)² = n(xᵢ − m)² + Σⱼ(xⱼ − m)². That
+needs n passes instead of n² and has no cancellation. The result is x₀ + Σ share·(xᵢ − x₀), exact if
+the rows are identical.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Params(BaseModel):
 
 
 def check(count: int) -> None:
-    """Raise ConfigError where the result would be the plain mean."""
+    """Raise ConfigError if the result would be the plain mean."""
     if count < 3:
         raise ConfigError(
             f"dfs of {count} inputs is their plain mean: give three or more, or use linear"
@@ -44,11 +44,11 @@ def check(count: int) -> None:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Rows weighted by importance."""
+    """Return the merge that weights rows by importance."""
     check(work.count)
     return Program(work.count, work.columns, epsilon=params.epsilon)
 
 
 def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
-    """The merged tensor of float32 tensors of one shape; a new tensor."""
+    """Merge float32 tensors of one shape; return a new tensor."""
     return whole(inputs, lambda work: prepare(work, Params(epsilon=epsilon)))

@@ -1,8 +1,8 @@
 """Frankenmerge: each layer group taken whole from one of the inputs.
 
-The choice is part of the recipe. Standing alone it has one entry per block, then one each for the
-embedding, the final norm and the head. Inside a pipeline it has one entry per block, 0 is what the
-stages before made, and at most a third of the blocks may be replaced.
+The choice is part of the recipe. Alone, a frankenmerge has one entry for each block, then one each
+for the embedding, the final norm and the head. Inside a pipeline it has one entry for each block, 0
+is the result of the stages before, and at most a third of the blocks may be replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Params(BaseModel):
 
 
 def check(layers: Sequence[int], count: int, inputs: int, *, whole: bool) -> None:
-    """Raise ConfigError where the choice does not fit `count` blocks and `inputs` inputs."""
+    """Raise ConfigError if the choice does not fit `count` blocks and `inputs` inputs."""
     expected = count + 3 if whole else count
     if len(layers) != expected:
         raise ConfigError(f"frankenmerge needs {expected} layer entries, the recipe has {layers}")

@@ -1,13 +1,13 @@
 """Karcher mean: the weighted mean on the sphere (Karcher 1977; Riemannian centre of mass).
 
-The inputs' directions are averaged on the unit sphere by iterated tangent averages: from the current
-mean p, each direction u is θ away along the tangent v = (u − cos θ · p) / sin θ; p moves along Σ wθv.
-The length of the result is the weighted mean of the inputs' lengths.
+The inputs' directions are averaged on the unit sphere by iterated tangent averages. From the
+current mean p, each direction u is θ away along the tangent v = (u − cos θ · p) / sin θ; p moves
+along Σ wθv. The length of the result is the weighted mean of the inputs' lengths.
 
 Every iterate is a combination of the inputs, so the iteration runs on their dot products alone
-(float64) and the tensors are read twice: once for these, once to merge. Zero tensors are left out.
-Where the directions cancel (their weighted sum is zero) there is no mean, and the straight mean is
-taken.
+(float64) and the tensors are read twice: once for the products, once to merge. Zero tensors are
+left out. If the directions cancel (their weighted sum is zero) there is no mean, and the straight
+mean is taken.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Params(BaseModel):
 
 
 def factors(products: NDArray[np.float64], weights: Sequence[float], params: Params) -> list[float]:
-    """The factor of every input, from the [n, n] dot products of the inputs."""
+    """Return the factor of every input, from the [n, n] dot products of the inputs."""
     lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
     share = np.where(lengths > TINY, np.asarray(weights), 0.0)
     if not share.sum():
@@ -64,7 +64,7 @@ def factors(products: NDArray[np.float64], weights: Sequence[float], params: Par
 def _tangent(
     cosines: NDArray[np.float64], p: NDArray[np.float64], share: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Σ share · θ / sin θ · (u − cos θ · p), as coefficients of the directions u."""
+    """Return Σ share · θ / sin θ · (u − cos θ · p), as coefficients of the directions u."""
     step = np.zeros_like(p)
     for i, cosine in enumerate(np.clip(cosines @ p, -1.0, 1.0)):
         angle = math.acos(cosine)
@@ -77,6 +77,6 @@ def _tangent(
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """The mean by the dot products of the whole tensors."""
+    """Return the mean by the dot products of the whole tensors."""
     weights = linear.normalised(params.weights, work.count)
     return linear.combining(factors(work.gram(), weights, params), work.columns)

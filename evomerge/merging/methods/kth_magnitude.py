@@ -1,10 +1,11 @@
 """The k-th largest magnitude without sorting, in passes over stretches.
 
-A sample of every `STRIDE`-th element says between which two magnitudes the k-th lies almost surely
-(Floyd and Rivest 1975, "Expected time bounds for selection"). One pass counts what is above them and
-collects the few between; of the many that may equal one of them (differences of 16-bit numbers take few
-values) only the number. Where the sample misled, another pass looks on the right side of them: the
-answer is exact whatever the values. NaN counts as larger than everything.
+A sample of every `STRIDE`-th element gives two magnitudes that almost surely have the k-th between
+them (Floyd and Rivest 1975, "Expected time bounds for selection"). One pass counts the elements
+above them and collects the few between. Many elements may equal one of the two, because differences
+of 16-bit numbers take few values; of these only the number is kept. If the sample misled, another
+pass looks on the right side of the two, so the answer is exact for any values. NaN counts as larger
+than everything.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from evomerge.merging.kernels.chunks import Stretches
 from evomerge.merging.kernels.fused_merge import Voters
 from evomerge.merging.kernels.inner_loops import floats, sampled, split, splits
 
-#: One element of so many is in the sample at least: a prime, which no row length follows. Of large
-#: tensors fewer are: a sample need not have more than SAMPLE.
+#: The sample has one element of every STRIDE, a prime, which no usual row length is a multiple of.
+#: Of large tensors the sample has fewer: it need not have more than about SAMPLE elements.
 STRIDE, SAMPLE = 31, 1 << 15
 #: Standard deviations of the sample's rank on either side of the k-th.
 MARGIN = 3.0
 
-#: Of fewer elements the k-th is looked for among all.
+#: In a tensor with fewer elements the k-th is looked for among all of them.
 SMALL = 1 << 14
 
-#: (cut, x) → float32 [voters, …]: what magnitudes are taken of, element by element.
+#: (cut, x) → float32 [voters, …]: the values whose magnitudes are taken, element by element.
 View = Callable[[slice, torch.Tensor], Sequence[torch.Tensor] | torch.Tensor]
 _Bracket = tuple[float, float]
 
 
 def kth_magnitudes(work: Stretches, ks: Sequence[int], view: View) -> list[float]:
-    """The k-th largest |element| (k from 1) of each voter; two passes for all of them."""
+    """Return the k-th largest |element| (k from 1) of each voter, in two passes for all of them."""
     if work.size < SMALL:
         return [_largest(v, k) for v, k in zip(_sampled(work, view, 1), ks, strict=True)]
     sample = _sampled(work, view, max(STRIDE, work.size // SAMPLE | 1))
@@ -44,7 +45,7 @@ def kth_magnitudes(work: Stretches, ks: Sequence[int], view: View) -> list[float
 
 
 def _sampled(work: Stretches, view: View, stride: int) -> list[NDArray[np.float32]]:
-    """Magnitudes of every stride-th element of each stretch of each voter."""
+    """Return the magnitudes of every stride-th element of each stretch of each voter."""
 
     def sample(cut: slice) -> Sequence[NDArray[np.float32]]:
         if isinstance(view, Voters) and work.in_memory:
@@ -56,7 +57,7 @@ def _sampled(work: Stretches, view: View, stride: int) -> list[NDArray[np.float3
 
 
 def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
-    """Two magnitudes that have the k-th largest of `size` between them, almost surely."""
+    """Return two magnitudes that almost surely have the k-th largest of `size` between them."""
     share = k / size
     rank = (1.0 - share) * len(sample)
     margin = MARGIN * math.sqrt(share * (1.0 - share) * len(sample)) + 1.0
@@ -70,7 +71,7 @@ def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
 
 
 def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket]) -> list[float]:
-    """Exact: passes until the k-th of every voter is among what was collected."""
+    """Run passes until the k-th of every voter is among the collected values: an exact search."""
     found: list[float | None] = [None] * len(ks)
     while None in found:
         open_ = [i for i, value in enumerate(found) if value is None]
@@ -85,7 +86,7 @@ def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket
 def _look(
     work: Stretches, view: View, cut: slice, open_: list[int], brackets: Sequence[_Bracket]
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """What `split` tells of a stretch of those voters that are looked for still."""
+    """Return `split` of a stretch for each voter whose k-th is not found yet."""
     bounds = [brackets[i] for i in open_]
     if isinstance(view, Voters) and work.in_memory:
         layers = [view.layers[i] for i in open_]
@@ -97,7 +98,10 @@ def _look(
 def _placed(
     k: int, counts: NDArray[np.int64], between: NDArray[np.float32], bracket: _Bracket
 ) -> tuple[float | None, _Bracket]:
-    """The k-th, or where to look next. Many elements may equal an end of the bracket."""
+    """Return the k-th magnitude, or None and the bracket to look in next.
+
+    Many elements may equal an end of the bracket.
+    """
     low, high = bracket
     above, from_high, above_low, from_low = map(int, counts)
     if k <= above:
@@ -114,7 +118,7 @@ def _placed(
 
 
 def _largest(magnitudes: NDArray[np.float32], k: int) -> float:
-    """The k-th largest of them, which are reordered; infinity where that is NaN."""
+    """Return the k-th largest of the magnitudes, which are reordered; infinity if that is NaN."""
     place = magnitudes.size - k
     magnitudes.partition(place)
     value = float(magnitudes[place])

@@ -1,7 +1,7 @@
 """Linear: Σ wᵢ xᵢ / Σ wᵢ (model soups, Wortsman et al. 2022, arXiv 2203.05482).
 
-On task vectors and on whole weights this is the same up to rounding. Weights are 1/n where none
-are given; weights that add up to zero have no mean and are refused.
+On task vectors and on whole weights this is the same up to rounding. Weights are 1/n if none are
+given; weights that add up to zero have no mean and are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evomerge.merging.kernels.chunks import Merge, Stretches, whole
 from evomerge.merging.kernels.fused_merge import Program
 from runs.errors import ConfigError
 
-#: Below this the sum of weights counts as zero.
+#: A sum of weights below this counts as zero.
 SMALLEST_SUM = 1e-8
 
 
@@ -29,7 +29,7 @@ class Params(BaseModel):
 
 
 def one_each(weights: Sequence[float] | None, count: int) -> list[float]:
-    """`count` weights, 1 where none are given. Raises ConfigError for a wrong number."""
+    """Return `count` weights, 1 if none are given. Raise ConfigError for a wrong number."""
     if weights is None:
         return [1.0] * count
     if len(weights) != count:
@@ -38,7 +38,10 @@ def one_each(weights: Sequence[float] | None, count: int) -> list[float]:
 
 
 def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
-    """`count` weights that add up to 1. Raises ConfigError for a wrong number or a zero sum."""
+    """Return `count` weights that add up to 1.
+
+    Raise ConfigError for a wrong number or a zero sum.
+    """
     if weights is None:
         return [1.0 / count] * count
     weights = one_each(weights, count)
@@ -51,17 +54,17 @@ def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
 
 
 def combining(factors: Sequence[float], columns: int) -> Program:
-    """A merge that is Σ factor · x."""
+    """Return the merge Σ factor · x."""
     return Program(len(factors), columns, factors=tuple(factors))
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """The weighted mean, or sum."""
+    """Return the merge to the weighted mean, or sum."""
     share = normalised if params.normalise else one_each
     return combining(share(params.weights, work.count), work.columns)
 
 
 def merge(inputs: Sequence[torch.Tensor], weights: Sequence[float] | None = None) -> torch.Tensor:
-    """The weighted mean of float32 tensors of one shape; a new tensor."""
+    """Return the weighted mean of float32 tensors of one shape; a new tensor."""
     given = Params(weights=None if weights is None else tuple(weights))
     return whole(inputs, lambda work: prepare(work, given))

@@ -1,12 +1,13 @@
-"""Model stock: how far to go from the base towards the mean (Jang et al. 2024, arXiv 2403.19522, eq.
-5).
+"""Model stock: how far to go from the base towards the mean of the fine-tunes.
+
+Source: Jang et al. 2024, arXiv 2403.19522, eq. 5.
 
     t = N cos θ / (1 + (N − 1) cos θ),   result = base + t · mean of the task vectors
 
 cos θ is the mean cosine between pairs of task vectors of the tensor (or, with `by_row`, of each row
 of a matrix). The formula has a pole at cos θ = −1/(N − 1), and leaves [0, 1] for negative cosines,
-where the task vectors say nothing in common: t is clamped to [0, 1], and is 0 there. A zero task
-vector has the cosine 0.
+when the task vectors have nothing in common. So t is clamped to [0, 1], and is 0 for negative
+cosines. A zero task vector has the cosine 0.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Params(BaseModel):
 
 
 def mean_cosine(products: NDArray[np.float64]) -> float:
-    """The mean over pairs of ⟨a, b⟩ / (‖a‖‖b‖), from [n, n] dot products; 0 where a norm is."""
+    """Return the mean over pairs of ⟨a, b⟩ / (‖a‖‖b‖), from [n, n] dot products.
+
+    The cosine is 0 if a norm is 0.
+    """
     norms = np.sqrt(np.diag(products))
     scale = np.where(norms > 0, norms, 1.0)
     cosines = products / np.outer(scale, scale)
@@ -40,14 +44,17 @@ def mean_cosine(products: NDArray[np.float64]) -> float:
 
 
 def ratio(cosine: float, count: int) -> float:
-    """T of the formula, within [0, 1]."""
+    """Return t of the formula, within [0, 1]."""
     if cosine <= 0.0:
         return 0.0
     return min(1.0, count * cosine / (1.0 + (count - 1) * cosine))
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """T from the dot products of the whole tensor, or of each row."""
+    """Return the merge by t of the whole tensor, or of each row.
+
+    Raise ConfigError if there are fewer than two inputs.
+    """
     if work.count < 2:
         raise ConfigError("model_stock takes two or more fine-tunes of the base")
     count = work.count

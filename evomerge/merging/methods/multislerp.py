@@ -3,14 +3,14 @@
     u = v / ‖v‖,  m = Σ wu / ‖Σ wu‖
     multislerp(v₁, …) = Σ w‖v‖ · m
 
-With a base the vᵢ are task vectors, without one the weights themselves. The published procedure then
-moves m along Σ wᵢ(uᵢ − ⟨uᵢ, m⟩m), the weighted sum of the parts at a right angle to m. That sum is Σ wu
-less its own projection on m, whose direction Σ wu has: it is zero, so the step is left out. (The mean
-of arcs is `karcher`.)
+With a base the vᵢ are task vectors, without one the weights themselves. The published procedure
+then moves m along Σ wᵢ(uᵢ − ⟨uᵢ, m⟩m), the weighted sum of the parts at a right angle to m. That
+sum is Σ wu less its own projection on m. m has the direction of Σ wu, so the sum is zero, and the
+step is left out. (The mean of arcs is `karcher`.)
 
-The result is a combination of the inputs, by the dot products of the whole tensors. Zero tensors have
-no direction. Where the directions cancel there is no mean, and the straight Σ wv is taken; mergekit
-does so for two models and ends in an error for more.
+The result is a combination of the inputs, by the dot products of the whole tensors. Zero tensors
+have no direction. If the directions cancel there is no mean, and the straight Σ wv is taken.
+mergekit does so for two models and ends in an error for more.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     w = clamp(t / |b − a|, 0, 1),   result = a + w (b − a)
 
-a is the base, b the other model: elements closer than t become b's, farther ones move by t at the most.
-Where a = b the result is a.
+a is the base, b the other model. Elements closer than t become b's, and farther elements move by t.
+If a = b the result is a.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Params(BaseModel):
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """The difference, at most t of it."""
+    """Return the merge that adds the difference, clamped to ±t."""
     if work.count != 1:
         raise ConfigError(f"nearswap takes a base and one other model, not {work.count}")
     # clamp(t / |δ|, 0, 1) · δ is δ cut off at ±t.

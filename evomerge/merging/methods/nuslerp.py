@@ -1,14 +1,15 @@
-"""NuSLERP: slerp of two models by their weights, of whole tensors, of rows or of columns (Goddard 2024,
-"nuslerp" in mergekit).
+"""NuSLERP: slerp of two models by their weights, of whole tensors, of rows or of columns.
+
+Source: Goddard 2024, "nuslerp" in mergekit.
 
     t = w₁ / (w₀ + w₁),  θ = the angle between v₀ and v₁
     nuslerp(v₀, v₁) = sin((1 − t)θ)/sin θ · v₀ + sin(tθ)/sin θ · v₁
 
-With a base v₀ and v₁ are task vectors, without one they are the weights themselves. Unlike `slerp` the
-arc is followed up to sin θ = 1e-4 (from there on to 0° the straight line is the arc in float32), and
-either model may be first. The straight line is taken below that, towards 180°, too, and where one of
-the two is zero. A row of a matrix is an output feature; of a tensor with more dimensions it is all that
-belongs to an index of the first. A vector is one row.
+With a base v₀ and v₁ are task vectors, without one they are the weights themselves. Unlike in
+`slerp`, the arc is followed up to sin θ = 1e-4 (from there on to 0° the straight line is the arc in
+float32), and either model may be first. The straight line is taken below that, towards 180°, too,
+and if one of the two is zero. A row of a matrix is an output feature; a row of a tensor with more
+dimensions is all that belongs to an index of the first. A vector is one row.
 """
 
 from __future__ import annotations
@@ -54,13 +55,16 @@ def coefficients(products: Floats, t: float) -> tuple[Floats, Floats]:
 
 
 def _products(x: torch.Tensor, dim: int) -> Floats:
-    """Return those dot products of x[1] and x[2] along a dimension, float64."""
+    """Return ⟨x[1], x[1]⟩, ⟨x[2], x[2]⟩ and ⟨x[1], x[2]⟩ along a dimension, [3, pairs] float64."""
     a, b = x[1].double(), x[2].double()
     return torch.stack([(u * v).sum(dim=dim) for u, v in ((a, a), (b, b), (a, b))]).cpu().numpy()
 
 
 def _mixed(x: torch.Tensor, factors: tuple[Floats, Floats], dim: int) -> torch.Tensor:
-    """Return both inputs times their factors, which follow the other dimension; in x[0]."""
+    """Return both inputs times their factors, added up in x[0].
+
+    The factors follow the other dimension.
+    """
     first, second = (torch.from_numpy(f).to(x).unsqueeze(dim) for f in factors)
     return torch.mul(x[1], first, out=x[0]).add_(x[2] * second)
 

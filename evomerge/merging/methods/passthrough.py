@@ -1,4 +1,4 @@
-"""Passthrough: one input as it is, or scaled. Layer stacking is made of it."""
+"""Passthrough: one input as it is, or scaled; layer stacking is made of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Params(BaseModel):
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """The input times its scale."""
+    """Return the merge: the input times its scale."""
     if work.count != 1:
         raise ConfigError(f"passthrough takes one model, not {work.count}")
     return Program(1, work.columns, scale=params.scale)

@@ -1,9 +1,10 @@
 """RAM, reinforced agent merging (Yuan et al. 2026, arXiv 2601.13572).
 
-A model has changed an element where |τ| > ε. What one model alone has changed is kept whole; of what
-several have changed the mean over those is taken, not over all models, which would dilute it:
+A model has changed an element if |τ| > ε. An element that one model alone has changed is kept
+whole. Of an element that several models have changed, the mean over those models is taken. The mean
+over all models would dilute the change:
 
-    result = Σ τ over those who changed the element / their number;  0 where nobody has
+    result = Σ τ over the models that changed the element / their number;  0 if no model did
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ class Params(BaseModel):
 
 
 def changed(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Return which elements [models, …] of the task vectors their models have changed."""
+    """Return a mask [models, …] of the task vectors' elements that their models have changed."""
     return x[1:].abs() > epsilon
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge, element by element: nothing is measured."""
+    """Return the merge, element by element: no measurement is needed."""
     del work
 
     def merged(_: slice, x: torch.Tensor) -> torch.Tensor:

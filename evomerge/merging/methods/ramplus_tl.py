@@ -1,14 +1,15 @@
-"""RAM+, tensor by tensor: RAM with what is one model's own scaled up (Yuan et al. 2026, arXiv
-2601.13572; "ramplus_tl" in mergekit).
+"""RAM+, tensor by tensor: RAM with the changes of one model alone scaled up.
 
-As in `ram`, but what model i alone has changed is multiplied by λᵢ, the more the larger the share is
-that others dilute:
+Source: Yuan et al. 2026, arXiv 2601.13572; "ramplus_tl" in mergekit.
+
+As in `ram`, but an element that model i alone has changed is multiplied by λᵢ. λᵢ grows with the
+share of the model's changes that others dilute:
 
     ρᵢ = elements of i that others have changed, too / elements that i alone has changed
     λᵢ = 1 + r · min(ρᵢ, α)
 
-The paper counts over the whole model, this over each tensor. A model that has nothing of its own in a
-tensor has nothing to be multiplied there.
+The paper counts over the whole model, this module over each tensor. A model that changed nothing
+alone in a tensor has nothing to be multiplied there.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Params(BaseModel):
 
 
 def factors(shared: list[int], own: list[int], params: Params) -> list[float]:
-    """Return λ of every model from how many elements it shares, and has alone."""
+    """Return λ of every model from how many changed elements it shares, and has alone."""
     ratios = [a / b if b else 0.0 for a, b in zip(shared, own, strict=True)]
     return [1.0 + params.r * min(ratio, params.alpha) for ratio in ratios]
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Count who changed what in the tensor, then return the merge."""
+    """Count which models changed each element of the tensor, then return the merge."""
 
     def count(_: slice, x: torch.Tensor) -> torch.Tensor:
         mine = changed(x, params.epsilon)

@@ -1,9 +1,11 @@
 """SCE: select, calculate, erase (Wan et al. 2024, "FuseChat", arXiv 2408.07990, section 3.3).
 
-SELECT      keep the elements whose variance over the models is among the largest `density` of the
-tensor CALCULATE   wᵢ = mean of τᵢ² over the tensor, of what is kept, divided by the sum over the models
-ERASE       drop what is against the sign of Σ τ
-result      Σ wτ / Σ w over what is left; zero where nothing is
+    SELECT     keep the elements whose variance over the models is among the largest
+               `density` of the tensor
+    CALCULATE  wᵢ = mean of τᵢ² over the tensor, of the kept elements, divided by the
+               sum over the models
+    ERASE      drop what is against the sign of Σ τ
+    result     Σ wτ / Σ w over what is left; zero if nothing is left
 
 Every variance equal to the k-th is kept. A tensor whose task vectors are all zero keeps the base.
 """
@@ -29,7 +31,7 @@ class Params(BaseModel):
 
 
 def variance(x: torch.Tensor) -> torch.Tensor:
-    """[...] variance over the first dimension of [models, ...], float32."""
+    """Return the variance [...] over the first dimension of [models, ...], float32."""
     mean = x.mean(dim=0)
     total = torch.zeros_like(mean)
     for row in x:
@@ -38,7 +40,7 @@ def variance(x: torch.Tensor) -> torch.Tensor:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Threshold of the variance, energies, then a weighted vote; times λ."""
+    """Measure the variance's threshold and the energies, then return a weighted vote, times λ."""
     k = ties.kept(params.density, work.size)
     if k == 0:
         return lambda _, x: x[0].zero_()

@@ -3,9 +3,9 @@
     u = v / ‖v‖,  d = ⟨u₀, u₁⟩ clamped to [−1, 1],  θ = arccos d
     slerp(v₀, v₁; t) = sin((1 − t)θ)/sin θ · v₀ + sin(tθ)/sin θ · v₁
 
-Where |d| > 0.9995 or a norm is zero the arc is not defined well (or not at all, for opposite
-vectors) and the straight line (lerp) is taken instead. More than two inputs fold in their order
-with t = 1/2, 1/3, …, so the result depends on the order.
+If |d| > 0.9995 or a norm is zero, the arc is not defined well (or not at all, for opposite vectors)
+and the straight line (lerp) is taken instead. More than two inputs fold in their order with
+t = 1/2, 1/3, …, so the result depends on the order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Params(BaseModel):
 
 
 def coefficients(aa: float, bb: float, ab: float, t: float) -> tuple[float, float]:
-    """The factors of v₀ and v₁ from their dot products."""
+    """Return the factors of v₀ and v₁ from their dot products."""
     if aa <= 0.0 or bb <= 0.0:
         return 1.0 - t, t
     d = max(-1.0, min(1.0, ab / math.sqrt(aa) / math.sqrt(bb)))
@@ -45,7 +45,7 @@ def coefficients(aa: float, bb: float, ab: float, t: float) -> tuple[float, floa
 
 
 def fold(products: NDArray[np.float64], ts: Sequence[float] | None = None) -> list[float]:
-    """The factor of every input in the fold, from the [n, n] dot products of the inputs.
+    """Return the factor of every input in the fold, from the [n, n] dot products of the inputs.
 
     A fold of slerps is a linear combination, so the tensors need no pass per step: if r = Σ cᵢ vᵢ,
     then ⟨r, r⟩ = cᵀGc and ⟨r, v⟩ = Σ cᵢ⟨vᵢ, v⟩.
@@ -66,11 +66,11 @@ def fold(products: NDArray[np.float64], ts: Sequence[float] | None = None) -> li
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """The fold of the inputs in their order."""
+    """Return the fold of the inputs in their order."""
     return linear.combining(fold(work.gram(), params.ts), work.columns)
 
 
 def merge(inputs: Sequence[torch.Tensor], ts: Sequence[float] | None = None) -> torch.Tensor:
-    """Fold float32 tensors of one shape; a new tensor."""
+    """Fold float32 tensors of one shape; return a new tensor."""
     given = Params(ts=None if ts is None else tuple(ts))
     return whole(inputs, lambda work: prepare(work, given))

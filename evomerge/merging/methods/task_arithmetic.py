@@ -26,12 +26,12 @@ class Params(BaseModel):
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """The scaled sum of task vectors."""
+    """Return the merge: the scaled sum of task vectors."""
     share = linear.normalised if params.normalise else linear.one_each
     factors = [w * params.scale for w in share(params.weights, work.count)]
     return linear.combining(factors, work.columns)
 
 
 def merge(deltas: Sequence[torch.Tensor], params: Params) -> torch.Tensor:
-    """The merged task vector of float32 task vectors of one shape."""
+    """Return the merged task vector of float32 task vectors of one shape."""
     return whole(deltas, lambda work: prepare(work, params))

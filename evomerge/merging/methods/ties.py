@@ -4,12 +4,12 @@ For task vectors τᵢ with weights wᵢ:
 
     TRIM   keep the k = round(density · n) largest |τ|, and every other |τ| equal to the k-th
     ELECT  s = sign(Σ wᵢ τᵢ), zero counts as +
-    MERGE  Σ wᵢτᵢ / Σ |wᵢ| over those whose wᵢτᵢ has the sign s; zero where there are none
+    MERGE  Σ wᵢτᵢ / Σ |wᵢ| over the inputs whose wᵢτᵢ has the sign s; zero if there are none
 
-The divisor has |wᵢ|, so that a negative weight is the weight |wᵢ| of the opposite task vector and the
-mean stays between its voters (a divisor of signed weights may come near zero: factors of 189 have been
-seen). Thresholds are per tensor; with `thresholds` per model, as in the paper's own code, they are
-given.
+The divisor has |wᵢ|, so that a negative weight is the weight |wᵢ| of the opposite task vector and
+the mean stays between its voters (a divisor of signed weights may come near zero: factors of 189
+have been seen). Thresholds are measured for each tensor, unless `thresholds` gives one for each
+model, as in the paper's own code.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ class Params(BaseModel):
     weights: tuple[float, ...] | None = None
     scale: float = 1.0
     normalise: bool = True
-    #: The smallest |τ| kept of each model, where it is known (one threshold for a whole model).
+    #: The smallest |τ| kept of each model, if known (one threshold for a whole model).
     thresholds: tuple[float, ...] | None = None
 
 
 def densities(given: float | Sequence[float], count: int) -> list[float]:
-    """A density for each of `count` models. Raises ConfigError outside of 0 to 1."""
+    """Return a density for each of `count` models.
+
+    Raise ConfigError for a wrong number, or outside of 0 to 1.
+    """
     found = [float(given)] * count if isinstance(given, int | float) else [*map(float, given)]
     if len(found) != count:
         raise ConfigError(f"{len(found)} densities for {count} models: give one, or one a model")
@@ -51,12 +54,12 @@ def densities(given: float | Sequence[float], count: int) -> list[float]:
 
 
 def kept(density: float, count: int) -> int:
-    """How many of `count` elements TRIM keeps."""
+    """Return how many of `count` elements TRIM keeps."""
     return min(round(density * count), count)
 
 
 def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
-    """The k-th largest |τ| of each input; 0 for all of them, infinity for none."""
+    """Return the k-th largest |τ| of each input; 0 if k is all of them, infinity if k is 0."""
     keys = [("threshold", i, k) for i, k in enumerate(ks)]
     for key in keys:
         if key[2] in (0, work.size):
@@ -72,7 +75,7 @@ def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Trim, elect, merge; times λ."""
+    """Return the merge: trim, elect, merge; times λ."""
     weights = linear.one_each(params.weights, work.count)
     smallest = params.thresholds
     if smallest is None:
@@ -86,6 +89,6 @@ def prepare(work: Stretches, params: Params) -> Merge:
 def merge(
     deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
 ) -> torch.Tensor:
-    """The merged task vector of float32 task vectors of one shape; a new tensor."""
+    """Return the merged task vector of float32 task vectors of one shape; a new tensor."""
     given = Params(density=density, weights=None if weights is None else tuple(weights))
     return whole(deltas, lambda work: prepare(work, given))

@@ -1,7 +1,7 @@
-"""How loops are compiled, and where that is kept.
+"""Compiler of the loops, and the folder that caches compiled code.
 
-numba's cache sees when a function's own file changes, not when one does that it calls. So it is
-kept in a folder whose name is the digest of all of these files: beside them or, where that cannot be
+numba's cache notices a change of a function's own file, but not of the functions that it calls. So
+the cache is a folder whose name is the digest of all these files: beside them or, if that cannot be
 written, in the user's cache.
 """
 
@@ -23,12 +23,12 @@ _HERE = Path(__file__).parent
 
 @cache
 def _folder() -> str | None:
-    """Where compiled code is kept; None where nothing can be written."""
+    """Return the folder of compiled code; None if no folder can be written."""
     files = sorted(_HERE.glob("*.py"))
     stamp = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "agent-forge"
     for place in (_HERE / "__pycache__", user):
-        if not place.is_absolute():  # nobody's home
+        if not place.is_absolute():  # the home folder is unknown
             continue
         try:
             (place / stamp).mkdir(parents=True, exist_ok=True)
@@ -40,13 +40,13 @@ def _folder() -> str | None:
 
 
 def is_new() -> bool:
-    """Whether merging has to wait for the compiler first: on a new machine, or after an upgrade."""
+    """Return True if a merge must first wait for the compiler: a new machine, or an upgrade."""
     folder = _folder()
     return folder is None or not any(Path(folder).rglob("passes.merged*.nbi"))
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """The function, compiled at its first call, without the interpreter's lock."""
+    """Return the function, compiled at its first call, without the interpreter's lock."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     folder = _folder()
     if folder is None:
@@ -59,5 +59,8 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """A function in the compiler's own language; callers leave the typing context out."""
+    """Return a function written in the compiler's own language.
+
+    Callers leave the typing context out.
+    """
     return _intrinsic(function)

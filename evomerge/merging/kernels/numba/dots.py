@@ -7,7 +7,7 @@ import numpy as np
 from evomerge.merging.kernels.numba.compiler import compiled
 from evomerge.merging.kernels.numba.vectors import BLOCK
 
-#: Numbers that a sum is added up in, side by side.
+#: Partial sums that a sum is added up in, side by side.
 _LANES = 32
 
 
@@ -19,7 +19,7 @@ def _cleared(lanes):
 
 @compiled
 def _total(lanes, a, b):
-    """The lanes, and the products that did not fill them, in their order."""
+    """Return the sum of the lanes, then of the products that did not fill them, in their order."""
     total = 0.0
     for lane in range(_LANES):
         total += lanes[lane]
@@ -39,7 +39,7 @@ def _dot(a, b, lanes):
 
 @compiled
 def _gram_of_three(a, b, c, lanes, out):
-    """Six dot products side by side: each number is widened once."""
+    """Add six dot products to `out`, computed side by side: each number is widened once."""
     aa, ab, ac, bb, bc, cc = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5]
     for row in lanes:
         _cleared(row)
@@ -62,13 +62,13 @@ def _gram_of_three(a, b, c, lanes, out):
 
 @compiled
 def lanes_of_sums():
-    """What `gram_block` works in."""
+    """Return the memory that `gram_block` works in."""
     return np.empty((6, _LANES), np.float64)
 
 
 @compiled
 def gram_block(x, top, start, end, lanes, out):
-    """Adds those of some elements of the layers from `top` on."""
+    """Add to `out` the dot products of elements `start` to `end` of the layers from `top` on."""
     if len(out) == 3:
         a, b, c = x[top, start:end], x[top + 1, start:end], x[top + 2, start:end]
         _gram_of_three(a, b, c, lanes, out)
@@ -81,7 +81,7 @@ def gram_block(x, top, start, end, lanes, out):
 
 @compiled
 def gram(x, out):
-    """[n, n] dot products of the rows."""
+    """Compute [n, n] dot products of the rows into `out`."""
     out[:] = 0.0
     lanes = lanes_of_sums()
     for start in range(0, x.shape[1], BLOCK):

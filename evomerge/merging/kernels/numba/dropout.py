@@ -17,7 +17,7 @@ _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 
 @intrinsic
 def _product(typing, a, b):
-    """The upper and the lower 64 bits of a product."""
+    """Return the upper and the lower 64 bits of a product."""
 
     def made(context, builder, signature, args):
         word, wide = ir.IntType(64), ir.IntType(128)
@@ -31,7 +31,10 @@ def _product(typing, a, b):
 
 @compiled
 def lanes(low, high, start, out, words):
-    """16-bit lanes of elements `start` to `start + out.size`: Philox-4x64-10, as numpy's."""
+    """Write into `out` the 16-bit lanes of elements `start` to `start + out.size`.
+
+    They are those of numpy's Philox-4x64-10. `words` is worked in.
+    """
     first = start // 16
     count = (start + out.size + 15) // 16 - first
     for block in range(count):
@@ -52,7 +55,7 @@ def lanes(low, high, start, out, words):
 
 @compiled
 def drop(v, lanes, dropped, factor, out):
-    """Drop and rescale."""
+    """Drop and rescale `v` into `out`."""
     for i in range(v.size):
         out[i] = v[i] * factor if lanes[i] >= dropped else _ZERO
 

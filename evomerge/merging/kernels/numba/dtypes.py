@@ -1,7 +1,7 @@
-"""Numbers as they are stored: blocks of tensors by address.
+"""Stored numbers: blocks of tensors, read and written by address.
 
-Bfloat16, half and float32 become float32 and are rounded back to the nearest, ties to even: the same
-bits as torch's conversions.
+Bfloat16, half and float32 become float32 and are rounded back to the nearest, ties to even: the
+same bits as torch's conversions.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numba.np.numpy_support import carray
 
 from evomerge.merging.kernels.numba.compiler import compiled, intrinsic
 
-#: How numbers are stored.
+#: Codes of the dtypes that numbers are stored in.
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 
 
 def _at(element: Any, width: ir.Type) -> Any:
-    """Address → pointer, as numba's own intrinsics are written."""
+    """Return an intrinsic: address → pointer, written as numba's own intrinsics are."""
 
     def pointer(typing: Any, address: Any) -> Any:
         def made(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -37,7 +37,7 @@ halves_at = _at(types.uint16, ir.IntType(16))
 
 @intrinsic
 def _half_widened(typing, half):
-    """IEEE half precision, as 16 bits → float32."""
+    """Convert IEEE half precision, as 16 bits, to float32."""
 
     def made(context, builder, signature, args):
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
@@ -47,7 +47,7 @@ def _half_widened(typing, half):
 
 @intrinsic
 def _half_narrowed(typing, value):
-    """float32 → IEEE half precision, to the nearest, ties to even, as 16 bits."""
+    """Convert float32 to IEEE half precision, to the nearest, ties to even, as 16 bits."""
 
     def made(context, builder, signature, args):
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
@@ -57,7 +57,7 @@ def _half_narrowed(typing, value):
 
 @intrinsic
 def _bits(typing, value):
-    """The bits of a float32."""
+    """Return the bits of a float32."""
 
     def made(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(32))
@@ -67,7 +67,7 @@ def _bits(typing, value):
 
 @intrinsic
 def _float(typing, bits):
-    """The float32 of some bits."""
+    """Return the float32 that has these bits."""
 
     def made(context, builder, signature, args):
         return builder.bitcast(args[0], ir.FloatType())
@@ -77,11 +77,14 @@ def _float(typing, bits):
 
 @intrinsic
 def _prefetch(typing, address):
-    """Ask for the line at an address, if there is one, into the second cache: the first is full."""
+    """Prefetch the cache line at an address, if there is one, into the second cache.
+
+    The first cache is full.
+    """
 
     def made(context, builder, signature, args):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        told = [ir.Constant(word, value) for value in (0, 2, 1)]  # to read, the second, data
+        told = [ir.Constant(word, value) for value in (0, 2, 1)]  # to read, second cache, data
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         name = "llvm.prefetch.p0"
         known = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
@@ -91,28 +94,32 @@ def _prefetch(typing, address):
     return types.void(types.uint64), made
 
 
-#: Bits of a magnitude: all but the sign. From these on they are Inf and NaN.
+#: Mask of a magnitude's bits: all but the sign. Magnitudes from `_INFINITE` on are Inf and NaN.
 _SIZE, _INFINITE = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 _HALF = np.uint32(16)
 
 
 @compiled
 def size_of(value):
-    """The bits of a magnitude, as a signed number: in their order, Inf above all and NaN above that."""
+    """Return the bits of a magnitude as a signed number.
+
+    They sort as magnitudes do, with Inf above all numbers and NaN above Inf.
+    """
     return np.int32(_bits(value) & _SIZE)
 
 
 @compiled
 def widened(upper):
-    """The float32 that has these upper 16 bits, and no others."""
+    """Return the float32 that has these upper 16 bits; its lower bits are 0."""
     return _float(np.uint32(upper) << _HALF)
 
 
 @compiled
 def load(address, code, first, zero, out):
-    """Elements from `first` on as float32, less `zero`; whether all are finite then.
+    """Write elements from `first` on as float32, less `zero`, into `out`.
 
-    Asks for those that come next: they are there when the block is done with.
+    Return True if all of `out` is finite. Prefetch the elements that come next: they are in the
+    cache when the block is done.
     """
     width = 4 if code == FLOAT32 else 2
     ahead = address + np.uint64(width * (first + out.size))
@@ -142,7 +149,7 @@ def load(address, code, first, zero, out):
 
 @compiled
 def pick(address, code, first, stride, out):
-    """Every stride-th element from `first` on as float32."""
+    """Write every stride-th element from `first` on as float32 into `out`."""
     if code == FLOAT32:
         v = carray(floats_at(address + np.uint64(4 * first)), out.size * stride)
         for i in range(out.size):
@@ -160,7 +167,10 @@ def pick(address, code, first, stride, out):
 
 @compiled
 def narrowed(value):
-    """The upper 16 bits of a float32, to the nearest, ties to even: as bfloat16. NaN is one NaN."""
+    """Return the upper 16 bits of a float32, to the nearest, ties to even: as bfloat16.
+
+    Every NaN becomes the same NaN.
+    """
     u = _bits(value)
     even = (u >> _HALF) & np.uint32(1)
     upper = (u + np.uint32(0x7FFF) + even) >> _HALF
@@ -169,9 +179,9 @@ def narrowed(value):
 
 @compiled
 def store(v, factor, base, address, code, first):
-    """V · factor + base into elements from `first` on, rounded; whether all are finite.
+    """Write v · factor + base to the elements from `first` on; return True if all are finite.
 
-    To the nearest, ties to even.
+    Results are rounded to the nearest, ties to even.
     """
     top = np.uint32(0)
     if code == FLOAT32:

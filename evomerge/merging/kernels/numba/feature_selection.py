@@ -8,7 +8,7 @@ from evomerge.merging.kernels.numba.compiler import compiled
 from evomerge.merging.kernels.numba.vectors import add_to, copy_to, fill, scale_by
 
 _ZERO, _QUARTER = np.float32(0), np.float32(0.25)
-#: Numbers that a sum is added up in, side by side; and that each of four sums is.
+#: Partial sums that a sum is added up in, side by side; and those of each of four sums.
 _LANES, FOURS = 32, 16
 
 
@@ -37,7 +37,7 @@ def _pull(out, v, first, share):
 
 @compiled
 def _deviations_of_four(a, b, c, d, mean, lanes, distance):
-    """Σ (v − mean)² of four, side by side."""
+    """Compute Σ (v − mean)² of four vectors, side by side, into `distance`."""
     la, lb, lc, ld = lanes[0], lanes[1], lanes[2], lanes[3]
     for k in range(FOURS):
         la[k] = lb[k] = lc[k] = ld[k] = 0.0
@@ -95,7 +95,10 @@ def _mean_and_deviations(x, top, start, end, mean, lanes, distance):
 
 @compiled
 def select_row(x, top, start, end, epsilon, mean, first, lanes, distance):
-    """Of a row of the layers from `top` on, [inputs, rows · columns]; the first gets the result."""
+    """Select among one row of the layers from `top` on; the first of them gets the result.
+
+    `x` is [layers, rows · columns]; the row has the elements `start` to `end`.
+    """
     count, columns, out = len(x) - top, end - start, x[top, start:end]
     _mean_and_deviations(x, top, start, end, mean, lanes, distance)
     deviations = total = 0.0
@@ -123,7 +126,7 @@ def select_row(x, top, start, end, epsilon, mean, first, lanes, distance):
 
 @compiled
 def select_rows(x, columns, epsilon):
-    """Deep feature selection of [inputs, rows · columns]; the first gets the result."""
+    """Run deep feature selection on [inputs, rows · columns]; the first input gets the result."""
     mean, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
     lanes, distance = np.empty((4, FOURS), np.float64), np.empty(len(x), np.float64)
     for start in range(0, x.shape[1], columns):

@@ -1,4 +1,4 @@
-"""What lies between two magnitudes, for the k-th largest (`methods/kth_magnitude.py`)."""
+"""Counts and values between two magnitudes, for the k-th largest (`methods/kth_magnitude.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evomerge.merging.kernels.numba.vectors import BLOCK
 
 @intrinsic
 def _lowest(typing, word):
-    """Which byte the lowest bit that is set is in."""
+    """Return the number of the byte that has the lowest set bit."""
 
     def made(context, builder, signature, args):
         zeros = builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -24,10 +24,10 @@ def _lowest(typing, word):
 
 @compiled
 def _compared(v, low, high, counts, between):
-    """Which are between the bounds, as 0 and 1; how many those are.
+    """Mark the elements between the bounds with 1, others with 0; return how many are between.
 
-    `counts`: how many more are above `high`, at least `high`, above `low`, at least `low`. Magnitudes
-    are compared by their bits, which have their order; NaN is above all.
+    Add to `counts` how many are above `high`, at least `high`, above `low`, at least `low`.
+    Magnitudes are compared by their bits, which have their order; NaN is above all.
     """
     least, most = size_of(low), size_of(high)
     above = from_high = above_low = from_low = np.int32(0)
@@ -47,7 +47,10 @@ def _compared(v, low, high, counts, between):
 
 @compiled
 def split_block(part, low, high, counts, between, count, flags):
-    """Of up to BLOCK elements; how many are in `between` then. `flags` [BLOCK] is worked in."""
+    """Append to `between` the magnitudes between the bounds, of up to BLOCK elements.
+
+    Return how many are in `between` then. `flags` [BLOCK] is worked in.
+    """
     if _compared(part, low, high, counts, flags) <= 0:
         return count
     for i in range(part.size, BLOCK):
@@ -64,7 +67,7 @@ def split_block(part, low, high, counts, between, count, flags):
 
 @compiled
 def split(values, low, high, counts, between):
-    """See `kernels.split`."""
+    """Count and collect magnitudes: see `inner_loops.split`; return how many are in `between`."""
     count = 0
     flags = np.empty(BLOCK, np.uint8)
     for start in range(0, values.size, BLOCK):

@@ -1,4 +1,4 @@
-"""Passes over a stretch of several tensors, where they are stored."""
+"""Passes over a stretch of several tensors, read and written where they are stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @compiled
 def grams(addresses, codes, size, out):
-    """[n, n] dot products of the task vectors."""
+    """Compute [n, n] dot products of the task vectors into `out`."""
     x, zero = workspace(len(addresses), BLOCK)
     strange = np.empty(len(addresses), np.uint8)
     out[:] = 0.0
@@ -43,7 +43,7 @@ def grams(addresses, codes, size, out):
 
 @compiled
 def splits(addresses, codes, size, factors, layers, lows, highs, counts, between, found):
-    """`split` of several layers: 0 is the consensus Σ factor · x, the others are the inputs."""
+    """Run `split` on several layers: 0 is the consensus Σ factor · x, the others are the inputs."""
     x, zero = workspace(len(addresses), BLOCK)
     strange = np.empty(len(addresses), np.uint8)
     flags = np.empty(BLOCK, np.uint8)
@@ -59,7 +59,7 @@ def splits(addresses, codes, size, factors, layers, lows, highs, counts, between
 
 @compiled
 def sampled(addresses, codes, size, factors, layers, stride, out):
-    """Magnitudes of every stride-th element of those layers; see `splits`."""
+    """Write magnitudes of every stride-th element of the chosen layers into `out`; see `splits`."""
     x, zero = workspace(len(addresses), BLOCK)
     for start in range(0, out.shape[1], BLOCK):
         n = min(BLOCK, out.shape[1] - start)
@@ -76,27 +76,28 @@ def sampled(addresses, codes, size, factors, layers, stride, out):
 
 
 class Programs(NamedTuple):
-    """Several `programs.Program`s: the first axis is the program."""
+    """Several `fused_merge.Program`s; the first axis of each array is the program."""
 
-    #: Whether there is a consensus, and its factors [programs, inputs].
+    #: 1 if there is a consensus, and its factors [programs, inputs].
     consensus: NDArray[np.int64]
     factors: NDArray[np.float32]
-    #: Lanes that are dropped, what others are multiplied by, the mask's key: [programs, 1 + inputs].
+    #: Lane values that drop, the others' factor, the mask's key: [programs, 1 + inputs].
     lost: NDArray[np.int64]
     rescale: NDArray[np.float32]
     keys: NDArray[np.uint64]
-    #: How many vote; bounds and weights of each [programs, 1 + inputs].
+    #: Number of voters; bounds and weights of each [programs, 1 + inputs].
     voters: NDArray[np.int64]
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     weights: NDArray[np.float32]
     normalise: NDArray[np.bool_]
-    #: Of dfs; below zero there is none.
+    #: ε of dfs; below zero: no dfs.
     epsilon: NDArray[np.float64]
     scale: NDArray[np.float32]
-    #: The layer that the result is in before it is scaled.
+    #: Layer that holds the result before it is scaled.
     made: NDArray[np.int64]
-    #: Whether it is a consensus and nothing else; whether its beginning is that of the one before it.
+    #: True if the program is a scaled consensus and nothing else; True if the program before it has
+    #: already made its result up to dfs and scale.
     adds: NDArray[np.bool_]
     goes_on: NDArray[np.bool_]
 
@@ -117,7 +118,7 @@ def _selected(x, top, n, columns, epsilon, mean, first, sums, distance):
 
 @compiled
 def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
-    # Taken out once: numba counts references at every access, which costs as much as a block.
+    # Unpacked once: numba counts references at every access, which costs as much as a block.
     (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
      made, _, goes_on) = programs  # fmt: skip
     layers, size = len(addresses), rows * columns
@@ -125,7 +126,7 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
     step = block if epsilon.max() < 0 else max(1, block // columns) * columns
     x, zero = workspace(layers, step)
     base = zero[1]
-    if not addresses[0]:  # what changes nothing: 0 makes another zero of -0
+    if not addresses[0]:  # adding −0 changes nothing; 0 would make 0 of −0
         base = np.empty(step, np.float32)
         fill(base, -_ZERO)
     strange = np.zeros(layers, np.uint8)
@@ -136,7 +137,7 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
     few = [few_voters(low[p], high[p], weights[p, : voters[p]]) for p in range(len(outs))]
     for begin in range(0, size, step):
         n, place = min(step, size - begin), start + begin
-        spoilt = True  # whether x does not hold all inputs
+        spoilt = True  # True if x does not hold all inputs
         for p in range(len(outs)):
             alone = made[p] > 0 and epsilon[p] < 0  # only that input is read
             low_j, high_j = (made[p], made[p] + 1) if alone else (1, layers)
@@ -166,9 +167,9 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
 
 @compiled
 def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
-    """A stretch by several programs, from where it is stored to where it is stored.
+    """Merge a stretch by several programs, from stored tensors into stored tensors.
 
-    `told`: 0, or 1 where what went in holds NaN or Inf, or 2 where only what came out does.
+    `told` gets 0, or 1 if an input holds NaN or Inf, or 2 if only the result does.
     """
     alike = are_alike(addresses, codes) and len(outs) == 1 and out_codes[0] == codes[1]
     if alike and programs.adds[0]:

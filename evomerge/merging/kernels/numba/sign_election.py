@@ -1,4 +1,4 @@
-"""Sign election and disjoint merge (TIES); see `kernels.vote`."""
+"""Sign election and disjoint merge (TIES); see `inner_loops.vote`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evomerge.merging.kernels.numba.compiler import compiled
 from evomerge.merging.kernels.numba.vectors import BLOCK, copy_to, fill
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
-#: Below this a sum of weights counts as zero.
+#: A sum of weights below this counts as zero.
 LEAST = np.float32(1e-8)
 
 
@@ -51,7 +51,10 @@ def _elected(total, share, signs, normalise, out):
 
 @compiled
 def _vote_of_four(a, b, c, d, low, weights, normalise, out):
-    """`vote` of four voters without upper bounds, in registers. `out` is none of them."""
+    """Run `vote` for four voters without upper bounds, in registers.
+
+    `out` must not be one of the voters.
+    """
     low0, low1, low2, low3 = low[0], low[1], low[2], low[3]
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
     size0, size1, size2, size3 = abs(w0), abs(w1), abs(w2), abs(w3)
@@ -77,7 +80,10 @@ def _vote_of_four(a, b, c, d, low, weights, normalise, out):
 
 @compiled
 def few_voters(low, high, weights):
-    """Bounds and weights of four voters, some of whom never vote; none where there are upper bounds."""
+    """Return bounds and weights of exactly four voters; those added to fill up never vote.
+
+    Return empty arrays if a voter has an upper bound or there are more than four.
+    """
     for j in range(weights.size):
         if high[j] != np.inf:
             return low[:0], weights[:0]
@@ -93,7 +99,7 @@ def few_voters(low, high, weights):
 
 @compiled
 def vote_block(x, top, start, end, low, high, weights, few, normalise, work, out):
-    """Of up to BLOCK elements of the layers from `top` on; `work` is [3 + voters, BLOCK]."""
+    """Vote on up to BLOCK elements of the layers from `top` on; `work` is [3 + voters, BLOCK]."""
     n = end - start
     if few[0].size:
         last = top + weights.size - 1
@@ -116,7 +122,7 @@ def vote_block(x, top, start, end, low, high, weights, few, normalise, work, out
 
 @compiled
 def vote(x, low, high, weights, normalise, out):
-    """ELECT and MERGE of [inputs, size]; see `kernels.vote`."""
+    """Run ELECT and MERGE on [inputs, size]; see `inner_loops.vote`."""
     work = np.empty((3 + len(x), BLOCK), np.float32)
     few = few_voters(low, high, weights)
     for start in range(0, x.shape[1], BLOCK):

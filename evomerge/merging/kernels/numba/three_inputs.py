@@ -1,6 +1,7 @@
-"""Weighted sums of three models, the usual number: what linear merges and task arithmetic are.
+"""Weighted sums of three models, the usual number, for linear merges and task arithmetic.
 
-Read, added up and written in one loop, at the speed of memory; block by block it takes twice the time.
+Tensors are read, added up and written in one loop, at the speed of memory. Block by block takes
+twice the time.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from evomerge.merging.kernels.numba.dtypes import (
 )
 
 _ZERO = np.float32(0)
-#: Sizes from here on are Inf and NaN: of float32, of bfloat16.
+#: Magnitudes' bits from here on are Inf and NaN: of float32, of bfloat16.
 _INFINITE, _INFINITE_HALF = np.int32(0x7F800000), np.uint16(0x7F80)
 
 
 @compiled
 def are_alike(addresses, codes):
-    """Whether it is three inputs, and perhaps a base, that are stored alike, as loops here read."""
+    """Return True if there are three inputs, all stored alike in a dtype that these loops read.
+
+    A base, if there is one, must be stored alike, too.
+    """
     kind = codes[1]
     if len(codes) != 4 or kind not in (FLOAT32, BFLOAT16):
         return False
@@ -63,8 +67,9 @@ def _of_halves(base, a, b, c, factors, scale, based, out):
 
 @compiled
 def sum_of_three(addresses, codes, size, factors, scale, address):
-    """Σ factor · τ, scaled, put on the base again: 0, or 1 where what went in holds NaN or Inf, or 2
-    where only what came out does.
+    """Write Σ factor · τ, scaled and added to the base, to `address`.
+
+    Return 0, or 1 if an input holds NaN or Inf, or 2 if only the result does.
     """
     based = addresses[0] != 0
     first = addresses[0] if based else addresses[1]

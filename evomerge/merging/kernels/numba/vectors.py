@@ -14,14 +14,17 @@ _ZERO = np.float32(0)
 
 @compiled
 def fill(v, value):
-    """Every element the value. (Assigning to a slice compiles a second longer.)"""
+    """Set every element to the value. (Assigning to a slice compiles a second longer.)"""
     for i in range(v.size):
         v[i] = value
 
 
 @compiled
 def workspace(layers, size):
-    """[layers, size and a little], and two of zeros: rows a multiple of 4096 bytes apart are slow."""
+    """Return float32 rows [layers, size + 48], and two such rows of zeros.
+
+    The 48 are there because rows a multiple of 4096 bytes apart are slow.
+    """
     x = np.empty((layers + 2, size + 48), np.float32)
     for row in x[layers:]:
         fill(row, _ZERO)
@@ -30,7 +33,10 @@ def workspace(layers, size):
 
 @compiled
 def step_of(codes):
-    """Elements of a block that is merged: 2 KB of each tensor, and room for what is read next."""
+    """Return the elements of a block that is merged: 2 KB of each tensor.
+
+    That leaves room in the cache for what is read next.
+    """
     for code in codes:
         if code == FLOAT32:
             return BLOCK // 2
@@ -39,23 +45,24 @@ def step_of(codes):
 
 @compiled
 def copy_to(out, v):
-    """Out = v."""
+    """Copy `v` to `out`."""
     for i in range(v.size):
         out[i] = v[i]
 
 
 @compiled
 def subtract(v, z):
-    """V − z, in place."""
+    """Subtract `z` from `v`, in place."""
     for i in range(v.size):
         v[i] -= z[i]
 
 
 @compiled
 def load_all(addresses, codes, first, n, zero, x, start, end, strange):
-    """`n` elements of the base into `zero[1]`; into x[1:] task vectors or, without a base, the inputs.
+    """Load `n` elements of the base into zero[1], and of layers `start` to `end` into x.
 
-    Where those are not finite, strange[j] is 1. Without a base zero[1] is to be 0; zero[0] always is.
+    The layers become task vectors or, without a base, stay as they are. strange[j] is 1 if those of
+    layer j are not finite, else 0. zero[0] must be 0, and without a base zero[1], too.
     """
     if addresses[0]:
         load(addresses[0], codes[0], first, zero[0, :n], zero[1, :n])
@@ -65,14 +72,14 @@ def load_all(addresses, codes, first, n, zero, x, start, end, strange):
 
 @compiled
 def add_to(total, v):
-    """Total + v, in place."""
+    """Add `v` to `total`, in place."""
     for i in range(v.size):
         total[i] += v[i]
 
 
 @compiled
 def scale_by(v, factor):
-    """V · factor, in place."""
+    """Multiply `v` by `factor`, in place."""
     for i in range(v.size):
         v[i] *= factor
 
@@ -97,7 +104,7 @@ def _add_times(v, factor, out):
 
 @compiled
 def combine(x, n, factors):
-    """x[0] = Σ factor · x[1 + i], in order."""
+    """Compute x[0] = Σ factor · x[1 + i], in order."""
     if factors.size == 3:
         f, g, h = factors[0], factors[1], factors[2]
         _sum_of_three(x[1, :n], x[2, :n], x[3, :n], f, g, h, x[0, :n])
