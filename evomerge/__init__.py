@@ -1,4 +1,7 @@
-"""EvoMerge, phase 2: evolution of merges. docs/map.md has a line for every module."""
+"""EvoMerge, phase 2: evolution of merges.
+
+docs/map.md has a line for every module.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ __all__ = ["Run"]
 
 
 def __getattr__(name: str) -> Any:
-    """A run to look at, when it is asked for: importing the package costs nothing."""
+    """Return `Run`, imported only when it is asked for: importing the package costs nothing."""
     if name == "Run":
         from evomerge.reports.notebook import Run
 

@@ -1,6 +1,8 @@
-"""Settings of a run. Names are those of the source documents; where they had several names for one
-thing, one is the setting and the others are renamed on the way in. What cannot be honoured is
-refused with the reason. `docs/settings.md` is the table; a test reads it.
+"""Settings of a run of EvoMerge.
+
+Names are those of the source documents. If the documents had several names for one thing, one name
+is the setting and the others are renamed on input. A setting that cannot be honoured is refused
+with the reason. `docs/settings.md` is the table; a test reads it.
 """
 
 from __future__ import annotations
@@ -58,15 +60,15 @@ REFUSED = {
     "early_stopping": "set convergence_patience to 0 to switch early stopping off",
 }
 
-#: Strategies of this program; the first is for people who do not choose.
+#: Strategies of this program; the first is for users who choose none.
 STRATEGIES = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")
-#: Who gives one of these and no strategy means elite-loser, as the source documents do.
+#: Settings that imply elite-loser if no strategy is given, as in the source documents.
 ELITE_LOSERS = {
     "mutants_per_elite", "keep_elites", "techniques", "dare_drop", "ties_density", "elite_size",
 }  # fmt: skip
-#: What nsga2 can weigh, beside domain/NAME.
+#: Objectives of nsga2, beside domain/NAME.
 OBJECTIVES = ("perplexity", "accuracy", "speed", "memory")
-#: Entry points at which other packages register theirs.
+#: Group of entry points with which other packages register strategies.
 ENTRY_POINTS = "evomerge.strategies"
 
 _DOMAINS_ONLY = {"perplexity": 0.0, "accuracy": 0.0, "speed": 0.0, "memory": 0.0}
@@ -75,7 +77,8 @@ _DOMAINS_ONLY = {"perplexity": 0.0, "accuracy": 0.0, "speed": 0.0, "memory": 0.0
 class EvoMergeConfig(BaseModel):
     """Everything that decides how a run goes, the models and the data apart."""
 
-    # What is said under a setting is its description in the schema: forms and `forge settings` show it.
+    # The string under a setting is its description in the schema.
+    # Forms and `forge settings` show the description.
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
@@ -300,11 +303,11 @@ class EvoMergeConfig(BaseModel):
         return self
 
     def depths(self, blocks: int) -> int:
-        """Layer groups of a model with so many blocks."""
+        """Return the number of layer groups of a model with `blocks` blocks."""
         return min(self.layer_groups, blocks)
 
     def longest_path(self, blocks: int) -> int:
-        """Blocks that a candidate may have, of models with so many."""
+        """Return the most blocks that a candidate may have if its models have `blocks` blocks."""
         if not self.path_repeats:
             return blocks
         return self.path_blocks or blocks + blocks // 2
@@ -318,7 +321,7 @@ class EvoMergeConfig(BaseModel):
 
 
 def parse(data: dict[str, Any]) -> EvoMergeConfig:
-    """A config from a dictionary. Raises ConfigError naming the setting and what is wrong."""
+    """Parse a config from a dictionary. Raises ConfigError naming the setting and the fault."""
     try:
         return EvoMergeConfig.model_validate(data)
     except ValidationError as error:

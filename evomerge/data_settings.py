@@ -1,4 +1,7 @@
-"""Settings that must fit the data of a run. Pure."""
+"""Checks that the settings of a run fit its data, and the data of a run that names none.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from runs.errors import DataError
 
 
 def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
-    """What a run is submitted with: absolute paths, or the name of built-in items.
+    """Return the data to submit a run with: absolute paths, or the name of built-in items.
 
-    Fitness that weighs domains is measured on the four built-in ones, unless data is given.
+    Fitness that weighs domains is measured on the four built-in domains unless data is given.
     """
     named = tuple(map(absolute, paths))
     return named or ((domains.NAME,) if weighting.domains else ())
 
 
 def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
-    """Raise DataError where settings name a domain that has no items to be judged by."""
+    """Raise DataError if the settings name a domain that has no items to measure it on."""
     check_weights(items, config.fitness_weights.domains)
     wanted = [name.partition("/")[2] for name in config.objectives if name.startswith("domain/")]
     check_weights(items, dict.fromkeys(wanted, 1.0), "objectives names")
@@ -32,7 +35,10 @@ def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
 def check_weights(
     items: Iterable[Item], weights: Mapping[str, float], who: str = "fitness_weights weighs"
 ) -> None:
-    """Raise DataError where a domain that fitness weighs has no items to be judged by."""
+    """Raise DataError if a slice but train lacks items of a domain in `weights`.
+
+    `who` begins the message, with the setting that names the domain.
+    """
     there: dict[str, set[str]] = {}
     for item in items:
         there.setdefault(item.domain, set()).add(item.slice)

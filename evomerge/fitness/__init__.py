@@ -1,1 +1,1 @@
-"""Fitness: from outcomes to one number, paired comparison, early stopping. Pure."""
+"""Fitness as one number from outcomes, paired comparison and early stopping, all pure functions."""

@@ -1,15 +1,20 @@
-"""Outcomes → components → one number (SPEC §6). Pure: no torch, sums by `math.fsum`.
+"""Composite fitness: outcomes → components → one number (SPEC §6).
 
-Perplexity is the exponential of the mean, over domains, of −log p per token (tokens of a domain
-are pooled), that is the geometric mean of the domains' perplexities. Bits per byte stand beside it,
-the same over UTF-8 bytes, so that tokenizers compare. Accuracy is the mean of next-token accuracy,
-of multiple-choice accuracy corrected for chance, (a − c) / (1 − c), floored at 0, and of the share
-of problems solved, of those that exist. Speed is operations per token and memory is bytes, both by
-arithmetic from the architecture, so that two merges of one shape never differ in them. What a model
-with fewer blocks gains in them counts as far as its quality goes: a model of no use is no faster one.
+Pure: no torch, sums by `math.fsum`. Perplexity is the exponential of the mean, over domains, of
+−log p per token (tokens of a domain are pooled): the geometric mean of the domains' perplexities.
+Bits per byte are the same over UTF-8 bytes, so that models with different tokenizers can be
+compared.
 
-A domain's score is the mean of its perplexity and its accuracy, each over the best source's in that
-domain, as far as the domain has texts to tell.
+Accuracy is the mean of up to three parts, of those that exist: next-token accuracy,
+multiple-choice accuracy corrected for chance, (a − c) / (1 − c), floored at 0, and the share of
+problems solved.
+
+Speed is operations per token and memory is bytes. Both are computed from the architecture, so that
+two merges of one shape never differ in them. The advantage of a model with fewer blocks is scaled
+by its quality, at most 1: a useless model gains nothing by being fast.
+
+A domain's score is the mean of its perplexity and its accuracy, each relative to the best source in
+that domain, of those that the domain has.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evaluation.data.outcomes import DomainOutcomes, Outcomes
 
-#: An accuracy below this counts as this when it divides.
+#: Smallest divisor: a best source's accuracy below this is replaced by this.
 ACCURACY_FLOOR = 0.01
 
 
@@ -32,26 +37,26 @@ class Components(BaseModel):
 
     perplexity: float
     next_token_accuracy: float
-    #: Corrected for chance; None where there were no questions.
+    #: Corrected for chance; None if there were no questions.
     choice_accuracy: float | None
-    #: The two above, averaged over those that exist.
+    #: The mean of next-token accuracy, choice accuracy and `solved`, of those that exist.
     accuracy: float
-    #: Floating-point operations a token.
+    #: Floating-point operations per token.
     flops: float
     #: Weights, cache and activations, bytes.
     bytes: float
     #: Domain → perplexity.
     domains: dict[str, float]
-    #: Domain → accuracy, the mean of what the domain has of the three.
+    #: Domain → accuracy: the same mean within the domain.
     accuracies: dict[str, float] = {}
-    #: The mean over domains; None where bytes were not recorded.
+    #: The mean over domains; None if bytes were not recorded.
     bits_per_byte: float | None = None
-    #: The mean share of problems solved; None where there were none.
+    #: The mean, over domains, of the share of problems solved; None if there were no problems.
     solved: float | None = None
 
 
 class Weighting(BaseModel):
-    """How much each component counts, and each domain's score."""
+    """Weights of the components and of the domains' scores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,16 +75,16 @@ class Weighting(BaseModel):
 
     @property
     def judged(self) -> float:
-        """The weight of what is measured by running the model."""
+        """The total weight of the parts that are measured by running the model."""
         return self.perplexity + self.accuracy + math.fsum(self.domains.values())
 
 
-#: What only the architecture decides.
+#: Parts that depend only on the architecture.
 ARCHITECTURE = ("speed", "memory")
 
 
 class Reference(BaseModel):
-    """The best source in each component, on the same items: what counts as 1."""
+    """The best source's value of each component, on the same items; it counts as 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -87,13 +92,13 @@ class Reference(BaseModel):
     accuracy: float
     flops: float
     bytes: float
-    #: Of the domains that have a weight, the lowest perplexity and the highest accuracy.
+    #: The lowest perplexity and the highest accuracy of each domain that has a weight.
     domains: dict[str, float] = {}
     accuracies: dict[str, float] = {}
 
 
 class Fitness(BaseModel):
-    """The number that steers, and its parts."""
+    """The number that the search maximises, and its parts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -105,7 +110,10 @@ class Fitness(BaseModel):
 
 
 def components(outcomes: Outcomes, flops: float, bytes_: float) -> Components | None:
-    """The components, or None where a log-likelihood is not finite or overflows."""
+    """Return the components, or None if a log-likelihood is not finite or overflows.
+
+    A domain's perplexity counts as an overflow above exp(700).
+    """
     rates = {d: _nll_per_token(outcomes[d]) for d in sorted(outcomes) if outcomes[d].tokens}
     mean = math.fsum(rates.values()) / len(rates)
     if not math.isfinite(mean) or max(rates.values()) > 700:
@@ -132,7 +140,10 @@ def components(outcomes: Outcomes, flops: float, bytes_: float) -> Components | 
 
 
 def _accuracies(outcomes: DomainOutcomes) -> tuple[float | None, float | None, float | None]:
-    """Next-token accuracy, choices corrected for chance, problems solved."""
+    """Return next-token accuracy, choice accuracy corrected for chance, share of problems solved.
+
+    Each is None if the domain has no items of its kind.
+    """
     hits = math.fsum(outcomes.hits) / sum(outcomes.tokens) if outcomes.tokens else None
     choice = _choice_accuracy(outcomes) if outcomes.right else None
     solved = math.fsum(outcomes.solved) / len(outcomes.solved) if outcomes.solved else None
@@ -140,7 +151,7 @@ def _accuracies(outcomes: DomainOutcomes) -> tuple[float | None, float | None, f
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of those that exist."""
+    """Return the mean of the values that are not None; None if all are."""
     numbers = [value for value in values if value is not None]
     return math.fsum(numbers) / len(numbers) if numbers else None
 
@@ -161,7 +172,7 @@ def _choice_accuracy(outcomes: DomainOutcomes) -> float:
 
 
 def reference(sources: Iterable[Components], domains: Collection[str] = ()) -> Reference:
-    """The best of the sources, component by component; of `domains`, domain by domain."""
+    """Return the best value of the sources in each component and in each of `domains`."""
     known = list(sources)
     of = {d: [c for c in known if d in c.accuracies or d in c.domains] for d in sorted(domains)}
     texts = {d: [c.domains[d] for c in those if d in c.domains] for d, those in of.items()}
@@ -179,10 +190,10 @@ def reference(sources: Iterable[Components], domains: Collection[str] = ()) -> R
 def fitness(
     measured: Components, best: Reference, weighting: Weighting, *, raw: bool = False
 ) -> Fitness:
-    """The scalar: Σ weight · part, each part 1 for the best source.
+    """Compute the scalar: Σ weight · part, each part 1 for the best source.
 
-    `raw` is the source documents' formula instead, 0.4/perplexity + 0.3·accuracy + 0.2/time +
-    0.1/memory, with time in operations a token (10⁹) and memory in 10⁹ bytes; a domain's score is
+    With `raw` it is the formula of the source documents, 0.4/perplexity + 0.3·accuracy + 0.2/time +
+    0.1/memory, with time in 10⁹ operations per token and memory in 10⁹ bytes. A domain's score is
     then the mean of 1/perplexity and accuracy.
     """
     if raw:
@@ -212,8 +223,9 @@ def fitness(
 
 
 def _score(measured: Components, best: Reference, domain: str, raw: bool) -> float:
-    """A domain's score: 1 where perplexity and accuracy are the best source's; 0, for everybody,
-    where these items have nothing of it.
+    """Return a domain's score: 1 if perplexity and accuracy equal the best source's.
+
+    If these items have nothing of the domain, the score is 0 for all models.
     """
     found = []
     if domain in measured.domains:

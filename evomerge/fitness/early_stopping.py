@@ -1,18 +1,18 @@
-"""Clear losers are dropped before they have cost a whole evaluation. Pure: no torch.
+"""Early stopping: clearly worse candidates are dropped before their evaluation is complete.
 
-The windows of a draw are scored in blocks, in an order of the draw's own key that is the same for all
-candidates; after each block but the last, two questions are asked.
+Pure: no torch. The windows of a draw are scored in blocks, in an order from the draw's own key
+that is the same for all candidates. After each block but the last, two rules are checked.
 
 The gate: is the perplexity so far more than `gate_perplexity` times that of the worst source on the
 same windows? A broken merge shows itself in the first block.
 
 The test: is the mean difference of −log p per token to the best source, paired window by window,
-above zero? A one-sided paired t-test at each look, each at `stop_error` over the number of looks, so
-that by the union bound (Bonferroni) a candidate which is not worse is stopped with at most that
-probability. The quantile of Student's t is the expansion of Abramowitz & Stegun 1964, 26.7.5.
+above zero? Each look is a one-sided paired t-test at `stop_error` over the number of looks. By the
+union bound (Bonferroni), a candidate that is not worse is then stopped with at most the probability
+`stop_error`. The quantile of Student's t is the expansion of Abramowitz & Stegun 1964, 26.7.5.
 
-What was dropped keeps a fitness, of the windows that it was scored on and of the same windows of the
-sources, so that it still sorts.
+A dropped candidate keeps a fitness, so that it can still be ranked. The fitness is computed on the
+windows that it was scored on, with the sources' results on the same windows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from evaluation.data.outcomes import Draw, Draws, Outcomes
 from evomerge.fitness import composite
 from weights import randomness
 
-#: At most so many blocks.
+#: Largest number of blocks.
 BLOCKS = 6
 
 
 class Gate(BaseModel):
-    """The rules. 0 switches one off."""
+    """The two rules' thresholds: `gate_perplexity` and `stop_error`. 0 switches a rule off."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,12 +41,16 @@ class Gate(BaseModel):
 
     @property
     def shut_off(self) -> bool:
-        """Nothing is ever dropped."""
+        """True if both rules are off, so that no candidate is ever dropped."""
         return not self.perplexity and not self.error
 
 
 def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
-    """The windows of a draw, in a random order by key, in blocks of at least `least` a domain."""
+    """Return the windows of a draw in blocks, in a random order by key.
+
+    A block holds at least `least` windows of each domain, and a multiple of `least`. A domain's
+    last windows may be fewer; later blocks hold none of the domain.
+    """
     parts: dict[str, list[tuple[int, ...]]] = {}
     for domain, draw in sorted(draws.items()):
         order = randomness.permutation(len(draw.windows), *key, domain)
@@ -68,13 +72,14 @@ def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
 
 
 def reason(gate: Gate, mine: Outcomes, sources: Mapping[str, Outcomes], looks: int) -> str | None:
-    """Why a candidate is dropped after these windows, or None. `sources`: name → the same windows.
+    """Return why a candidate is dropped after these windows, or None to go on.
 
-    `looks` is how often it is asked at the most.
+    `sources` maps a name to the outcomes on the same windows. `looks` is the largest number of
+    times that a candidate is checked.
     """
     own = composite.components(mine, 1.0, 1.0)
     if own is None:
-        return None  # NaN or Inf: the evaluation says so itself
+        return None  # NaN or Inf: the evaluation itself reports it
     theirs = {name: composite.components(seen, 1.0, 1.0) for name, seen in sources.items()}
     known = {name: found.perplexity for name, found in theirs.items() if found is not None}
     if not known:
@@ -96,7 +101,10 @@ def reason(gate: Gate, mine: Outcomes, sources: Mapping[str, Outcomes], looks: i
 
 
 def _worse(mine: Outcomes, other: Outcomes, level: float) -> bool:
-    """Whether the mean paired difference of −log p per token is above zero at this level."""
+    """Return True if the mean paired difference of −log p per token is above zero at this level.
+
+    With fewer than 8 windows return False.
+    """
     differences = [
         (a - b) / n
         for domain in sorted(mine)
@@ -111,7 +119,7 @@ def _worse(mine: Outcomes, other: Outcomes, level: float) -> bool:
 
 
 def quantile(probability: float, freedom: int) -> float:
-    """The quantile of Student's t, to about 1e-3 from 7 degrees of freedom on."""
+    """Return the quantile of Student's t, to about 1e-3 from 7 degrees of freedom on."""
     z, n = NormalDist().inv_cdf(min(probability, 1 - 1e-15)), float(freedom)
     terms = (
         (z**3 + z) / 4,

@@ -1,12 +1,12 @@
-"""Paired comparison of two models on the same items, by the bootstrap (Efron & Tibshirani 1993).
+"""Paired bootstrap comparison of two models on the same items (Efron & Tibshirani 1993).
 
 Windows, questions and problems are resampled with replacement within each domain, the same resample
 for both models, RESAMPLES times; the interval is the middle 95 % of the differences of fitness. The
 best sources' values that normalise fitness are held fixed.
 
-A difference is a win or a loss only where its whole interval lies beyond what rounding makes: the
-same sums in another order move every item a little, often the same way, and the interval of that can
-leave zero out. How much that is depends on what evaluation computes in.
+A difference is a win or a loss only if its whole interval lies beyond rounding. The same sums in
+another order move every item a little, often in the same direction, and the interval of such a
+difference can exclude zero. The size of rounding depends on the dtype that evaluation computes in.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from evomerge.fitness.composite import Reference, Weighting
 from runs import keys
 
 RESAMPLES = 2000
-#: What evaluation computes in → up to where a difference in nats a token is rounding: ten times what
-#: another order of the same sums was seen to move (docs/benchmarks.md), less than a table shows. Of
-#: one window, and of a domain's mean, in which the windows' own ups and downs cancel.
+#: Dtype of evaluation → largest difference in nats per token that counts as rounding: ten times the
+#: change that was seen with another order of the same sums (docs/benchmarks.md), and less than a
+#: table shows. The first is for one window. The second is for a domain's mean, in which the ups and
+#: downs of single windows cancel.
 WINDOW_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 4e-2}
 MEAN_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 1e-3}
-#: The same of accuracy: in bfloat16 two tokens are often equally likely, and either may be taken.
+#: The same for accuracy: in bfloat16 two tokens are often equally likely, and either may be taken.
 ACCURACY_ROUNDING: Mapping[str, float] = {"float32": 0.0, "bfloat16": 1e-3}
 
 Counts = NDArray[np.float64]
-#: Of windows, questions and problems, [resamples, items] each.
+#: Counts of windows, of questions and of problems, [resamples, items] each.
 Resampled = tuple[Counts, ...]
 
 
 class Comparison(BaseModel):
-    """How much better the first is than the second: a difference and its 95 % interval."""
+    """The first model's fitness minus the second's, and the difference's 95 % interval."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,25 +48,26 @@ class Comparison(BaseModel):
     high: float
 
     def beats(self, by: float) -> bool:
-        """The lower bound is above zero by more than this: by more than `rounding`."""
+        """Return True if the lower bound is above zero by more than `by`, usually `rounding`."""
         return self.low > by
 
     def loses(self, by: float) -> bool:
-        """The upper bound is below zero by more than this."""
+        """Return True if the upper bound is below zero by more than `by`."""
         return self.high < -by
 
     def moved(self, by: float) -> Comparison:
-        """The same with a difference that is known for certain added."""
+        """Return the comparison shifted by an exactly known difference."""
         return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
 
 
 def rounding(
     best: Reference, weighting: Weighting, raw: bool, computed_in: str = "float32"
 ) -> float:
-    """Return what of a difference of fitness may be rounding: what `MEAN_ROUNDING` nats a token and
-    `ACCURACY_ROUNDING` in every domain make of a model about as good as the best sources.
+    """Return the largest difference of fitness that may be rounding.
 
-    `computed_in`: what evaluation computed in; a dtype that was not measured counts as bfloat16.
+    It is the change of fitness that `MEAN_ROUNDING` nats per token and `ACCURACY_ROUNDING` in every
+    domain make in a model about as good as the best sources. `computed_in` is the dtype that
+    evaluation computed in; a dtype that was not measured counts as bfloat16.
     """
     known = computed_in if computed_in in MEAN_ROUNDING else "bfloat16"
     likely = [(weighting.perplexity, best.perplexity)]
@@ -80,7 +82,7 @@ def rounding(
 def compare(
     a: Outcomes, b: Outcomes, best: Reference, weighting: Weighting, raw: bool, *key: str | int
 ) -> Comparison:
-    """Fitness of `a` minus fitness of `b`. Both must hold the same items."""
+    """Return the fitness of `a` minus the fitness of `b`. Both must hold the same items."""
     resampled = _resample(a, *key)
     means = _fitness(a, resampled, best, weighting, raw)
     differences = means - _fitness(b, resampled, best, weighting, raw)
@@ -91,7 +93,7 @@ def compare(
 
 
 def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
-    """Domain → how often each window, question and problem is in each resample."""
+    """Return domain → the counts of each window, question and problem in each resample."""
     result = {}
     for domain in sorted(outcomes):
         seen = outcomes[domain]
@@ -115,7 +117,10 @@ def _fitness(
     weighting: Weighting,
     raw: bool,
 ) -> NDArray[np.float64]:
-    """Fitness of every resample: `composite.fitness` on whole arrays, speed and memory left out."""
+    """Return the fitness of every resample, without speed and memory.
+
+    The formula is that of `composite.fitness`, on whole arrays.
+    """
     texts = [d for d in sorted(outcomes) if outcomes[d].tokens]
     rates = {d: _ratio(counts[d][0], outcomes[d].nll, outcomes[d].tokens) for d in texts}
     hits = {d: _ratio(counts[d][0], outcomes[d].hits, outcomes[d].tokens) for d in texts}

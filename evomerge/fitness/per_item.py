@@ -1,4 +1,7 @@
-"""Outcomes item by item, with names; and two models' beside each other. Pure: no torch."""
+"""Outcomes item by item, with names, of one model and of two models side by side.
+
+Pure: no torch.
+"""
 
 from __future__ import annotations
 
@@ -18,40 +21,40 @@ Names = Mapping[str, Mapping[Kind, Sequence[str]]]
 
 @dataclass(frozen=True)
 class Item:
-    """What one item of a slice said of a model: the more the better."""
+    """A model's result on one item of a slice; higher is better."""
 
     domain: str
     kind: Kind
     name: str
-    #: A window's mean log p a token in nats; 0 or 1 for a question; 0 to 1 for a problem.
+    #: A window's mean log p per token in nats; 0 or 1 for a question; 0 to 1 for a problem.
     value: float
 
 
 @dataclass(frozen=True)
 class Contest:
-    """One item, two models."""
+    """The results of two models on one item: `mine` of the first, `theirs` of the second."""
 
     domain: str
     kind: Kind
     name: str
     mine: float
     theirs: float
-    #: A difference up to here is rounding.
+    #: The largest difference that counts as rounding.
     rounding: float = WINDOW_ROUNDING["float32"]
 
     @property
     def lead(self) -> float:
-        """How much better the first is."""
+        """The first model's result minus the second's."""
         return self.mine - self.theirs
 
     @property
     def alike(self) -> bool:
-        """Return True if what difference there is may be rounding."""
+        """True if the difference may be rounding."""
         return abs(self.lead) <= self.rounding
 
 
 def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[Item]:
-    """Every item that was scored, domain by domain; without names they are numbered."""
+    """Return every item that was scored, domain by domain; without `names` items are numbered."""
     result: list[Item] = []
     for domain in sorted(outcomes):
         for kind, places, values in _values(outcomes[domain], draws[domain]):
@@ -73,9 +76,9 @@ def _values(seen: DomainOutcomes, draw: Draw) -> list[tuple[Kind, Sequence[int],
 def contest(
     mine: Sequence[Item], theirs: Sequence[Item], computed_in: str = "float32"
 ) -> list[Contest]:
-    """Return the same items of two models, in their order.
+    """Pair the same items of two models, in their order.
 
-    `computed_in`: what evaluation computed in, as for `compare.rounding`.
+    `computed_in` is the dtype that evaluation computed in, as in `paired_bootstrap.rounding`.
     """
     bound = WINDOW_ROUNDING.get(computed_in, WINDOW_ROUNDING["bfloat16"])
     return [
@@ -86,7 +89,7 @@ def contest(
 
 @dataclass(frozen=True)
 class Tally:
-    """Of one domain and kind: how many the first won, lost, and had alike."""
+    """Numbers of items that the first model won, lost and tied, in one domain and kind."""
 
     domain: str
     kind: Kind
@@ -96,7 +99,7 @@ class Tally:
 
 
 def tally(contests: Sequence[Contest]) -> list[Tally]:
-    """Domain by domain, kind by kind."""
+    """Count wins, losses and ties, domain by domain and kind by kind."""
     result = []
     for domain in sorted({c.domain for c in contests}):
         for kind in KINDS:

@@ -1,1 +1,1 @@
-"""Recipes: what a candidate is, as a Merkle graph of merges. Pure."""
+"""Recipes: pure descriptions of candidates, as a Merkle graph of merges."""

@@ -1,6 +1,6 @@
-"""Which blocks a frankenmerge takes from which input, given the measured gains. Pure.
+"""Choice of the blocks that a frankenmerge takes from its inputs, given the measured gains.
 
-The measure itself is in `evomerge/merging/layer_fitness.py`. How both were chosen:
+Pure. The measure itself is in `evomerge/merging/layer_fitness.py`. The reasons for both are in
 docs/decisions/0003-layer-fitness.md.
 """
 
@@ -12,7 +12,11 @@ from weights.block_names import block_of
 
 
 def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
-    """Per block: 0 to keep the stages' own, k to take input k. Pure."""
+    """Choose per block: 0 keeps the block of the earlier stages, k takes the block of input k.
+
+    `gains[block][k - 1]` is the measured gain of input k. At most a third of the blocks are
+    replaced, those with the largest gains first, and only by a gain above 0.
+    """
     best = [
         (max(row), -block, row.index(max(row)) + 1) for block, row in enumerate(gains) if len(row)
     ]
@@ -24,7 +28,10 @@ def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
 
 
 def group(name: str, count: int) -> int:
-    """Where in `layers` a tensor's entry is: its block, then embedding, final norm, head."""
+    """Return the index of a tensor's entry in `layers`, in a model of `count` blocks.
+
+    The order is the blocks, then embedding, final norm, head.
+    """
     own = block_of(name)
     if own is not None:
         return own
@@ -34,5 +41,5 @@ def group(name: str, count: int) -> int:
 
 
 def replaceable(count: int) -> int:
-    """How many of `count` blocks a pipeline may replace: at most a third."""
+    """Return how many of `count` blocks a pipeline may replace: at most a third."""
     return count // 3

@@ -1,7 +1,7 @@
-"""Recipes: immutable descriptions of how weights come from sources. Content-addressed.
+"""Recipes: immutable, content-addressed descriptions of how weights come from sources.
 
 A recipe names its inputs by id, so recipes form a Merkle graph: an id stands for the whole history
-of a candidate. Nothing in a recipe depends on where files are or who builds it.
+of a candidate. Nothing in a recipe depends on the place of files or on the machine that builds it.
 
     Source    a model given to the run, by the digest of its weights
     Merge     one technique over inputs
@@ -28,15 +28,15 @@ Selection = Literal["frankenmerge", "dfs"]
 Method = Literal["linear", "slerp", "task_arithmetic", "ties", "dare", "frankenmerge", "dfs"]
 GroupedMethod = Literal["slerp", "task_arithmetic", "ties", "dare", "stages"]
 
-#: Ids 0–7 read the name as a binary number, first stage first.
+#: Pipelines 0–7: the index is the three choices read as a binary number, first stage first.
 PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
     (i, a, s)
     for i in ("linear", "slerp")
     for a in ("dare", "ties")
     for s in ("frankenmerge", "dfs")
 )
-#: Species of the continuous genome (`evomerge.search.genome`) → technique, and what its parameters
-#: always have.
+#: Species of the continuous genome (`evomerge.search.genome`) → technique, and the parameters that
+#: are the same in all its recipes.
 TECHNIQUES: dict[str, tuple[GroupedMethod, dict[str, Any]]] = {
     "task_arithmetic": ("task_arithmetic", {}),
     "ties": ("ties", {"normalise": False}),
@@ -66,7 +66,7 @@ class Source(_Recipe):
     digest: str
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Ids of the recipes whose weights are read: none."""
+        """Return the ids of the recipes whose weights are read: none."""
         return ()
 
 
@@ -82,7 +82,7 @@ class Merge(_Recipe):
     seed: int = 0
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Ids of the recipes whose weights are read."""
+        """Return the ids of the recipes whose weights are read."""
         return self.inputs if self.base is None else (*self.inputs, self.base)
 
 
@@ -91,7 +91,7 @@ class Genes(_Frozen):
 
     #: linear: weights of the inputs; None is 1/n each.
     weights: tuple[float, ...] | None = None
-    #: slerp: how far each further input pulls; None is 1/2, 1/3, …
+    #: slerp: interpolation factor t of each further input; None is 1/2, 1/3, …
     ts: tuple[float, ...] | None = None
     #: dare: share of elements dropped.
     drop: float = Field(default=0.5, ge=0, lt=1)
@@ -101,7 +101,7 @@ class Genes(_Frozen):
     epsilon: float = Field(default=0.1, gt=0)
     #: λ on the task vector that leaves the last stage.
     scale: float = 1.0
-    #: frankenmerge: per block 0 = what the stages before made, k = input k. None: not chosen yet.
+    #: frankenmerge: per block 0 = the earlier stages' result, k = input k. None: not chosen yet.
     layers: tuple[int, ...] | None = None
 
 
@@ -124,16 +124,16 @@ class Pipeline(_Recipe):
 
     @property
     def number(self) -> int:
-        """0 to 7: the name read as a binary number."""
+        """The pipeline's index in PIPELINES, 0 to 7."""
         return PIPELINES.index((self.interpolation, self.arithmetic, self.selection))
 
     @property
     def needs_layers(self) -> bool:
-        """Whether layers must be chosen by measuring before this can be built."""
+        """True if layers must be chosen by measuring before the pipeline can be built."""
         return self.selection == "frankenmerge" and self.genes.layers is None
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Ids of the recipes whose weights are read."""
+        """Return the ids of the recipes whose weights are read."""
         return (*self.inputs, self.base)
 
 
@@ -164,18 +164,18 @@ class Grouped(_Recipe):
 
     @property
     def needs_layers(self) -> bool:
-        """Nothing is open: layers that are chosen stand in the parameters."""
+        """Always False: the parameters already hold the chosen layers."""
         return False
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Ids of the recipes whose weights are read."""
+        """Return the ids of the recipes whose weights are read."""
         return (*self.inputs, self.base)
 
 
 class Step(_Frozen):
     """One block of a path: whose it is, which, and what goes into it is multiplied by `scale`."""
 
-    #: 0: the merge's; k: the k-th input's.
+    #: Whose block it is: 0 the merge's, k the k-th input's.
     model: int = Field(ge=0)
     block: int = Field(ge=0)
     scale: float = Field(default=1.0, gt=0)
@@ -199,7 +199,7 @@ class Flow(_Recipe):
 
     @property
     def needs_layers(self) -> bool:
-        """Nothing is open."""
+        """Always False: a path has no open layers."""
         return False
 
     @property
@@ -213,7 +213,7 @@ class Flow(_Recipe):
         return self.merged.inputs
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Ids of the recipes whose weights are read."""
+        """Return the ids of the recipes whose weights are read."""
         return self.merged.inputs_used()
 
 
@@ -230,10 +230,10 @@ class Noise(_Frozen):
 
 
 class Mutate(_Recipe):
-    """The parent with `genes` put in the place of its pipeline's, and `noise` on top.
+    """The parent with another `pipeline` in place of its own, and with `noise` on top.
 
-    With `genes` the parent's pipeline is built anew with them and the parent's own noises are
-    added again in their order; without, the noise goes onto the parent's weights.
+    With `pipeline`, that pipeline is built and the parent's own noises are added again in their
+    order. Without it, the noise goes onto the parent's weights.
     """
 
     kind: Literal["mutate"] = "mutate"
@@ -243,7 +243,10 @@ class Mutate(_Recipe):
     noise: Noise | None = None
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Ids of the recipes whose weights are read: see `Built`, which resolves them."""
+        """Return the ids of the recipes whose weights are read: the parent and the base.
+
+        `genome` resolves the parent to the merge that is really computed.
+        """
         return (self.parent, self.base)
 
 
@@ -260,9 +263,9 @@ class Genome:
 
 
 def genome(recipe: Recipe, known: Mapping[str, Recipe]) -> Genome:
-    """The pipeline and the noises that a candidate's recipe comes down to.
+    """Resolve a candidate's recipe to one merge and the noises on it.
 
-    Raises TypeError for a Source or Merge, which have none.
+    Raises TypeError for a Source or Merge, which have no genome.
     """
     if isinstance(recipe, Pipeline | Grouped | Flow):
         return Genome(recipe, ())
@@ -274,20 +277,20 @@ def genome(recipe: Recipe, known: Mapping[str, Recipe]) -> Genome:
 
 
 def path(recipe: Recipe, known: Mapping[str, Recipe]) -> Flow | None:
-    """The path that a model takes; None where its blocks are in the order of every other's."""
+    """Return the path of a model; None if its blocks are in the usual order."""
     while isinstance(recipe, Mutate):
         recipe = recipe.pipeline or known[recipe.parent]
     return recipe if isinstance(recipe, Flow) else None
 
 
 def blocks(recipe: Recipe, known: Mapping[str, Recipe], usual: int) -> int:
-    """How many blocks a model has, where those that take no path have as many as `usual`."""
+    """Return the number of blocks of a model; `usual` is that of a model without a path."""
     taken = path(recipe, known)
     return usual if taken is None else len(taken.steps)
 
 
 def label(recipe: Recipe, known: Mapping[str, Recipe]) -> str:
-    """A name for people: "linear-ties-dfs", "task_arithmetic", "source"."""
+    """Return a name for display: "linear-ties-dfs", "task_arithmetic", "source"."""
     if isinstance(recipe, Merge):
         return recipe.method
     if isinstance(recipe, Source):
@@ -296,7 +299,7 @@ def label(recipe: Recipe, known: Mapping[str, Recipe]) -> str:
 
 
 def parents(recipe: Recipe) -> tuple[str, ...]:
-    """The ids of everything that a recipe names; some may stand twice."""
+    """Return the ids of all recipes that a recipe names; an id may occur twice."""
     below = recipe.inputs_used()
     if isinstance(recipe, Mutate) and recipe.pipeline is not None:
         below = (*below, *recipe.pipeline.inputs_used())
@@ -304,7 +307,7 @@ def parents(recipe: Recipe) -> tuple[str, ...]:
 
 
 def closure(recipe_id: str, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """The recipe and every recipe that it is made from, parents before children."""
+    """Return the recipe and every recipe that it is made from, parents before children."""
     found: dict[str, Recipe] = {}
 
     def visit(id_: str) -> None:

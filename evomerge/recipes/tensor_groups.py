@@ -1,8 +1,8 @@
-"""Groups of tensors that share genes: layer groups × {attention, mlp, rest}, embedding, head. Pure.
+"""Groups of tensors that share genes: layer groups × {attention, mlp, rest}, embedding, head.
 
-A model of B blocks is cut into D layer groups of neighbours, block b in group b·D // B. Group 3·d + p
-is part p of layer group d, the last but one is the embedding, the last is the head with the final norm
-and whatever else stands outside of the blocks.
+Pure. A model of B blocks is cut into D layer groups of neighbouring blocks, block b in layer group
+b·D // B. Group 3·d + p is part p of layer group d. The last group but one is the embedding. The
+last group is the head, with the final norm and all other tensors outside of the blocks.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ _MLP = (".mlp.", "feed_forward.", ".ffn.")
 
 
 def count(depths: int) -> int:
-    """How many groups there are with so many layer groups."""
+    """Return the number of groups for `depths` layer groups."""
     return len(PARTS) * depths + 2
 
 
 def names(depths: int) -> list[str]:
-    """For people, in order: "layers 1/4 attention", …, "embedding", "head"."""
+    """Return the groups' display names in order: "layers 1/4 attention", …, "embedding", "head"."""
     inside = [f"layers {d + 1}/{depths} {part}" for d in range(depths) for part in PARTS]
     return [*inside, "embedding", "head"]
 
 
 def part(group: int, depths: int) -> int:
-    """0 to 4: attention, mlp, rest, embedding, head."""
+    """Return the part of a group, 0 to 4: attention, mlp, rest, embedding, head."""
     inside = len(PARTS) * depths
     return group % len(PARTS) if group < inside else len(PARTS) + group - inside
 
 
 def nearest(group: int, depths: int, others: int) -> int:
-    """With so many `others`, the group that lies where this one does with `depths`."""
+    """Return the group, in a cut into `others` layer groups, that matches `group` of `depths`.
+
+    It is the same part, in the layer group at the same relative depth.
+    """
     own = part(group, depths)
     if own >= len(PARTS):
         return count(others) - (len(PARTS) + 2 - own)
@@ -42,7 +45,7 @@ def nearest(group: int, depths: int, others: int) -> int:
 
 
 def of(tensor: str, blocks: int, depths: int) -> int:
-    """The group of a tensor, by its name, in a model of so many blocks."""
+    """Return the group of a tensor, by its name, in a model of `blocks` blocks."""
     block = block_names.block_of(tensor)
     if block is None:
         place = layer_choice.group(tensor, blocks) - blocks
@@ -51,7 +54,10 @@ def of(tensor: str, blocks: int, depths: int) -> int:
 
 
 def _part(tensor: str) -> int:
-    """`post_attention_layernorm` is no part of attention: its name goes on with `_`."""
+    """Return 0 for attention, 1 for mlp, 2 for the rest of a block's tensors.
+
+    `post_attention_layernorm` belongs to the rest, because `_` follows `attention` in its name.
+    """
     if any(word in tensor for word in _ATTENTION):
         return 0
     return 1 if any(word in tensor for word in _MLP) else 2

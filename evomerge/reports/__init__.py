@@ -1,1 +1,1 @@
-"""What is shown of a run: report, tables, lists, W&B rows, notebooks. Reads the log only."""
+"""Views of a run, from its log only: report, tables, lists, W&B rows, notebooks."""

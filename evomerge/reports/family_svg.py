@@ -1,4 +1,7 @@
-"""A family tree as SVG, by hand: no library, the same bytes for the same family. Pure."""
+"""Family tree of a model as SVG.
+
+Pure. Written without a library; the same family gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,35 @@ LETTERS = 29
 
 
 class Member(Protocol):
-    """What is drawn of a model."""
+    """A model of the family: the fields that are drawn."""
 
     @property
     def recipe_id(self) -> str:
-        """Its id."""
+        """The model's recipe id."""
         ...
 
     @property
     def place(self) -> str:
-        """Where it stood."""
+        """The model's place in its run: "generation 3/5", "baseline mean", "given"."""
         ...
 
     @property
     def what(self) -> str:
-        """What it is."""
+        """The model in a few words."""
         ...
 
     @property
     def depth(self) -> int:
-        """Steps from the candidate."""
+        """The number of steps from the candidate, at most."""
         ...
 
 
 def family(nodes: Sequence[Member], edges: Sequence[tuple[str, str]]) -> str:
-    """The oldest above, the candidate below; a line from every parent to its child."""
+    """Return the family tree as an SVG document.
+
+    The oldest models are at the top, the candidate at the bottom; a line leads from every parent to
+    its child.
+    """
     deepest = max(node.depth for node in nodes)
     rows = [[node for node in nodes if node.depth == depth] for depth in range(deepest, -1, -1)]
     width = max(len(row) for row in rows) * (BOX + GAP) + GAP

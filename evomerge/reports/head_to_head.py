@@ -1,4 +1,7 @@
-"""A candidate beside another model of its run, on what both were measured on. Pure."""
+"""Comparison of a candidate with another model of its run, on items that both were measured on.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from evomerge.run import repository
 from evomerge.run.state import EvaluationKey, RunState
 from runs.errors import ConfigError, NotFoundError
 
-#: In the order in which a run comes to them, the last first.
+#: Slices in the reverse of the order in which a run measures on them.
 LAST_FIRST: tuple[Slice, ...] = ("test", "selection", "search")
 
 
@@ -21,7 +24,7 @@ class Beside:
     """Two models' outcomes on the same items."""
 
     mine: str
-    #: The other's name, or the beginning of its id.
+    #: The other model's name, or the beginning of its id.
     name: str
     slice: Slice
     generation: int | None
@@ -30,20 +33,22 @@ class Beside:
     draws: Draws
     outcomes: Outcomes
     others: Outcomes
-    #: Of fitness; None where it was ended early.
+    #: Difference of fitness; None if the evaluation was stopped early or there is no reference.
     difference: Comparison | None
-    #: What evaluation computed in.
+    #: The dtype that evaluation computed in.
     computed_in: str
 
     def contests(self, names: Names | None) -> list[Contest]:
-        """Item by item."""
+        """Return the comparison item by item; without `names` items are numbered."""
         mine = itemise(self.outcomes, self.draws, names)
         return contest(mine, itemise(self.others, self.draws, names), self.computed_in)
 
 
 def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> Beside:
-    """A candidate beside `against`, or beside the best source there; on a slice, or on the last that
-    the candidate was measured on. Raises NotFoundError or ConfigError.
+    """Return a candidate beside the model `against`, or beside the best source if None.
+
+    The slice is `slice_`, or the last that the candidate was measured on. Raises NotFoundError or
+    ConfigError.
     """
     key = _measured(state, recipe_id, slice_)
     event = state.evaluations[key]
@@ -75,7 +80,10 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
 
 
 def _measured(state: RunState, recipe_id: str, slice_: Slice | None) -> EvaluationKey:
-    """The last evaluation of a candidate."""
+    """Return the key of a candidate's last evaluation, on `slice_` if given.
+
+    Raises NotFoundError.
+    """
     keys = [k for k in state.evaluations if k[0] == recipe_id and slice_ in (None, k[1])]
     if not keys:
         where = f" on the {slice_} slice" if slice_ else ""
@@ -84,7 +92,7 @@ def _measured(state: RunState, recipe_id: str, slice_: Slice | None) -> Evaluati
 
 
 def _named(state: RunState, name: str) -> tuple[str, str]:
-    """(name, recipe id) of a source, the base, a baseline or a candidate."""
+    """Return (name, recipe id) of a source, the base, a baseline or a candidate."""
     assert state.started
     known = {s.name: s.recipe_id for s in (state.started.base, *state.started.sources)}
     known |= state.baselines
@@ -95,7 +103,10 @@ def _named(state: RunState, name: str) -> tuple[str, str]:
 
 
 def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
-    """The source with the highest fitness on the items of an evaluation."""
+    """Return (name, recipe id) of the source with the highest fitness on an evaluation's items.
+
+    Raises NotFoundError if no source has a fitness there.
+    """
     assert state.started
     scores = []
     for place, source in enumerate(state.started.sources):
@@ -111,7 +122,10 @@ def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
 def _difference(
     state: RunState, key: EvaluationKey, mine: Outcomes, theirs: Outcomes, other: str
 ) -> Comparison | None:
-    """The paired comparison that the final report makes, on these items."""
+    """Return the paired comparison of the final report, made on these items.
+
+    None if the evaluation was stopped early or there is no reference.
+    """
     assert state.submitted
     config, best = state.submitted.config, state.reference(key[1], key[2])
     if best is None or state.evaluations[key].scored is not None:

@@ -1,8 +1,8 @@
-"""The registry of models: sources, bases, specialists and champions. A projection of the log.
+"""Model registry: a projection of the log to sources, bases, specialists and champions.
 
-Sources and champions of runs are in it by themselves; others are registered, by events of a stream of
-their own. A model's id is the beginning of the digest of its weights: the same weights are one model,
-wherever they were found.
+Sources, given bases and champions of runs enter the registry automatically. Other models are
+registered, by events of a separate stream. A model's id is the beginning of the digest of its
+weights: the same weights are one model, even if they were found in several places.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DIGITS = 16
 
 @REGISTRY.event
 class ModelRegistered(Event):
-    """Somebody put a model folder into the registry."""
+    """A model folder was put into the registry by a user."""
 
     type = "model_registered"
 
@@ -64,7 +64,7 @@ class ModelRegistered(Event):
 
 @REGISTRY.event
 class ModelRemoved(Event):
-    """Somebody took a model out of the registry; no file is touched."""
+    """A model was taken out of the registry by a user; no file is touched."""
 
     type = "model_removed"
 
@@ -73,12 +73,12 @@ class ModelRemoved(Event):
 
 
 class ModelRow(SQLModel, table=True):
-    """One model."""
+    """One model of the registry."""
 
     __tablename__ = "models"  # pyright: ignore[reportAssignmentType]
 
     id: str = Field(primary_key=True)
-    #: Position of the event that it came by: newer ones have higher.
+    #: Position of the event that added the model: newer models have higher positions.
     first: int = Field(sa_type=BigInteger, index=True)
     name: str
     kind: str
@@ -90,7 +90,7 @@ class ModelRow(SQLModel, table=True):
     lineage: str
     #: The run that made it, or that it was first seen in.
     run: str | None
-    #: Where it was, as recorded.
+    #: Where the model was, as recorded: a folder or a Hub id.
     path: str | None
     registered_at: str
     removed: bool = False
@@ -100,12 +100,12 @@ MODELS: Table = ModelRow.__table__  # pyright: ignore[reportAttributeAccessIssue
 
 
 def id_of(digest: str) -> str:
-    """The id of the model with these weights."""
+    """Return the id of the model with these weights: the first `DIGITS` digits of their digest."""
     return digest[:DIGITS]
 
 
 def _refuse_unlinked(connection: Connection, row: Envelope) -> None:
-    """Raise ChainError if the row does not follow on the one before it in the registry's stream."""
+    """Raise ChainError if the row does not follow on the row before it in the registry's stream."""
     before = (EVENTS.c.stream == STREAM) & (EVENTS.c.version == row.version - 1)
     head = connection.execute(select(EVENTS.c.hash).where(before)).scalar()
     head = chain.GENESIS if row.version == 1 else head
@@ -114,7 +114,7 @@ def _refuse_unlinked(connection: Connection, row: Envelope) -> None:
 
 
 class Models:
-    """The projection."""
+    """The projection of the model registry."""
 
     name = "models"
     version = 2
@@ -132,7 +132,7 @@ class Models:
                 elif row.stream.startswith(PREFIX) and row.type == events.Completed.type:
                     self._completed(store, connection, row)
             except (UnknownEventError, ForgeError):
-                continue  # a newer version's, or a fork whose past is gone: `forge verify` says which
+                continue  # of a newer version, or a fork whose past is gone: see `forge verify`
 
     def _registered(self, connection: Connection, row: Envelope) -> None:
         event = REGISTRY.load(row)
@@ -143,7 +143,7 @@ class Models:
             own = MODELS.c.id == id_of(event.digest)
             known = connection.execute(select(MODELS).where(own)).first()
             if known is not None and known.run is not None and not known.removed:
-                where = {"path": event.path, "bytes": event.bytes}  # what runs say of it stays
+                where = {"path": event.path, "bytes": event.bytes}  # what runs recorded stays
                 connection.execute(MODELS.update().where(own).values(**where))
                 return
             values = event.model_dump(exclude={"metrics", "lineage"})
@@ -193,7 +193,10 @@ E = TypeVar("E", bound=Event)
 
 
 def _first(store: EventStore, run: str, kind: type[E]) -> E | None:
-    """The first event of a kind in a run's history; those asked for stand near its beginning."""
+    """Return the first event of a kind in a run's history, or None.
+
+    The kinds that are asked for are near the beginning of a history.
+    """
     from evomerge.run.repository import history
 
     for row in history(store, run):
@@ -211,7 +214,7 @@ def _put(
     lineage: list[str],
     run: str | None,
 ) -> None:
-    """A model that is not there yet, or was taken out."""
+    """Add a model that is not in the registry yet, or that was taken out."""
     id_ = id_of(values["digest"])
     known = connection.execute(select(MODELS.c.removed).where(MODELS.c.id == id_)).first()
     if known is not None and not known.removed:
@@ -225,7 +228,7 @@ def _put(
 def listed(
     store: EventStore, kind: str | None = None, query: str = "", limit: int = 1000
 ) -> tuple[list[dict[str, Any]], int]:
-    """(the newest models, the number of all that fit)."""
+    """Return (the newest models, the number of all that match `kind` and `query`)."""
     catch_up(store, Models())
     wanted = ~MODELS.c.removed
     if kind is not None:
@@ -241,7 +244,10 @@ def listed(
 
 
 def find(store: EventStore, id_: str) -> dict[str, Any]:
-    """The model that an id, the beginning of one, or a name means. Raises NotFoundError."""
+    """Return the model that an id, the beginning of an id, or a name means.
+
+    Raises NotFoundError, and AmbiguousError if several models match.
+    """
     catch_up(store, Models())
     tries = (
         MODELS.c.id == id_[:DIGITS],
@@ -258,10 +264,11 @@ def find(store: EventStore, id_: str) -> dict[str, Any]:
 
 
 def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
-    """Return whose an entry is, and since which position: the run's owner, or who registered it.
+    """Return (owner, position) of an entry: the run's owner, or the user who registered the model.
 
-    The run's owner is that of the run list: forks and imported runs have another than their past says.
-    A user who came after the position has the name of an earlier one. None if there is no entry.
+    The run's owner is that of the run list: the past of a fork or of an imported run names another
+    owner. A user who was added after the position only shares the name of an earlier user. None if
+    there is no entry.
     """
     catch_up(store, Models())
     rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & (MODELS.c.id == id_)))

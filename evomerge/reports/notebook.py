@@ -1,4 +1,6 @@
-"""A run to look at from Python: tables, a picture, a family tree. Reads the log and nothing else.
+"""A run in Python, for notebooks: tables, a plot, a family tree.
+
+Reads the log and nothing else.
 
 from evomerge import Run
 
@@ -20,10 +22,16 @@ from runs.home import Home
 
 
 class Run:
-    """A run in the log, to look at. It is as it was when it was read; `refresh` reads it again."""
+    """A run in the log, read-only.
+
+    It stays as it was when it was read; `refresh` reads the run again.
+    """
 
     def __init__(self, name: str, home: Home | None = None) -> None:
-        """By the run's name or the beginning of it. Raises NotFoundError, UnavailableError."""
+        """Read a run by its name or the beginning of it.
+
+        Raises NotFoundError, UnavailableError.
+        """
         self.home = home or Home.default()
         self.state: RunState
         self._read(name)
@@ -37,7 +45,7 @@ class Run:
             store.close()
 
     def refresh(self) -> Run:
-        """Read what has happened since; returns the run itself."""
+        """Read the run again, with what has happened since; return the run itself."""
         self._read(self.name)
         return self
 
@@ -52,11 +60,13 @@ class Run:
         return self.state.status
 
     def report(self) -> dict[str, Any]:
-        """Everything that the run has to say, as plain data."""
+        """Return the run's report as plain data."""
         return report.report(self.state, self.rows)
 
     def frame(self, kind: str = "generations") -> Any:
-        """A table as a pandas DataFrame: generations, candidates, evaluations, items or events.
+        """Return a table as a pandas DataFrame.
+
+        `kind` is generations, candidates, evaluations, items or events.
 
         The columns are those of `evomerge.reports.tables`. Raises ConfigError, and
         UnavailableError without pandas.
@@ -74,8 +84,9 @@ class Run:
         return frame.astype(whole | real)
 
     def plot(self) -> Any:
-        """Fitness and diversity by generation as a matplotlib Figure; beside it, once the run is
-        completed, the champion's leads.
+        """Return a matplotlib Figure of fitness and diversity by generation.
+
+        Once the run is completed, the champion's leads are beside them.
         """
         from evomerge.reports import plot
 
@@ -83,9 +94,9 @@ class Run:
         return plot.figure(report.generations(self.state), rivals)
 
     def lineage(self, candidate: str = "champion") -> Lineage:
-        """What a candidate was made from, down to the sources.
+        """Return the models that a candidate was made from, down to the sources.
 
-        By recipe id, the beginning of one, or "champion". Raises NotFoundError.
+        `candidate` is a recipe id, the beginning of an id, or "champion". Raises NotFoundError.
         """
         return trace(self.state, find(self.state, candidate))
 
@@ -107,15 +118,15 @@ class Node:
     recipe_id: str
     #: "generation 3/5", "baseline mean", "given".
     place: str
-    #: In a few words.
+    #: The model in a few words.
     what: str
-    #: How many steps it is away from the candidate, at most.
+    #: The number of steps from the candidate, at most.
     depth: int
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """A candidate's family. Shows itself as a tree, in a notebook as a picture."""
+    """A candidate's family, shown as a tree of text, in a notebook as a picture."""
 
     nodes: tuple[Node, ...]
     #: (parent, child), by recipe id.
@@ -123,11 +134,11 @@ class Lineage:
 
     @property
     def candidate(self) -> Node:
-        """The one whose family it is."""
+        """The model whose family is shown."""
         return self.nodes[0]
 
     def __repr__(self) -> str:
-        """A tree; a model that has been told stands there by its id alone."""
+        """Return a tree of text; a model with parents is drawn once, later by its id alone."""
         known = {node.recipe_id: node for node in self.nodes}
         lines: list[str] = []
         told: set[str] = set()
@@ -147,14 +158,14 @@ class Lineage:
         return "\n".join(lines)
 
     def _repr_svg_(self) -> str:
-        """Generations from above to below, the candidate last."""
+        """Return the family as SVG: the oldest models at the top, the candidate at the bottom."""
         from evomerge.reports.family_svg import family
 
         return family(self.nodes, self.edges)
 
 
 def trace(state: RunState, recipe_id: str) -> Lineage:
-    """The family of a recipe: the recipe first, then those that it is made from, nearest first."""
+    """Return the family of a recipe: first the recipe, then its ancestors, the nearest first."""
     everybody = closure(recipe_id, state.recipes)
     edges = tuple(
         (parent, child)

@@ -13,24 +13,24 @@ from matplotlib.ticker import MaxNLocator
 
 
 class Picture(Figure):
-    """A figure of its own, without pyplot; a notebook shows it all the same."""
+    """A figure made without pyplot that a notebook can still show."""
 
     def _repr_png_(self) -> bytes:
-        """As a notebook asks for it."""
+        """Return the figure as a PNG file; notebooks call this method."""
         written = io.BytesIO()
         self.savefig(written, format="png")
         return written.getvalue()
 
 
 def draw(data: dict[str, Any], path: Path) -> None:
-    """Draw a completed run's report into `path` (its suffix says the format)."""
+    """Draw a completed run's report into `path`; its suffix is the format."""
     drawn = figure(data["generations"], data["rivals"])
     with rc_context({"svg.hashsalt": str(data["run"])}):  # the same picture, the same bytes
         drawn.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def figure(generations: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> Picture:
-    """Fitness and diversity by generation and, where there are rivals, the champion's leads."""
+    """Return fitness and diversity by generation and, if there are rivals, the champion's leads."""
     drawn = Picture(figsize=(10 if rivals else 5.4, 4.2), layout="constrained")
     FigureCanvasAgg(drawn)
     panels = drawn.subplots(1, 2 if rivals else 1, squeeze=False)[0]

@@ -1,6 +1,7 @@
-"""The run list, candidates, metrics and lineage as tables. Droppable: `forge db rebuild`.
+"""Projection of merging runs: the run list, candidates, metrics and lineage as tables.
 
-Each row follows from the run's events alone and equals what the fold says (a test compares them).
+The tables may be dropped; `forge db rebuild` makes them again. Each row follows from the run's
+events alone and equals what the fold says (a test compares them).
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ WHOLE = -1
 
 
 class RunRow(SQLModel, table=True):
-    """One run, for lists."""
+    """One run of the run list."""
 
     __tablename__ = "runs"  # pyright: ignore[reportAssignmentType]
-    #: For the queue: what has not ended, in its order.
+    #: For the queue: runs that have not ended, in the queue's order.
     __table_args__ = (Index("runs_waiting", "ended", desc("priority"), "first"),)
 
     run: str = Field(primary_key=True)
-    #: Position of its first event: newer runs have higher ones.
+    #: Position of its first event: newer runs have higher positions.
     first: int = Field(sa_type=BigInteger, index=True)
     #: completed, failed, cancelled, paused, running or submitted.
     status: str
     started: bool
     paused: bool
-    #: It came as the past of a fork only, and waits.
+    #: The run was imported only as the past of a fork, and waits.
     past: bool
     ended: str | None
     owner: str
@@ -43,7 +44,7 @@ class RunRow(SQLModel, table=True):
     #: Its labels, separated by spaces.
     labels: str
     device: str
-    #: What it is pinned to since it started.
+    #: The machine part of the profile that the run is pinned to since its start.
     profile: str | None
     submitted_at: str
     updated_at: str
@@ -63,13 +64,13 @@ class RunRow(SQLModel, table=True):
 
 
 class CandidateRow(SQLModel, table=True):
-    """Something that a run built."""
+    """One model of a run: the base, a source, a baseline or a candidate."""
 
     __tablename__ = "candidates"  # pyright: ignore[reportAssignmentType]
 
     run: str = Field(primary_key=True)
     recipe_id: str = Field(primary_key=True)
-    #: seeded, merged, mutated, baseline or source.
+    #: seeded, merged, mutated, sampled, crossed, baseline or source.
     kind: str
     name: str | None
     generation: int | None
@@ -92,7 +93,7 @@ class MetricRow(SQLModel, table=True):
 
 
 class LineageRow(SQLModel, table=True):
-    """A child and one of what it was made from."""
+    """A child and one of its parents, by recipe id."""
 
     __tablename__ = "lineage"  # pyright: ignore[reportAssignmentType]
 
@@ -116,7 +117,7 @@ class Runs:
     tables = (RUNS, CANDIDATES, METRICS, LINEAGE)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
-        """Put rows of the log into the tables; those of other kinds of run are passed over."""
+        """Put rows of the log into the tables; skip rows of other kinds of run."""
         ours = [row for row in rows if row.stream.startswith(PREFIX)]
         names = list(dict.fromkeys(row.stream.removeprefix(PREFIX) for row in ours))
         known = select(RUNS).where(RUNS.c.run.in_(names))
@@ -128,11 +129,11 @@ class Runs:
 
 
 class Batch:
-    """Changes of some rows of the log, gathered and then written at once."""
+    """Changes from some rows of the log, collected and then written at once."""
 
     def __init__(self, runs: dict[str, dict[str, Any]], pasts: frozenset[str]) -> None:
         self._runs = runs
-        #: Hashes of the events that pasts end with.
+        #: Hashes of the events that end the history of runs imported only as a past.
         self._pasts = pasts
         self._changed: dict[str, None] = {}
         self._new: dict[Table, dict[tuple, dict[str, Any]]] = {
@@ -140,7 +141,7 @@ class Batch:
         }
 
     def add(self, store: EventStore, run: str, row: Envelope) -> None:
-        """One event of a run."""
+        """Add one event of a run. Raises ChainError if its version is not a new one."""
         from evomerge.run import events
 
         entry = self._runs.setdefault(run, _blank(run, row))
@@ -152,14 +153,14 @@ class Batch:
         try:
             event = events.REGISTRY.load(row)
         except UnknownEventError:
-            return  # a newer version's
+            return  # an event of a newer version
         if isinstance(event, events.Forked):
             self._inherit(store, run, event)
         else:
             self._note(run, event)
 
     def _inherit(self, store: EventStore, run: str, fork: Any) -> None:
-        """A fork begins with the rows of its past."""
+        """Give a fork the rows of its past, to begin with."""
         from evomerge.run import events
         from evomerge.run.repository import history
 
@@ -167,7 +168,7 @@ class Batch:
         try:
             past = list(history(store, fork.parent, fork.version))
         except (ForgeError, EventsError):
-            past = []  # changed or missing: `forge verify` says what
+            past = []  # the past was changed or is missing: `forge verify` says which
         for row in past:
             try:
                 event = events.REGISTRY.load(row)
@@ -259,7 +260,7 @@ class Batch:
         }
 
     def write(self, connection: Connection) -> None:
-        """Everything gathered, into the tables."""
+        """Write everything that was collected into the tables."""
         changed = [{**self._runs[run], "status": _status(self._runs[run])} for run in self._changed]
         if changed:
             connection.execute(delete(RUNS).where(RUNS.c.run.in_(list(self._changed))))
@@ -274,7 +275,7 @@ class Batch:
     def _unknown(
         connection: Connection, table: Table, keys: list[str], rows: dict[tuple, dict[str, Any]]
     ) -> Iterable[dict[str, Any]]:
-        """Rows that are not in the table yet: one recipe may be built twice in a run."""
+        """Return the rows that are not in the table yet: a recipe may be built twice in a run."""
         runs = list(dict.fromkeys(key[0] for key in rows))
         columns = [table.c[name] for name in keys]
         query = select(*columns).where(table.c.run.in_(runs), columns[1].in_([k[1] for k in rows]))
@@ -283,14 +284,14 @@ class Batch:
 
 
 def _bounded(priority: int) -> int:
-    """A priority that every database can hold, whatever was recorded."""
+    """Return the recorded priority, cut to ±`MOST_PRIORITY`, which every database can hold."""
     from evomerge.run.events import MOST_PRIORITY
 
     return max(-MOST_PRIORITY, min(MOST_PRIORITY, priority))
 
 
 def _blank(run: str, first: Envelope) -> dict[str, Any]:
-    """A run that nothing is known of but its first event."""
+    """Return the row of a run of which only the first event is known."""
     return {
         "run": run,
         "first": first.position,
@@ -317,7 +318,7 @@ def _blank(run: str, first: Envelope) -> dict[str, Any]:
 
 
 def _status(entry: dict[str, Any]) -> str:
-    """The word that `RunState.status` has for it."""
+    """Return the word that `RunState.status` has for the run of a row."""
     if entry["ended"]:
         return entry["ended"]
     waits = entry["paused"] or entry["past"]

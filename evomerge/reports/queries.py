@@ -1,4 +1,4 @@
-"""Questions to the projections. They catch up with the log first."""
+"""Queries of the run list, which catches up with the log before each query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evomerge.reports.projections import RUNS, Runs
 
 
 def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """(the newest runs, the number of all). Raises ProjectionError."""
+    """Return (the newest runs, the number of all). Raises ProjectionError."""
     catch_up(store, Runs())
     query = select(RUNS).order_by(RUNS.c.first.desc()).limit(limit)
     with store.database.reading() as connection:
@@ -30,7 +30,7 @@ def page(
     label: str | None = None,
     text: str = "",
 ) -> tuple[list[dict[str, Any]], int]:
-    """(the newest runs that fit, from before the cursor `before` on; the number of all that fit).
+    """Return (the newest matches older than cursor `before`, the number of all matches).
 
     `first` of the last row is the cursor of the next page. Raises ProjectionError.
     """
@@ -53,20 +53,20 @@ def page(
 
 
 def row(store: EventStore, run: str) -> dict[str, Any] | None:
-    """One run's row."""
+    """Return a run's row of the run list; None if the run is missing."""
     catch_up(store, Runs())
     rows = store.database.rows(select(RUNS).where(RUNS.c.run == run))
     return dict(rows[0]._mapping) if rows else None
 
 
 def position(store: EventStore) -> int:
-    """Where in the log the list of runs was made from, once it has caught up."""
+    """Return the position in the log that the run list has reached, once it has caught up."""
     catch_up(store, Runs())
     return projection.position(store, Runs())
 
 
 def queue(store: EventStore, limit: int | None = None) -> list[dict[str, Any]]:
-    """The runs that have not ended: those with the highest priority first, then the oldest."""
+    """Return the runs that have not ended: the highest priority first, then the oldest."""
     catch_up(store, Runs())
     waiting = select(RUNS).where(RUNS.c.ended.is_(None))
     query = waiting.order_by(RUNS.c.priority.desc(), RUNS.c.first).limit(limit)

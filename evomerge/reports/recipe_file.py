@@ -1,4 +1,7 @@
-"""A candidate's recipe as a document: enough to rebuild it from the sources. Pure."""
+"""A candidate's recipe as a document, enough to rebuild the candidate from the sources.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from evomerge.run.state import RunState
 
 
 def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, Any]:
-    """The recipe and all that it is made from: enough to rebuild it from the sources."""
+    """Return a candidate's recipe with all of its ancestors: enough to rebuild the candidate."""
     assert state.started
     needed = closure(recipe_id, state.recipes)
     started = state.started
@@ -28,7 +31,7 @@ def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[st
 
 
 def places(state: RunState) -> dict[str, str]:
-    """Where each source was when the run began: Hub id with its revision, or folder."""
+    """Return recipe id → where base and sources were at the start: Hub id@revision, or folder."""
     assert state.started
     assert state.submitted
     given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)

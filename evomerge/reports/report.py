@@ -1,4 +1,7 @@
-"""What a run has to say for itself: numbers from the log, and the same as Markdown. Pure."""
+"""Report of a run: numbers from the log as plain data, and the same as Markdown.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ SPENT = {
 
 
 def pipeline_number(state: RunState, recipe_id: str) -> int | None:
-    """0 to 7: the pipeline that a candidate comes down to."""
+    """Return the number of the pipeline that made a candidate, 0 to 7; None if none did."""
     recipe = state.recipes[recipe_id]
     if isinstance(recipe, Source | Merge):
         return None
@@ -44,7 +47,7 @@ def pipeline_number(state: RunState, recipe_id: str) -> int | None:
 
 
 def usage(state: RunState) -> dict[int, int]:
-    """Pipeline number → how many candidates of the whole run were made by it."""
+    """Return pipeline number → how many candidates of the whole run the pipeline made."""
     counts = dict.fromkeys(range(len(PIPELINES)), 0)
     for candidate in state.candidates.values():
         number = pipeline_number(state, candidate.recipe_id)
@@ -54,7 +57,7 @@ def usage(state: RunState) -> dict[int, int]:
 
 
 def metrics(state: RunState) -> dict[str, Any]:
-    """The `metrics` of the source documents' result (SPEC §11)."""
+    """Return the `metrics` of the source documents' result (SPEC §11)."""
     first = next((c.score for c in state.champions), None)
     last = state.champions[-1].score if state.champions else None
     gain = None if first is None or last is None else last - first
@@ -74,9 +77,10 @@ def metrics(state: RunState) -> dict[str, Any]:
 
 
 def bit_effects(state: RunState) -> dict[str, float]:
-    """Stage → mean ‖Δ‖ between generation 0's pipelines that differ in it alone, over ‖mean τ‖.
+    """Return stage → how far the stage's choice moves the weights.
 
-    From sketches, so an estimate within some ten percent.
+    It is the mean ‖Δ‖ between generation 0's pipelines that differ in the stage alone, over
+    ‖mean τ‖. Computed from sketches, so an estimate within some ten percent.
     """
     mean = state.built.get(state.baselines.get("mean", ""))
     seeds = {
@@ -98,7 +102,7 @@ def bit_effects(state: RunState) -> dict[str, float]:
 
 
 def spent(state: RunState, rows: Sequence[Envelope]) -> dict[str, float]:
-    """Seconds by what they were spent on, as the tasks themselves measured them."""
+    """Return purpose → seconds spent on it, as the tasks themselves measured them."""
     totals: dict[str, float] = {}
     for row in rows:
         if row.type in SPENT:
@@ -108,7 +112,7 @@ def spent(state: RunState, rows: Sequence[Envelope]) -> dict[str, float]:
 
 
 def wall_seconds(rows: Sequence[Envelope]) -> float:
-    """Return the seconds from the first event to the last, with pauses and without later exports.
+    """Return the seconds from the first event to the last, pauses included, exports left out.
 
     A clock that was set back adds nothing, and takes nothing away.
     """
@@ -117,7 +121,11 @@ def wall_seconds(rows: Sequence[Envelope]) -> float:
 
 
 def generations(state: RunState) -> list[dict[str, Any]]:
-    """One row a generation: best and mean on its own draw, the champion on selection, diversity."""
+    """Return one row a generation.
+
+    Best and mean are on the generation's own draw, the champion on the selection slice; then the
+    diversity.
+    """
     rows = []
     for number, done in sorted(state.generations.items()):
         scores = [s for s in done.scores if s is not None]
@@ -137,7 +145,7 @@ def generations(state: RunState) -> list[dict[str, Any]]:
 
 
 def verdict(state: RunState) -> dict[str, Any]:
-    """Did the champion beat everybody? In the words of SPEC §5."""
+    """Return which sources, base and baselines the champion beats, in the words of SPEC §5."""
     assert state.completed
     rivals = state.completed.rivals
     noise = _rounding(state)
@@ -155,7 +163,7 @@ def verdict(state: RunState) -> dict[str, Any]:
 
 
 def _rounding(state: RunState) -> float:
-    """What of a lead on the test slice may be rounding."""
+    """Return how much of a lead on the test slice may be rounding."""
     assert state.submitted
     assert state.started
     config, best = state.submitted.config, state.reference("test", None)
@@ -165,7 +173,7 @@ def _rounding(state: RunState) -> float:
 
 
 def sentence(state: RunState) -> str:
-    """The verdict as one plain sentence or two."""
+    """Return the verdict as one or two plain sentences."""
     found = verdict(state)
     if found["beats_sources_and_base"]:
         text = "The champion beats every source and the base on the test slice."
@@ -183,7 +191,7 @@ def sentence(state: RunState) -> str:
 
 
 def rivals(state: RunState) -> list[dict[str, Any]]:
-    """The champion's lead over each, on the test slice."""
+    """Return each rival's scores and the champion's lead over the rival, on the test slice."""
     assert state.completed
     result, noise = [], _rounding(state)
     for rival in state.completed.rivals:
@@ -207,13 +215,16 @@ def rivals(state: RunState) -> list[dict[str, Any]]:
 
 
 def origin(state: RunState) -> str | None:
-    """The run and the event of it that this one was forked at."""
+    """Return the event that a run was forked at, as PARENT@VERSION; None if it is no fork."""
     fork = state.forked
     return f"{fork.parent}@{fork.version}" if fork else None
 
 
 def cost(state: RunState) -> dict[str, Any]:
-    """What the champion costs to run (before there is one, the base), and what the sources cost."""
+    """Return what the champion costs to run, and what the sources cost.
+
+    Before there is a champion, the base takes its place.
+    """
     assert state.started
     shown = state.champion or state.started.base.recipe_id
     return {
@@ -225,7 +236,7 @@ def cost(state: RunState) -> dict[str, Any]:
 
 
 def spending(state: RunState) -> dict[str, float]:
-    """What the search has spent, as budgets count it."""
+    """Return what the search has spent, as budgets count it."""
     return {
         "evaluations": state.spent.evaluations,
         "items": state.spent.items,
@@ -235,7 +246,7 @@ def spending(state: RunState) -> dict[str, float]:
 
 
 def ending(state: RunState) -> dict[str, Any]:
-    """What `completed` says: the champion on the test slice, and against everybody."""
+    """Return what `completed` says: the champion on the test slice, and against each rival."""
     assert state.completed
     measured = state.components((state.completed.champion, "test", None))
     return {
@@ -251,7 +262,7 @@ def ending(state: RunState) -> dict[str, Any]:
 
 
 def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
-    """Everything, as plain data."""
+    """Return the whole report as plain data."""
     assert state.started
     result: dict[str, Any] = {
         "run": state.run,
@@ -280,7 +291,7 @@ def _cell(value: float | None, form: str = ".4f") -> str:
 
 
 def _cost(data: dict[str, Any]) -> str:
-    """What the models of the run cost: all have one shape, unless paths were searched."""
+    """Return the models' cost in words; all have one shape, unless paths were searched."""
     what = f"{_priced(data)} of weights, cache and activations, by arithmetic"
     said, whose = f"Champion and sources have one shape: {what}.", ""
     if data["blocks"] != data["sources"]["blocks"]:
@@ -308,7 +319,7 @@ def _priced(cost: dict[str, Any]) -> str:
 
 
 def _stages(data: dict[str, Any]) -> list[str]:
-    """The eight pipelines: how often each was made, and whether their stages matter."""
+    """Return lines on the eight pipelines: how often each was made, and if their stages matter."""
     lines = ["", "## Pipelines", "", "Candidates made by each:", ""]
     for number, count in data["metrics"]["combo_usage"].items():
         lines.append(f"- {number} {'-'.join(PIPELINES[int(number)])}: {count}")
@@ -319,7 +330,7 @@ def _stages(data: dict[str, Any]) -> list[str]:
 
 
 def markdown(data: dict[str, Any]) -> str:
-    """The report for people."""
+    """Return a completed run's report as Markdown, for people."""
     lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], ""]
     if data["forked_from"]:
         lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]

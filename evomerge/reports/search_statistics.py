@@ -1,4 +1,7 @@
-"""What the search has shown beside its champion: techniques, genes, the front. Pure; from the log."""
+"""Statistics of a search beside its champion: techniques, genes, the Pareto front.
+
+Pure; from the log.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from evomerge.search.genome import Detail, Space
 from evomerge.search.nsga2 import objectives
 from evomerge.search.proposals import Family
 
-#: Candidates that a correlation is told of.
+#: Correlations need at least `FEWEST` candidates.
 FEWEST = 12
 
 
 def technique(state: RunState, recipe_id: str) -> str:
-    """What a candidate was merged by: "ties", "slerp-dare-dfs", or a source."""
+    """Return what a candidate was merged by: "ties", "slerp-dare-dfs", or "source"."""
     recipe = state.recipes[recipe_id]
     if isinstance(recipe, Merge):
         return recipe.method
@@ -28,8 +31,10 @@ def technique(state: RunState, recipe_id: str) -> str:
 
 
 def techniques(state: RunState) -> list[dict[str, Any]]:
-    """A row a technique: its candidates, how many were in the better half of their generation, the best
-    selection score that one of them reached, and how often one became champion.
+    """Return one row a technique.
+
+    The row has the technique's ranked candidates, how many of them were in the better half of their
+    generation, their best selection score, and how often one of them became champion.
     """
     rows: dict[str, dict[str, Any]] = {}
     for (generation, _), candidate in sorted(state.candidates.items()):
@@ -50,10 +55,11 @@ def techniques(state: RunState) -> list[dict[str, Any]]:
 
 
 def genes(state: RunState) -> list[dict[str, Any]]:
-    """How the score went with each gene of the champion's species: Spearman's rank correlation inside
-    of generations, pooled over them. By part of the model; strongest first.
+    """Return the score's correlation with each gene of the champion's species, strongest first.
 
-    It says what went with what in this search, which chose where to look; it is no effect of a cause.
+    It is Spearman's rank correlation inside of generations, pooled over generations, by part of the
+    model. Empty for fewer than `FEWEST` candidates. The search itself chose where to look, so the
+    correlation proves no cause.
     """
     space, kin = _kin(state)
     pairs: list[list[tuple[list[float], float]]] = []
@@ -77,9 +83,9 @@ def genes(state: RunState) -> list[dict[str, Any]]:
 
 
 def parts(state: RunState) -> dict[str, dict[str, float]]:
-    """Return, of each candidate of the champion's species, its genes by part of the model.
+    """Return recipe id → genes by part of the model, for the candidates of the champion's species.
 
-    The names are those of `genes`, the values those of the merge.
+    The genes' names are those of `genes`, their values those of the merge.
     """
     space, kin = _kin(state)
     if space is None:
@@ -95,7 +101,7 @@ def parts(state: RunState) -> dict[str, dict[str, float]]:
 
 
 def _kin(state: RunState) -> tuple[Space | None, dict[str, list[float]]]:
-    """Return the champion's species by parts, and the point of each candidate that is of it."""
+    """Return the space of the champion's species, by parts, and its candidates' points."""
     if state.started is None or state.champion is None:
         return None, {}
     name = technique(state, state.champion)
@@ -129,7 +135,7 @@ def _gene_names(state: RunState, space: Space) -> list[str]:
 
 
 def _pooled(groups: Sequence[tuple[list[float], list[float]]]) -> float | None:
-    """The correlation of ranks inside of groups; None where a gene never moved."""
+    """Return the correlation of ranks inside of groups; None if gene or score never moved."""
     above = left = right = 0.0
     for xs, ys in groups:
         a, b = _centred(_ranks(xs)), _centred(_ranks(ys))
@@ -140,7 +146,7 @@ def _pooled(groups: Sequence[tuple[list[float], list[float]]]) -> float | None:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 0; level ones share the middle of theirs."""
+    """Return the ranks of values, from 0; equal values share their mean rank."""
     order = sorted(values)
     return [order.index(v) + (order.count(v) - 1) / 2 for v in values]
 
@@ -151,11 +157,14 @@ def _centred(values: Sequence[float]) -> list[float]:
 
 
 def front(state: RunState) -> dict[str, Any] | None:
-    """The candidates that no other dominates in the run's objectives on the selection slice, those
-    that are dominated, and the volume above the sources' worst that the front fills. None where fewer
-    than two were judged.
+    """Return the Pareto front in the run's objectives on the selection slice, or None.
 
-    `objectives` of a candidate are as they are searched, larger being better; `values` as `axes` say.
+    The result has the candidates that no other candidate dominates, those that are dominated, and
+    the volume above the sources' worst that the front fills. None if fewer than two candidates, or
+    no source, were judged.
+
+    `objectives` of a candidate are as they are searched, larger being better; `values` are as
+    `axes` say.
     """
     assert state.submitted
     assert state.started
@@ -196,7 +205,7 @@ def front(state: RunState) -> dict[str, Any] | None:
 
 
 def _axis(objective: str, measured: Components) -> dict[str, Any]:
-    """Return what people call an objective, which end of it is better, and how it is read back."""
+    """Return an objective's name for people, its kind, and the direction that is better."""
     kind, _, domain = objective.partition("/")
     if kind == "domain":
         kind = "perplexity" if domain in measured.domains else "accuracy"
@@ -206,13 +215,13 @@ def _axis(objective: str, measured: Components) -> dict[str, Any]:
 
 
 def _plain(axes: Sequence[dict[str, Any]], point: Sequence[float]) -> list[float]:
-    """Return an objective's values as people know them: a perplexity instead of −log of it."""
+    """Return a point's values as people know them: a perplexity instead of −log of it."""
     read = {"perplexity": lambda x: math.exp(-x), "accuracy": lambda x: x}
     return [read.get(a["kind"], lambda x: -x)(x) for a, x in zip(axes, point, strict=True)]
 
 
 def lines(data: dict[str, Any]) -> list[str]:
-    """The report's sections on all of this, as Markdown."""
+    """Return the report's sections on techniques, genes and front, as lines of Markdown."""
     out = ["", "## Results by merge method", ""]
     out += ["| technique | candidates | in the better half | best on selection | champions |"]
     out += ["|---|---|---|---|---|"]

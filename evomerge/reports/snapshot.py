@@ -1,4 +1,7 @@
-"""A run as it was at a place of its history, and two of them side by side. Pure."""
+"""Views of a run at a place of its history, and two runs side by side.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from runs.errors import ForgeError
 
 
 def view(state: RunState) -> dict[str, Any]:
-    """Population, champion, diversity and pending tasks, as plain data."""
+    """Return population, champion, diversity and pending tasks, as plain data."""
     assert state.submitted
     newest = max(state.diversities, default=None)
     measured = None if newest is None else state.diversities[newest]
@@ -34,7 +37,7 @@ def view(state: RunState) -> dict[str, Any]:
 
 
 def population(state: RunState) -> list[dict[str, Any]]:
-    """The slots of the generation that is worked on, or of the last one; empty ones are left out."""
+    """Return the filled slots of the newest generation that has candidates."""
     numbers = {g for g, _ in state.candidates}
     if not numbers:
         return []
@@ -60,7 +63,7 @@ def population(state: RunState) -> list[dict[str, Any]]:
 
 
 def champion(state: RunState) -> dict[str, Any] | None:
-    """The champion with its selection score."""
+    """Return the champion with its selection score; None if there is none yet."""
     if not state.champions:
         return None
     last = state.champions[-1]
@@ -74,7 +77,7 @@ def champion(state: RunState) -> dict[str, Any] | None:
 
 
 def pending(state: RunState) -> list[str]:
-    """What would be done next: keys of tasks, or types of facts."""
+    """Return what the run does next: types of facts, or keys of tasks."""
     if state.submitted is None or state.ended or state.skipped:
         return []
     try:
@@ -85,7 +88,7 @@ def pending(state: RunState) -> list[str]:
 
 
 def difference(a: RunState, b: RunState) -> dict[str, Any]:
-    """What B has, or says otherwise, than A."""
+    """Return how run B differs from run A: settings, sources, models, evaluations, champions."""
     assert a.submitted
     assert b.submitted
     mine = a.submitted.config.model_dump(mode="json")
@@ -118,7 +121,7 @@ def difference(a: RunState, b: RunState) -> dict[str, Any]:
 
 
 def _side(state: RunState) -> dict[str, Any]:
-    """Which run, how far: the last complete generation."""
+    """Return a run's name, place, status and last complete generation."""
     done = max(state.generations, default=None)
     return {"run": state.run, "place": state.place, "status": state.status, "generation": done}
 
@@ -132,7 +135,10 @@ def _other_sources(a: RunState, b: RunState) -> list[list[str]]:
 
 
 def comparison(a: RunState, b: RunState) -> dict[str, Any]:
-    """Two runs generation by generation: champion's selection score, diversity; and the results."""
+    """Return how two runs differ, with their generations side by side and their results.
+
+    A generation's row has each champion's selection score and each run's diversity.
+    """
     rows = []
     for number in sorted({*a.generations, *b.generations}):
         row: dict[str, Any] = {"generation": number}
@@ -151,7 +157,7 @@ def comparison(a: RunState, b: RunState) -> dict[str, Any]:
 
 
 def _comparable(a: RunState, b: RunState) -> str | None:
-    """Why the scores of two runs cannot be compared; None where they can."""
+    """Return why the scores of two runs cannot be compared; None if they can."""
     if a.started is None or b.started is None or a.submitted is None or b.submitted is None:
         return "one of them has not started"
     if a.started.data_digest != b.started.data_digest:

@@ -1,7 +1,7 @@
-"""A run as tables: what notebooks and `forge export --parquet` show of its log. Pure.
+"""Tables of a run's log, for notebooks and `forge export --parquet`.
 
-A table is its columns, each with its kind, and rows as dictionaries. The columns depend on the run's
-domains and weights alone, so that tables of one run always have the same.
+Pure. A table is its columns, each with its kind, and rows as dictionaries. The columns depend on
+the run's domains and weights alone, so tables of one run always have the same columns.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """Column → kind, and the rows, which are made as they are asked for."""
+    """A table: column → kind, and the rows, which may be an iterator that makes them on demand."""
 
     columns: dict[str, Kind]
     rows: Iterable[Row]
 
 
 def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """A row a closed generation; best and mean on its own draw, the champion on selection, and what
-    the run had spent when it was closed.
+    """Return a table with one row a closed generation.
+
+    Best and mean are on the generation's own draw, the champion on the selection slice.
+    Evaluations, items and seconds are what the run had spent when the generation was closed.
     """
     columns: dict[str, Kind] = {
         "generation": "int", "best": "float", "mean": "float", "champion": "float",
@@ -56,7 +58,7 @@ def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
 
 
 def candidates(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """A row a model of the run: sources, baselines, and what every slot held."""
+    """Return a table with one row a model: base, sources, baselines, and what each slot held."""
     columns: dict[str, Kind] = {
         "recipe_id": "text", "kind": "text", "name": "text", "generation": "int", "slot": "int",
         "pipeline": "text", "technique": "text", "parents": "texts", "digest": "text",
@@ -110,10 +112,11 @@ _COMPONENTS = (
 
 
 def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """A row an evaluation: fitness, its parts (1 for the best source), components, domain by domain.
+    """Return a table with one row an evaluation.
 
-    `generation` is that of the draw; none: the whole slice. A source's fitness follows from the log
-    once every source was measured.
+    A row has fitness, its parts (1 for the best source) and components, also domain by domain.
+    `generation` is that of the draw; empty: the whole slice. A source's fitness is not recorded: it
+    follows from the log, relative to the sources measured so far.
     """
     domains = _domains(state)
     weights = state.submitted.config.fitness_weights.parts if state.submitted else {}
@@ -158,10 +161,10 @@ def _domains(state: RunState) -> list[str]:
 
 
 def items(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """A row an item that a model was measured on.
+    """Return a table with one row an item that a model was measured on.
 
-    `value` is −log p of a window (nats), 1 or 0 for a question, 0 to 1 for a problem; `item` its place
-    among those of its kind and domain in the slice.
+    `value` is −log p of a window (nats), 1 or 0 for a question, 0 to 1 for a problem; `item` is the
+    item's place among those of its kind and domain in the slice.
     """
     columns: dict[str, Kind] = {
         "recipe_id": "text", "slice": "text", "generation": "int", "domain": "text", "kind": "text",
@@ -196,7 +199,10 @@ def _outcomes(seen: DomainOutcomes, draw: Draw) -> Iterator[Row]:
 
 
 def events(_state: RunState, rows: Sequence[Envelope]) -> Table:
-    """A row an event of the history, those before a fork included; `data` is JSON, as recorded."""
+    """Return a table with one row an event of the history, those before a fork included.
+
+    `data` is JSON, as recorded.
+    """
     columns: dict[str, Kind] = {
         "place": "int", "position": "int", "stream": "text", "version": "int", "type": "text",
         "schema": "int", "recorded_at": "text", "actor": "text", "key": "text", "data": "text",
@@ -210,7 +216,7 @@ def events(_state: RunState, rows: Sequence[Envelope]) -> Table:
     return Table(columns, told)
 
 
-#: Name → what makes the table of a state and its rows.
+#: Name → the function that makes the table from a state and its rows.
 TABLES: dict[str, Callable[[RunState, Sequence[Envelope]], Table]] = {
     "generations": generations,
     "candidates": candidates,
@@ -221,7 +227,7 @@ TABLES: dict[str, Callable[[RunState, Sequence[Envelope]], Table]] = {
 
 
 def table(name: str, state: RunState, rows: Sequence[Envelope]) -> Table:
-    """The table of that name. Raises ConfigError."""
+    """Return the table of that name. Raises ConfigError."""
     if name not in TABLES:
         raise ConfigError(f"there is no table {name!r}: there are {', '.join(TABLES)}.")
     return TABLES[name](state, rows)

@@ -1,9 +1,9 @@
-"""What an experiment tracker is sent of a run: rows by generation, a summary, settings, the champion.
+"""Data for an experiment tracker such as W&B: rows by generation, summary, settings, champion.
 
-A pure function of the run's events, with the names of the source documents (SPEC §12). The row of a
-generation depends on nothing that happened after it, so a run that is followed while it lives and one
-that is sent years later give the same rows. What is missing is left out.
-`worker/exports/wandb.py` sends them.
+A pure function of the run's events, with the names of the source documents (SPEC §12). The row of
+a generation depends on nothing that happened after the generation. So a run that is followed while
+it lives and a run that is sent years later give the same rows. Missing values are left out.
+`worker/exports/wandb.py` sends the data.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from evomerge.run.state import RunState
 
 #: A value of a row or of the summary.
 Value = float | int | str | bool
-#: What a tracker takes as the name of a run, and in the name of a thing.
+#: Names that a tracker takes for a run, and inside the name of an artifact.
 _PLAIN = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
 def identity(name: str) -> str:
-    """The tracker's id of a run: its name, made plain and told apart where it is not plain."""
+    """Return the tracker's id of a run: its name if plain, else a plain form with a hash."""
     if _PLAIN.fullmatch(name):
         return name
     plain = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)[:80]
@@ -36,7 +36,7 @@ def identity(name: str) -> str:
 
 
 def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]:
-    """(generation, row) of every closed generation above `after`, in order."""
+    """Return (generation, row) of every closed generation above `after`, in order."""
     combos, told = _Combos(), []
     made: dict[int, list[str]] = {}
     for (generation, _), candidate in state.candidates.items():
@@ -50,10 +50,11 @@ def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]
 
 
 def _row(state: RunState, generation: int) -> dict[str, Any]:
-    """What the source documents log of a generation.
+    """Return what the source documents log of a generation.
 
-    `best_fitness` is the champion's, on the selection slice, as there; `avg_fitness` and those of the
-    elites, the first two of the ranking, are of the generation's own draw of the search slice.
+    `best_fitness` is the champion's, on the selection slice, as in those documents. `avg_fitness`
+    and the elites' fitness (the first two of the ranking) are on the generation's own draw of the
+    search slice.
     """
     done = state.generations[generation]
     champions = [c.score for c in state.champions if c.generation <= generation]
@@ -74,7 +75,7 @@ def _row(state: RunState, generation: int) -> dict[str, Any]:
 
 
 def _domains(state: RunState, generation: int) -> dict[str, float | None]:
-    """Mean and best score of a generation's candidates in each domain that it was measured in."""
+    """Return mean and best score of a generation's candidates in each domain measured."""
     found: dict[str, list[float]] = {}
     for recipe_id in state.generations[generation].ranking:
         for domain, score in domain_scores(state, recipe_id, generation).items():
@@ -86,10 +87,10 @@ def _domains(state: RunState, generation: int) -> dict[str, float | None]:
 
 
 def domain_scores(state: RunState, recipe_id: str, generation: int) -> dict[str, float]:
-    """Domain → a candidate's score on a generation's draw; empty where it has no fitness.
+    """Return domain → a candidate's score on a generation's draw; empty if it has no components.
 
-    The score is the one of `evomerge.fitness.composite`: 1 where perplexity and accuracy are those of
-    the best source in that domain, on the same items.
+    The score is that of `evomerge.fitness.composite`: 1 if perplexity and accuracy are those of the
+    best source in the domain, on the same items.
     """
     event = state.evaluations.get((recipe_id, "search", generation))
     if event is None or event.components is None:
@@ -98,7 +99,7 @@ def domain_scores(state: RunState, recipe_id: str, generation: int) -> dict[str,
     usual = state.started.sources[0].recipe_id if state.started else recipe_id
     others = [state.measure(usual, o) for o in state.sources_on("search", draws).values()]
     sources = [c for c in others if c is not None]
-    own = state.measure(recipe_id, event.outcomes)  # as recorded, in the words of today
+    own = state.measure(recipe_id, event.outcomes)  # today's components of recorded outcomes
     if own is None or not sources:
         return {}
     names = sorted(set.intersection(*({*c.domains, *c.accuracies} for c in (own, *sources))))
@@ -110,14 +111,14 @@ def domain_scores(state: RunState, recipe_id: str, generation: int) -> dict[str,
 
 
 class _Combos:
-    """How often each of the eight pipelines was made so far, and the mean score that it had."""
+    """Counter of the eight pipelines: how often each was made so far, and its mean score."""
 
     def __init__(self) -> None:
         self._made = dict.fromkeys(range(len(PIPELINES)), 0)
         self._reached: dict[int, list[float]] = {number: [] for number in self._made}
 
     def add(self, state: RunState, generation: int, built: list[str]) -> None:
-        """Count what a generation built, and what was measured in it."""
+        """Count the pipelines that a generation built, and collect the scores measured in it."""
         for recipe_id in built:
             number = report.pipeline_number(state, recipe_id)
             if number is not None:
@@ -129,7 +130,7 @@ class _Combos:
                 self._reached[number].append(score)
 
     def told(self) -> dict[str, float | None]:
-        """Nothing for a run whose search knows no pipelines."""
+        """Return usage and mean score of each pipeline; empty if the search made no pipeline."""
         if not any(self._made.values()):
             return {}
         told: dict[str, float | None] = {}
@@ -140,9 +141,9 @@ class _Combos:
 
 
 def summary(state: RunState) -> dict[str, Value]:
-    """What stands at the end, or now: the last row, the champion, and `final/…` once it has ended.
+    """Return the last row, the champion and, once the run has ended, the result as `final/…`.
 
-    Computed here and not by the tracker, whose own aggregates do not outlive a resume.
+    The summary is computed here, because the tracker's own aggregates do not survive a resume.
     """
     last = max(state.generations, default=-1)
     told: dict[str, Any] = {}
@@ -155,7 +156,7 @@ def summary(state: RunState) -> dict[str, Value]:
 
 
 def _final(state: RunState) -> dict[str, Any]:
-    """The result, in the words of the source documents and of the report."""
+    """Return the result, in the words of the source documents and of the report."""
     found = report.metrics(state)
     told = {
         "best_fitness": found["best_fitness"],
@@ -185,12 +186,12 @@ def _final(state: RunState) -> dict[str, Any]:
 
 
 def _chain_head(state: RunState) -> str:
-    """What the result stands on; what is recorded after it (an export) changes nothing of it."""
+    """Return the chain head that the result stands on; later events (an export) leave it as is."""
     return state.completed.chain_head if state.completed else state.head
 
 
 def config(state: RunState) -> dict[str, Any]:
-    """Settings, models and data of a run, by name and digest: no paths, no addresses, no keys."""
+    """Return a run's settings, models and data by name and digest: no paths, addresses or keys."""
     assert state.submitted
     told: dict[str, Any] = {
         "run": state.run,
@@ -214,8 +215,10 @@ def config(state: RunState) -> dict[str, Any]:
 
 
 def champion(state: RunState) -> dict[str, Any] | None:
-    """The champion without its weights: its recipe, enough to rebuild it from the sources, its digest
-    and whom it comes from. None where there is none yet.
+    """Return the champion without its weights; None if there is none yet.
+
+    The result has the champion's recipe, enough to rebuild it from the sources, its digest and its
+    lineage.
     """
     if state.champion is None or state.started is None:
         return None
@@ -239,7 +242,10 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _known(values: dict[str, Any]) -> dict[str, Value]:
-    """Those that there are; a number that is none would be refused, or drawn as one."""
+    """Return the values that are present, without None, NaN and Inf.
+
+    A tracker would refuse NaN and Inf, or draw them as numbers.
+    """
     return {
         name: value
         for name, value in values.items()

@@ -1,1 +1,1 @@
-"""A run of EvoMerge: its events, the fold, the decision, the audit. Pure."""
+"""A run of EvoMerge: its events, the fold, the decision and the audit, all pure."""

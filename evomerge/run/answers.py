@@ -1,7 +1,8 @@
-"""Is an event an answer to the task that was asked for? Pure.
+"""Check that an event answers the task that was asked for.
 
-What a task gives is in part the world's (weights' digest, outcomes, seconds) and in part what was asked
-for (recipe, place, draw). The second part, and all that follows from the first, is compared here.
+Pure. Part of a task's result is known only from the world (weights' digest, outcomes, seconds). The
+other part was asked for (recipe, place, draw). That second part, and all that follows from the
+first, is compared here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from evomerge.run import early_stopping, events
 from evomerge.run.decide import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
 from evomerge.run.state import Candidate, RunState
 
-#: The kind of task that an event answers.
+#: Event → the kind of task that the event answers.
 ANSWERS: dict[type[Event], type[Task]] = {
     events.Started: Start,
     events.Profiled: Measure,
@@ -29,7 +30,7 @@ ANSWERS: dict[type[Event], type[Task]] = {
 
 
 def unasked(state: RunState, tasks: list[Task], row: Envelope, event: Event) -> str | None:
-    """Return why the event is no answer to a task that was asked for; None if it is one."""
+    """Return why the event answers no task that was asked for; None if it answers one."""
     suffix = row.key.partition("/")[2]
     task = next((t for t in tasks if t.key == suffix), None)
     if task is None or not isinstance(task, ANSWERS[type(event)]):
@@ -50,7 +51,7 @@ def unasked(state: RunState, tasks: list[Task], row: Envelope, event: Event) -> 
 
 
 def _misread(state: RunState, event: events.Started) -> str | None:
-    """What `started` says of models follows from what was submitted and from their digests."""
+    """Return why `started` contradicts the submission or the models' digests, or None."""
     assert state.submitted
     if len(event.sources) != len(state.submitted.sources):
         return "started has another number of sources than was submitted"
@@ -63,7 +64,7 @@ def _misread(state: RunState, event: events.Started) -> str | None:
 
 
 def _wanted(task: Build, event: Candidate) -> Event:
-    """The event that the task asks for, with what only the world knows as recorded."""
+    """Return the event that the task asks for, with digest, sketch and seconds as recorded."""
     proposal = task.proposal
     told = {"digest": event.digest, "sketch": event.sketch, "seconds": event.seconds}
     place = {"generation": task.generation, "slot": proposal.slot}
@@ -74,7 +75,10 @@ def _wanted(task: Build, event: Candidate) -> Event:
 def _misbuilt(
     state: RunState, event: events.BaselineBuilt | Candidate, wanted: Event
 ) -> str | None:
-    """The recipe, the place and the parents are those of the task; equal recipes, equal weights."""
+    """Return why the build does not answer the task, or None.
+
+    Recipe, place and parents must be those of the task. Equal recipes must have equal weights.
+    """
     if event.recipe != getattr(wanted, "recipe", None) or event.recipe_id != event.recipe.id:
         return f"{event.type} holds another recipe than the one that was asked for"
     if event != wanted:
@@ -99,7 +103,10 @@ def _mischosen(event: events.LayersChosen, task: ChooseLayers) -> str | None:
 
 
 def _mismeasured(state: RunState, event: events.Evaluated, task: Evaluate) -> str | None:
-    """Fitness follows from the outcomes; nobody can raise it by hand."""
+    """Return why the measurement does not answer the task, or None.
+
+    Fitness must follow from the outcomes, so it cannot be raised by hand.
+    """
     asked = (task.recipe_id, task.slice, task.generation)
     if (event.recipe_id, event.slice, event.generation) != asked:
         return "something else was measured than what was asked for"

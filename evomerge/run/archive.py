@@ -1,4 +1,4 @@
-"""Runs in and out of archives (`events.archive`)."""
+"""Runs in archives (`events.archive`): the streams that an archive needs, and reading them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from runs.errors import NotFoundError
 
 
 class ArchivedLog:
-    """An archive's streams, to be read like a log."""
+    """An archive's streams, readable like a log (`evomerge.run.repository.Log`)."""
 
     def __init__(self, streams: Mapping[str, Sequence[Envelope]]) -> None:
         self._streams = streams
 
     def version(self, stream: str) -> int:
-        """The stream's version; 0 where there is no such stream."""
+        """Return the stream's version; 0 if the stream is missing."""
         return len(self._streams.get(stream, ()))
 
     def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
-        """Its rows, in order."""
+        """Yield the stream's rows in order: after version `after`, up to version `upto`."""
         yield from self._streams.get(stream, ())[after:upto]
 
     def streams(self, prefix: str = "") -> list[Envelope]:
-        """The first row of every stream whose name starts with `prefix`."""
+        """Return the first row of every stream whose name starts with `prefix`."""
         return [rows[0] for name, rows in self._streams.items() if name.startswith(prefix)]
 
 
 def run_of(archive: Archive) -> str:
-    """The run that an archive is about. Raises NotFoundError."""
+    """Return the name of the run that an archive is about. Raises NotFoundError."""
     run = archive.manifest.get("run")
     if not isinstance(run, str) or stream(run) not in archive.streams:
         raise NotFoundError("the archive holds no merging run.")
@@ -40,7 +40,7 @@ def run_of(archive: Archive) -> str:
 
 
 def streams(log: Log, run: str) -> dict[str, list[Envelope]]:
-    """Everything that a run's history needs, stream by stream, the pasts of forks first."""
+    """Return stream → the rows that a run's history needs of it, the pasts of forks first."""
     found: dict[str, list[Envelope]] = {}
     for row in history(log, run):
         found.setdefault(row.stream, []).append(row)
@@ -48,7 +48,7 @@ def streams(log: Log, run: str) -> dict[str, list[Envelope]]:
 
 
 def schemas() -> dict[str, Any]:
-    """JSON schemas of the latest schema of every event of a run."""
+    """Return type@version → JSON schema, for the latest schema of every event of a run."""
     return {
         f"{name}@{cls.schema_version}": cls.model_json_schema()
         for name, cls in events.REGISTRY.types().items()
@@ -56,5 +56,5 @@ def schemas() -> dict[str, Any]:
 
 
 def title(name: str) -> str:
-    """The run that a stream belongs to."""
+    """Return the name of the run that a stream belongs to."""
     return name.removeprefix(PREFIX)

@@ -1,9 +1,11 @@
-"""Is a run's history what it says? Pure: rows in, findings out.
+"""Audit of a run's history, from the log alone.
+
+Pure: rows in, findings out.
 
 chain      every row's hash fits its content and the row before, stream by stream
 events     every row validates under its type and schema
-decisions  what was due after each prefix is what then happened, with the strategy that the run names;
-fitness follows from the recorded outcomes
+decisions  what happened after each prefix was due then, by the strategy that the run names;
+           fitness follows from the recorded outcomes
 result     the fold has the champion, the lineage digest and the chain head that `completed` says
 """
 
@@ -25,7 +27,7 @@ from evomerge.run.retries import failed_key
 from evomerge.run.state import RunState, absorb
 from runs.errors import ForgeError
 
-#: An error: something is wrong. Unchecked: it could not be checked. A note: worth knowing, not wrong.
+#: error: something is wrong; unchecked: it could not be checked; note: worth knowing, not wrong.
 Level = Literal["error", "unchecked", "note"]
 Check = Literal[
     "chain", "events", "decisions", "result", "weights", "fitness", "artifacts", "files"
@@ -46,7 +48,7 @@ _ALONE = frozenset(
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be, that could not be checked, or that is worth knowing."""
+    """A result of an audit: an error, something that could not be checked, or a note."""
 
     level: Level
     check: Check
@@ -57,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Anchor:
-    """An event's hash that was noted outside of the history."""
+    """An event's hash stored outside of the history; it reveals a truncated log."""
 
     version: int
     head: str
@@ -65,7 +67,7 @@ class Anchor:
 
 
 def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Finding]:
-    """Everything that can be checked from the log alone, for a run's whole history."""
+    """Check all that the log alone can show of a run's whole history; return the findings."""
     found = list(_chain(rows, anchors))
     broken = bool(found)
     found += _clocks(rows)
@@ -80,9 +82,9 @@ def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Find
 
 
 def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Finding]:
-    """Everything that can be checked of a stream that is no run's: its chain and its events.
+    """Check a stream that belongs to no run: its chain, its times and its events.
 
-    `registry` has its events; None if this program writes no such stream.
+    `registry` has the stream's events; None if this program does not write the stream.
     """
     found = [*_chain(rows, ()), *_clocks(rows)]
     if registry is None:
@@ -106,9 +108,10 @@ def _chain(rows: Sequence[Envelope], anchors: Sequence[Anchor]) -> Iterator[Find
 
 
 def _clocks(rows: Sequence[Envelope]) -> Iterator[Finding]:
-    """Say where times run backwards: all that a forger leaves who exchanges two results and every hash.
+    """Yield a note if recorded times run backwards.
 
-    Honest logs have it too, where a clock was set back or the clocks of machines differ.
+    A forger who exchanges two results and computes every hash again leaves no other trace. Honest
+    logs have such times too, if a clock was set back or the clocks of machines differ.
     """
     back = [
         place
@@ -157,9 +160,9 @@ def _decisions(rows: Sequence[Envelope]) -> list[Finding]:
 def _undecided(
     state: RunState, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
 ) -> str | None:
-    """Why this append does not follow from the state before it; None where it does.
+    """Return why this append does not follow from the state before it; None if it does.
 
-    `done` are the tasks that were answered before it.
+    `done` has the keys of the tasks that were answered before the append.
     """
     row, first = group[0], events[0]
     if state.submitted is None and not isinstance(first, run_events.Submitted):
@@ -172,15 +175,15 @@ def _undecided(
 
 
 def _facts_due(state: RunState, first: Event) -> Decision:
-    """The facts that the state asks for."""
+    """Return the decision with the facts that are due; before the start, accept `failed` as is."""
     if isinstance(first, run_events.Failed) and state.started is None and not state.ended:
-        # What was given could not be used: the start itself says so, and only it knows why.
+        # Models or data could not be used: only the start knows why, so its reason is accepted.
         return Decision(facts=[New(first, failed_key(state))])
     return due(state)
 
 
 def _unfounded(state: RunState, row: Envelope, event: Event, done: set[str]) -> str | None:
-    """Why an event that is appended alone does not follow from the state before it."""
+    """Return why an event that is appended alone does not follow from the state, or None."""
     if isinstance(event, run_events.Submitted):
         return None if state.place == 0 else f"event {row.type} is not at the beginning"
     if isinstance(event, run_events.Forked):
@@ -199,7 +202,7 @@ def _unfounded(state: RunState, row: Envelope, event: Event, done: set[str]) -> 
 def _unlike_trouble(
     state: RunState, event: run_events.TaskFailed | run_events.TaskDied, done: set[str]
 ) -> str | None:
-    """Why a task cannot have failed, or died, as the event says."""
+    """Return why a task cannot have failed, or died, as the event says; None if it can."""
     if event.task not in done and event.task not in {task.key for task in open_tasks(state)}:
         return f"task {event.task} failed, but was not asked for"
     before = (state.failures if isinstance(event, run_events.TaskFailed) else state.deaths).get(
@@ -212,7 +215,10 @@ def _unlike_trouble(
 
 
 def _misnamed(state: RunState, row: Envelope, event: Event) -> str | None:
-    """Why the row's stream or key is not that of its event: a key says what was recorded once."""
+    """Return why the row's stream or key is not that of its event; None if both are.
+
+    A key ensures that what it names is recorded once.
+    """
     run = title(row.stream)
     own = event.run if isinstance(event, run_events.Submitted | run_events.Forked) else state.run
     if run != own:
@@ -228,7 +234,7 @@ def _misnamed(state: RunState, row: Envelope, event: Event) -> str | None:
             wanted = [run, event.task, "divergence", row.key.rpartition("/")[2]]
         case _ if isinstance(event, CONTROLS):
             wanted = [run, event.type, row.key.rpartition("/")[2]]
-        case _:  # an answer: the task that was asked for has the rest of the key
+        case _:  # an answer: `unasked` compares the rest of the key with the open tasks
             wanted = [run, row.key.partition("/")[2]]
     key = "/".join(wanted)
     return None if row.key == key else f"{row.type} is recorded under {row.key}, not under {key}"
@@ -248,7 +254,10 @@ def _unlike_past(state: RunState, fork: run_events.Forked) -> str | None:
 
 
 def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
-    """Facts: the very same under the same keys, in the same order."""
+    """Return why the append is not the facts that are due, or None.
+
+    The facts must be equal, under the same keys and in the same order.
+    """
     wanted = [(new.event.type, new.key, new.event) for new in decision.facts]
     if wanted == [(r.type, r.key, e) for r, e in zip(group, events, strict=True)]:
         return None
@@ -260,7 +269,7 @@ def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Even
 
 
 def _result(state: RunState, rows: Sequence[Envelope]) -> Iterator[Finding]:
-    """What `completed` says of the events before it."""
+    """Yield an error for each statement of `completed` that the events before it contradict."""
     done = state.completed
     assert done
     place = 1 + max(i for i, row in enumerate(rows) if row.type == run_events.Completed.type)

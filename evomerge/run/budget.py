@@ -1,9 +1,10 @@
-"""What a run has spent, and when that is enough. Pure; everything follows from the log.
+"""Budgets: what a run has spent, and the budget that ends its search.
 
-Evaluations and items are those of the search and of the selection slice, the sources' among them. Hours
-are those between `started` and the newest event, without the time that the run was paused; device
-hours are what the tasks said they took. Both depend on the machine: of two runs with such a budget
-one may go further than the other.
+Pure; everything follows from the log. Evaluations and items are those of the search and of the
+selection slice, the sources' included. Hours are those between `started` and the newest event,
+without the time that the run was paused. Device hours are what the tasks recorded as their
+duration. Both kinds of hours depend on the machine: of two runs with such a budget, one may go
+further than the other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Spent:
-    """The sums after some prefix of a log."""
+    """The sums of what a run has spent, after some prefix of its log."""
 
     evaluations: int = 0
     #: Windows, questions and problems that were scored.
@@ -30,7 +31,7 @@ class Spent:
     wall: float = 0.0
 
     def minus(self, other: Spent) -> Spent:
-        """What was spent since."""
+        """Return what was spent since the earlier sums `other`."""
         return Spent(
             self.evaluations - other.evaluations, self.items - other.items,
             self.device - other.device, self.wall - other.wall,
@@ -38,17 +39,17 @@ class Spent:
 
 
 def items(outcomes: Outcomes) -> int:
-    """How many items were scored."""
+    """Return how many windows, questions and problems were scored."""
     return sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
 
 
 def device(event: object) -> float:
-    """Seconds that a task took, by the event that answers it."""
+    """Return the seconds that a task took, from the event that answers it; 0 if it has none."""
     return float(getattr(event, "seconds", 0.0))
 
 
 def after(spent: Spent, event: object) -> Spent:
-    """The sums with an event more; the clock is somebody else's."""
+    """Return the sums with one more event; the caller adds the time by the clock."""
     taken = spent.device + device(event)
     if not isinstance(event, events.Evaluated):
         return Spent(spent.evaluations, spent.items, taken, spent.wall)
@@ -62,13 +63,13 @@ def after(spent: Spent, event: object) -> Spent:
 
 
 def elapsed(earlier: str, later: str) -> timedelta:
-    """Return the time between two times as the log has them; none if the clock was set back between."""
+    """Return the time between two recorded times; zero if the clock was set back in between."""
     passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
     return max(passed, timedelta())
 
 
 def exhausted(config: EvoMergeConfig, spent: Spent, last: Spent) -> events.Reason | None:
-    """The budget that another generation like the last would go beyond; None where all suffice."""
+    """Return the budget that another generation like the last would exceed; None if all suffice."""
     limits: list[tuple[events.Reason, float | None, float]] = [
         ("evaluations", config.max_evaluations, spent.evaluations + last.evaluations),
         ("items", config.max_items, spent.items + last.items),

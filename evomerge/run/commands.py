@@ -1,7 +1,7 @@
-"""What users ask of a run while it lives: pause, resume, cancel, retry, priority, export. Pure.
+"""Commands of users to a run: pause, resume, cancel, retry, change priority, import, export.
 
-Each is an event with an actor. `refusal` says why one makes no sense at a state; it is asked before the
-event is recorded, and again by an audit.
+Pure. Each command is an event with an actor. `refusal` says why a command makes no sense in a
+state; it is called before the event is recorded, and again by an audit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTROLS = user_events.WISHES
 
 
 def refusal(state: RunState, event: Event) -> str | None:
-    """Why the run, as it is, does not take this event; None where it does."""
+    """Return why the run refuses this event in its present state; None if the run accepts it."""
     match event:
         case events.Retried():
             return _no_retry(state)

@@ -1,7 +1,8 @@
-"""decide: what a run does next. Pure; a function of the state alone.
+"""`decide`: what a run does next, as a pure function of its state.
 
-A decision is either facts, which anybody may append as they stand (they follow from the log), or
-tasks, which must be carried out in the world. Facts come first: after appending them, decide again.
+A decision is either facts or tasks. Facts follow from the log, so any process may append them as
+they are. Tasks must be carried out in the world. Facts come first: after appending them, the
+caller decides again.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from evomerge.search.proposals import Proposal
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows from a state. Both empty: the run has ended."""
+    """The facts or tasks that follow from a state; both empty if the run has ended or is paused."""
 
     facts: list[New] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
 
 
 def decide(state: RunState) -> Decision:
-    """What to do next; nothing while the run is paused."""
+    """Return what to do next; an empty decision while the run is paused."""
     return Decision() if state.paused else due(state)
 
 
 def due(state: RunState) -> Decision:
-    """What there is to do, paused or not."""
+    """Return what there is to do, even if the run is paused."""
     if state.submitted is None:
         raise ValueError("a run begins with `submitted`")
     if state.skipped:
@@ -63,7 +64,7 @@ def due(state: RunState) -> Decision:
 
 
 def open_tasks(state: RunState) -> list[Task]:
-    """The tasks that a process may be at: those that are due, were nothing failed or cancelled.
+    """Return the tasks that a process may be doing, as if nothing had failed or been cancelled.
 
     A result may come late, after the failure, the cancellation or the quarantine of its task.
     """
@@ -81,7 +82,7 @@ def _new(state: RunState, event: Event, *key: str | int) -> New:
 
 
 def baselines(state: RunState) -> dict[str, Merge]:
-    """The static merges that a run must beat, by name."""
+    """Return name → the static merges that a run must beat."""
     kin = family(state)
     common: dict[str, Any] = {"inputs": kin.sources, "base": kin.base}
     result = {"mean": Merge(method="linear", **common)}
@@ -92,7 +93,7 @@ def baselines(state: RunState) -> dict[str, Merge]:
 
 
 def _opening(state: RunState) -> list[Task]:
-    """What comes before generation 0: the profile, the sources' scores, the baselines."""
+    """Return the open tasks before generation 0: profile, sources' scores, baselines."""
     kin = family(state)
     tasks: list[Task] = [] if state.profiled else [Measure()]
     for slice_ in ("search", "selection"):
@@ -104,14 +105,14 @@ def _opening(state: RunState) -> list[Task]:
 
 
 def _sound(state: RunState, tasks: Sequence[Task]) -> list[Task]:
-    """Those that are not in quarantine."""
+    """Return the tasks that are not in quarantine."""
     return [task for task in tasks if task.key not in state.quarantined]
 
 
 def _unmeasured(
     state: RunState, recipe_ids: Sequence[str], slice_: Slice, generation: int | None
 ) -> list[Task]:
-    """Evaluations that are missing, each once, in the given order."""
+    """Return the evaluations that are missing, each once, in the given order."""
     missing = [
         Evaluate(id_, slice_, generation)
         for id_ in dict.fromkeys(recipe_ids)
@@ -151,7 +152,7 @@ def _making(generation: int, proposal: Proposal) -> Task:
 
 
 def _finalists(state: RunState, generation: int, ranking: Ranking) -> tuple[list[str], list[Task]]:
-    """Who is judged on the selection slice, and what of that is still to do."""
+    """Return the recipes to judge on the selection slice, and the open tasks of judging them."""
     key = ("finalists", generation, *(id_ for id_, _ in ranking))
     who = strategy_of(state, generation)
     named = state.remembered(key, lambda: who.finalists(told(state, generation, ranking)))
@@ -160,7 +161,7 @@ def _finalists(state: RunState, generation: int, ranking: Ranking) -> tuple[list
         built = None if isinstance(one, str) else state.candidates.get((generation, one.slot))
         if isinstance(one, str):
             ids.append(one)
-        elif built is not None:  # also where a late result has moved the mean since
+        elif built is not None:  # even if a late result has moved the mean since
             ids.append(built.recipe_id)
         elif one.recipe.id in state.built:
             ids.append(one.recipe.id)
@@ -181,7 +182,7 @@ def _generation_facts(
     ranking: Ranking,
     finalists: list[str],
 ) -> list[New]:
-    """The facts that close a generation, in one append."""
+    """Return the facts that close a generation, in one append."""
     assert state.submitted
     assert state.started
     config = state.submitted.config
@@ -217,12 +218,12 @@ def _generation_facts(
 
 
 def _finish(state: RunState) -> Decision:
-    """After the search: everybody on the test slice, once, then the result."""
+    """Return what is due after the search: each model on the test slice, once; then the result."""
     if state.champion is None:
         reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
         return Decision(facts=[New(events.Failed(reason=reason), failed_key(state))])
     kin = family(state)
-    # Sources first: their scores are the unit of everybody else's.
+    # Sources first: the scores of all other models are relative to the sources' scores.
     missing = _unmeasured(state, kin.sources, "test", None)
     static = [id_ for _, id_ in sorted(state.baselines.items())]
     others = [state.champion, kin.base, *static]

@@ -1,9 +1,9 @@
-"""How much work a run is: its decisions, carried out with invented answers and counted. Pure.
+"""Dry run: counts the work of a run by carrying out its decisions with invented answers.
 
-Every strategy decides as it would; how much it asks for hardly depends on the answers. Plateaus and
-early ends are left out, so that a run hardly does more; how many layers are chosen, how large a front
-is and whether one more generation fits a budget may hang on the answers. Budgets in hours are not
-looked at.
+Pure. Every strategy decides as in a real run; the amount of work hardly depends on the answers.
+Plateaus and early stopping are switched off, so a real run hardly does more. The number of chosen
+layers, the size of a front and whether one more generation fits a budget may depend on the answers.
+Budgets in hours are ignored.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _TOKENS = 100
 
 @dataclass
 class Tally:
-    """What a run would do at most."""
+    """The counted work: what a run would do at most."""
 
     #: Kind of task → how many.
     tasks: Counter[str] = field(default_factory=Counter)
-    #: windows, questions, problems → how many are scored, the final report's among them.
+    #: windows, questions, problems → how many are scored, those of the final report included.
     items: Counter[str] = field(default_factory=Counter)
     generations: int = 0
     #: Why the search ends.
@@ -41,7 +41,7 @@ class Tally:
 
 
 def rehearse(submitted: events.Submitted, started: events.Started) -> Tally:
-    """The work of a run as it was asked for, with what was found at its start."""
+    """Count the work of a run, from its submission and from what was found at its start."""
     off = {"convergence_patience": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
     config = submitted.config.model_copy(update=off)
     state, tally = RunState(), Tally()

@@ -1,4 +1,7 @@
-"""When the evaluation of a run's candidate may end early, from the log alone. Pure."""
+"""Early stopping of a candidate's evaluation: when it may end, from the log alone.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from evomerge.run.state import RunState
 
 
 def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None) -> Gate | None:
-    """What an evaluation is watched by. Whole slices are compared with others and always seen whole."""
+    """Return the rules by which an evaluation may be stopped early; None if it may not.
+
+    Sources and whole slices are always scored completely, because others are compared with them.
+    """
     if slice_ != "search" or generation is None or state.is_source(recipe_id):
         return None
     config = state.settings(generation)
@@ -21,7 +27,10 @@ def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None
 
 
 def blocks(state: RunState, slice_: Slice, generation: int | None) -> list[Draws]:
-    """The windows of a draw in the blocks in which they are scored, none smaller than a batch."""
+    """Return a draw's windows in the blocks in which they are scored.
+
+    Each block of a domain, but for the last, has at least a batch of windows.
+    """
     assert state.started
     least = max(1, state.started.profile.batch_tokens // state.started.context)
     key = (state.settings(generation or 0).seed, "blocks", slice_, str(generation))
@@ -31,12 +40,12 @@ def blocks(state: RunState, slice_: Slice, generation: int | None) -> list[Draws
 def reason(
     state: RunState, gate: Gate, slice_: Slice, sofar: Outcomes, scored: Draws, looks: int
 ) -> str | None:
-    """Why the evaluation ends after these windows, or None."""
+    """Return why the evaluation ends after these windows; None if it goes on."""
     return early_stopping.reason(gate, sofar, state.sources_on(slice_, scored), looks)
 
 
 def unfounded(state: RunState, event: events.Evaluated) -> str | None:
-    """What is wrong with an evaluation that was ended early, or was not; None where nothing is."""
+    """Return why the evaluation was wrongly ended early, or wrongly not; None if it is right."""
     gate = rules(state, event.recipe_id, event.slice, event.generation)
     if gate is None:
         return (

@@ -15,5 +15,5 @@ class Rival(Part):
     kind: Literal["base", "source", "baseline"]
     recipe_id: str
     scalar: float | None
-    #: None where the rival has no fitness.
+    #: None if the rival has no fitness.
     lead: Comparison | None

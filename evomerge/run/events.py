@@ -1,7 +1,7 @@
-"""The events of a run: what happened, in the past tense. Versioned; never rewritten.
+"""Events of a run: what happened, in the past tense; versioned and never rewritten.
 
-What must not depend on luck (recipes, digests, scores) and what may (seconds, who, when) stand in
-fields of their own: `LUCK` names the latter, and the lineage digest leaves them out.
+Values that must not depend on luck (recipes, digests, scores) and values that may (seconds, who,
+when) are in separate fields. `LUCK` names the latter, and the lineage digest leaves them out.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ REGISTRY = Registry()
 #: Fields that may differ between a crashed and an undisturbed run.
 LUCK = frozenset({"seconds"})
 
-#: Priorities go from minus this to this.
+#: Priorities go from minus `MOST_PRIORITY` to `MOST_PRIORITY`.
 MOST_PRIORITY = 1_000_000
 
-#: Events that say that something was built.
+#: Types of the events that record a build.
 BUILT = ("baseline_built", "seeded", "merged", "mutated", "sampled", "crossed")
 
 Reason = Literal["generations", "plateau", "evaluations", "items", "hours", "device_hours"]
@@ -55,18 +55,18 @@ class Submitted(Event):
     owner: str
     config: EvoMergeConfig
     sources: tuple[ModelReference, ...]
-    #: None: the first source stands in.
+    #: None: the first source is the base.
     base: ModelReference | None
     #: Files and folders; empty: the built-in corpus.
     data: tuple[str, ...]
-    #: Where the champion's folder is wanted.
+    #: Where the champion's folder is to be written.
     output_dir: str | None = None
-    #: Of one owner's runs, those with the highest go first.
+    #: Of one owner's runs, those with the highest priority go first.
     priority: Signed = 0
-    #: What a worker must offer to take its tasks.
+    #: Labels that a worker must offer to take the run's tasks.
     labels: tuple[str, ...] = ()
-    #: What becomes of the run when a task has killed its process three times: it fails, or it goes on
-    #: without what the task would have given, which then has the worst fitness.
+    #: What happens when a task has killed its process three times. fail: the run fails;
+    #: worst-fitness: the run goes on without the task's result, which counts as the worst fitness.
     quarantine: Quarantine = "fail"
     reason: str | None = None
 
@@ -84,11 +84,11 @@ class Forked(Event):
     parent: str
     version: Count
     head: str
-    #: Settings that were changed, and all of them after the change.
+    #: Settings that were changed, then all settings after the change.
     changes: dict[str, Any]
     config: EvoMergeConfig
     output_dir: str | None = None
-    #: The version of the strategy that decides from there on; None: the one of before.
+    #: The version of the strategy that decides from the fork on; None: the parent's.
     strategy: str | None = None
     reason: str | None = None
 
@@ -112,9 +112,9 @@ class Started(Event):
     warnings: tuple[str, ...]
     #: The strategy and its version that decide.
     strategy: str
-    #: Why problems that run code are not measured; empty where they are, or where there are none.
+    #: Why problems that run code are not measured; empty if they are, or if the data has none.
     not_run: str = ""
-    #: What a block more costs; None in logs from before paths.
+    #: The cost of one more block; None in logs that are older than paths.
     block_cost: Cost | None = None
 
 
@@ -204,7 +204,7 @@ class Crossed(_Built):
 
 
 def candidate(kind: str, parents: tuple[str, ...], **fields: Any) -> Event:
-    """The event of a candidate of a proposal's kind; only some tell parents."""
+    """Return the event of a built candidate of a proposal's kind; only some kinds have parents."""
     if kind in ("seeded", "sampled"):
         return (Seeded if kind == "seeded" else Sampled)(**fields)
     kinds = {"merged": Merged, "mutated": Mutated, "crossed": Crossed}
@@ -240,12 +240,12 @@ class Evaluated(Event):
     #: The generation whose draw it was; None: the whole slice.
     generation: Count | None
     outcomes: dict[str, DomainOutcomes]
-    #: None where something was NaN or Inf: no fitness.
+    #: None if a value was NaN or Inf: then there is no fitness.
     components: Components | None
     reference: Reference | None
     fitness: Fitness | None
     why_none: str | None = None
-    #: Why it was ended after some of the windows, and which those were; None: everything was seen.
+    #: Why the evaluation was stopped early, and the items scored until then; None: all were scored.
     stopped: str | None = None
     scored: dict[str, Draw] | None = None
     seconds: float
@@ -344,13 +344,13 @@ class TaskDied(Event):
 
     task: str
     attempt: Count
-    #: What ended it: a signal or an exit code.
+    #: What ended the process: a signal or an exit code.
     how: str
 
 
 @REGISTRY.event
 class TaskQuarantined(Event):
-    """A task has killed so many processes that it is not tried again."""
+    """A task has killed too many processes and is not tried again."""
 
     type = "task_quarantined"
 
@@ -386,5 +386,5 @@ for (_type, _schema), _upcast in upcasters.UPCASTERS.items():
 
 
 def luckless(event: Event) -> dict[str, Any]:
-    """The event's data without what may differ by luck."""
+    """Return the event's data without the fields that may differ by luck."""
     return {k: v for k, v in event.model_dump(mode="json").items() if k not in LUCK}

@@ -1,8 +1,9 @@
-"""Places in a run's history: cutting it where it may be cut. Pure.
+"""Places in a run's history, and cutting the history at a place.
 
-A place is the number of events before it: place 0 is before `submitted`, place 57 after the 57th event,
-counted from the first, those before a fork included. Events appended together belong together; a
-history is cut between appends only, since no run was ever in a state between.
+Pure. A place is the number of events before it: place 0 is before `submitted`, place 57 after the
+57th event. Events are counted from the first, those before a fork included. Events appended
+together belong together: a history is cut between appends only, since no run was ever in a state
+between them.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from evomerge.run.events import (
 )
 from runs.errors import ConfigError, NotFoundError
 
-#: What closes a generation, in one append that `diversity_measured` begins.
+#: Types of the events that close a generation, in one append that begins with `diversity_measured`.
 CLOSING = frozenset(e.type for e in (GenerationCompleted, ChampionChanged, Converged, Reseeded))
 
 
 @dataclass(frozen=True)
 class Reference:
-    """RUN, RUN@57 (a place) or RUN@g3 (the end of a generation)."""
+    """A reference to a history: RUN, RUN@57 (a place) or RUN@g3 (the end of a generation)."""
 
     run: str
     place: int | None = None
@@ -35,7 +36,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """From what a user typed. Raises ConfigError."""
+        """Parse a reference that a user typed. Raises ConfigError."""
         run, at, where = text.partition("@")
         found = re.fullmatch(r"(g?)(\d+)", where)
         if not run or (at and not found):
@@ -50,13 +51,13 @@ class Reference:
 
 
 def appends(rows: Sequence[Envelope]) -> list[Sequence[Envelope]]:
-    """The rows, those of one append together."""
+    """Return the rows in groups, one group for each append."""
     starts = [i for i, row in enumerate(rows) if i == 0 or row.type not in CLOSING]
     return [rows[a:b] for a, b in zip(starts, [*starts[1:], len(rows)], strict=True)]
 
 
 def at_place(rows: Sequence[Envelope], place: int) -> int:
-    """The place, if the history may be cut there. Raises NotFoundError, ConfigError."""
+    """Return the place if the history may be cut there. Raises NotFoundError, ConfigError."""
     if not 0 < place <= len(rows):
         raise NotFoundError(f"there is no event {place}: the history has events 1 to {len(rows)}.")
     if place < len(rows) and rows[place].type in CLOSING:
@@ -73,7 +74,7 @@ def at_place(rows: Sequence[Envelope], place: int) -> int:
 
 
 def before_close(rows: Sequence[Envelope], generation: int) -> int:
-    """The place where a generation is measured but not closed yet. Raises NotFoundError."""
+    """Return the place where a generation is measured but not yet closed. Raises NotFoundError."""
     for index, row in enumerate(rows):
         if row.type == DiversityMeasured.type and row.key.split("/")[2:3] == [str(generation)]:
             return index
@@ -81,7 +82,7 @@ def before_close(rows: Sequence[Envelope], generation: int) -> int:
 
 
 def after_close(rows: Sequence[Envelope], generation: int) -> int:
-    """The place right after a generation was closed. Raises NotFoundError."""
+    """Return the place right after a generation was closed. Raises NotFoundError."""
     index = before_close(rows, generation) + 1
     while index < len(rows) and rows[index].type in CLOSING:
         index += 1
@@ -89,7 +90,7 @@ def after_close(rows: Sequence[Envelope], generation: int) -> int:
 
 
 def cut(rows: Sequence[Envelope], reference: Reference) -> Sequence[Envelope]:
-    """The history up to the place that a reference names."""
+    """Return the history up to the place of a reference. Raises NotFoundError, ConfigError."""
     if reference.generation is not None:
         return rows[: after_close(rows, reference.generation)]
     return rows if reference.place is None else rows[: at_place(rows, reference.place)]

@@ -1,4 +1,7 @@
-"""What a crashed and an undisturbed run must share: which events, and what of them. Pure."""
+"""Lineage: the events, and their data, that a crashed and an undisturbed run must share.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import json
 from events import canonical_json
 from evomerge.run import events
 
-#: Events that luck, places and names decide.
+#: Types of the events that luck, places and names decide; the lineage leaves them out.
 OUTSIDE = frozenset(
     event.type
     for event in (
@@ -31,7 +34,7 @@ OUTSIDE = frozenset(
 
 
 def entry(type_: str, text: str) -> str:
-    """Hash of what of an event's data every run of this seed must share."""
+    """Return the hash of the part of an event's data that all runs of this seed must share."""
     data = {k: v for k, v in json.loads(text).items() if k not in events.LUCK}
     if type_ == events.Submitted.type:
         data = {"config": data["config"]}

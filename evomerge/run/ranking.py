@@ -1,4 +1,7 @@
-"""Ranking of a generation, its champion, and when the search stops. Pure."""
+"""Ranking of a generation, choice of its champion, and the end of the search.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from evomerge.search import convergence, diversity
 
 
 def rank(state: RunState, population: list[str], generation: int) -> Ranking:
-    """Recipe ids and selection scores, best first; then those that were dropped early, whose fitness is
-    of other items; no fitness last; ties by recipe id.
+    """Return recipe ids and the scores that candidates are ranked by, best first.
+
+    Candidates whose evaluation was stopped early come after the others: their fitness is of other
+    items. Candidates without a fitness come last. Ties are ordered by recipe id.
     """
     assert state.submitted
     assert state.started
@@ -39,7 +44,10 @@ def rank(state: RunState, population: list[str], generation: int) -> Ranking:
 def new_champion(
     state: RunState, generation: int, finalists: list[str]
 ) -> events.ChampionChanged | None:
-    """The best finalist on the selection slice, if it is better than the champion before."""
+    """Return the change of champion to the best finalist on the selection slice.
+
+    None if no finalist is better than the champion before.
+    """
     judged = []
     for id_ in finalists:
         fitness = state.fitness((id_, "selection", None))
@@ -58,7 +66,7 @@ def new_champion(
 
 
 def champion_score(state: RunState, generation: int) -> float | None:
-    """The champion's selection score after a generation."""
+    """Return the champion's selection score after a generation; None if there was no champion."""
     scores = [c.score for c in state.champions if c.generation <= generation]
     return scores[-1] if scores else None
 
@@ -66,7 +74,7 @@ def champion_score(state: RunState, generation: int) -> float | None:
 def reason_to_stop(
     state: RunState, generation: int, scores: list[float | None]
 ) -> events.Reason | None:
-    """Why the search ends after this generation, or None."""
+    """Return why the search ends after this generation; None if it goes on."""
     assert state.submitted
     config, before = state.submitted.config, state.closed[generation - 1]
     if generation >= config.generations:

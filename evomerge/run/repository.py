@@ -1,4 +1,7 @@
-"""Runs in the log: their streams, finding them and their candidates, describing recipes. No torch."""
+"""Runs in the log: reading histories, finding runs and candidates, describing recipes.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,26 @@ __all__ = [
 
 
 class Log(Protocol):
-    """What is read of a log: an event store, or an archive."""
+    """The part of a log that is read here: of an event store, or of an archive."""
 
     def version(self, stream: str) -> int:
-        """The stream's version; 0 where there is no such stream."""
+        """Return the stream's version; 0 if the stream is missing."""
         ...
 
     def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
-        """Its rows, in order."""
+        """Yield the stream's rows in order: after version `after`, up to version `upto`."""
         ...
 
     def streams(self, prefix: str = "") -> list[Envelope]:
-        """The first row of every stream whose name starts with `prefix`."""
+        """Return the first row of every stream whose name starts with `prefix`."""
         ...
 
 
 def full_name(store: Log, run: str) -> str:
-    """The name of the run that a name or the beginning of one means. Raises NotFoundError."""
+    """Return the run that a name or the beginning of a name means.
+
+    Raises NotFoundError, and AmbiguousError if several runs begin so.
+    """
     if store.version(stream(run)):
         return run
     known = [row.stream.removeprefix(PREFIX) for row in store.streams(PREFIX)]
@@ -53,9 +59,9 @@ def full_name(store: Log, run: str) -> str:
 def history(
     store: Log, run: str, upto: int | None = None, _forks: tuple[str, ...] = ()
 ) -> Iterator[Envelope]:
-    """Every event of a run in order: of a fork, first those of its past, which stand elsewhere.
+    """Yield every event of a run in order; a fork's past, from other streams, comes first.
 
-    `upto` is a version of the run's own stream; the past is always whole. Raises TamperedError where
+    `upto` is a version of the run's own stream; the past is always whole. Raises TamperedError if
     the past is not the one that was forked.
     """
     first = list(store.iterate(stream(run), upto=1))
@@ -77,22 +83,25 @@ def history(
 
 
 def news(store: Log, run: str, state: RunState) -> list[Envelope]:
-    """The events that `state` has not seen yet."""
+    """Return the events that `state` has not seen yet."""
     if state.version:
         return list(store.iterate(stream(run), after=state.version))
     return list(history(store, run))
 
 
 def load(store: Log, run: str, showing: bool = False) -> RunState:
-    """The state of a run, by its name or the beginning of it. Raises NotFoundError.
+    """Return the state of a run, by its name or the beginning of it. Raises NotFoundError.
 
-    `showing` passes over what a newer version wrote; nothing may be decided from such a state.
+    `showing` skips events that a newer version wrote; nothing may be decided from such a state.
     """
     return fold(history(store, full_name(store, run)), showing)
 
 
 def find(state: RunState, candidate: str) -> str:
-    """The recipe id that "champion", an id or the beginning of one means. Raises NotFoundError."""
+    """Return the recipe id that "champion", an id or the beginning of an id means.
+
+    Raises NotFoundError.
+    """
     if candidate == "champion":
         if state.champion is None:
             raise NotFoundError(f"run {state.run} has no champion yet.")
@@ -108,7 +117,7 @@ def find(state: RunState, candidate: str) -> str:
 
 
 def place(state: RunState, recipe_id: str) -> str:
-    """Where a recipe stood in the run: "generation 3/5", "baseline mean", "source"."""
+    """Return a recipe's place in the run: "generation 3/5", "baseline mean", "given" (a source)."""
     for (generation, slot), candidate in state.candidates.items():
         if candidate.recipe_id == recipe_id:
             return f"generation {generation}/{slot}"
@@ -119,7 +128,7 @@ def place(state: RunState, recipe_id: str) -> str:
 
 
 def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
-    """One recipe in a few words."""
+    """Return a description of a recipe in a few words."""
     assert state.started
     if isinstance(recipe, Source):
         known = {s.recipe_id: s.name for s in (state.started.sources)}

@@ -1,4 +1,7 @@
-"""Failed tasks, dead processes and quarantine: what is tried again, and what ends the run. Pure."""
+"""Failed tasks, dead processes and quarantine: what is tried again, and what ends the run.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,31 @@ from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.tasks import Measure, Start
 
-#: A task that failed so often ends the run.
+#: A task that failed `ATTEMPTS` times ends the run.
 ATTEMPTS = 3
 
-#: A task whose process died so often is not tried again.
+#: A task whose process died `DEATHS` times is not tried again.
 DEATHS = 3
 
 
 def attempts(state: RunState, task: str) -> int:
-    """How often a task has failed since somebody last asked for another try."""
+    """Return how often a task has failed since a user last asked for a retry."""
     failure = state.failures.get(task)
     return failure.attempt - state.forgiven.get(task, 0) if failure else 0
 
 
 def deaths(state: RunState, task: str) -> int:
-    """How often a task's process has died since somebody last asked for another try."""
+    """Return how often a task's process has died since a user last asked for a retry."""
     death = state.deaths.get(task)
     return death.attempt - state.forgiven_deaths.get(task, 0) if death else 0
 
 
 def quarantine(state: RunState) -> list[New]:
-    """Tasks that kill every process that tries them: set aside, or the end of the run."""
+    """Return the next fact about tasks that kill their processes: quarantine or the run's failure.
+
+    Empty if none is due. A quarantined task ends the run if the run's `quarantine` is "fail", or
+    if nothing can be compared without the task.
+    """
     assert state.submitted
     for task, death in sorted(state.deaths.items()):
         if task not in state.quarantined and deaths(state, task) >= DEATHS:
@@ -43,17 +50,17 @@ def quarantine(state: RunState) -> list[New]:
 
 
 def _essential(state: RunState, task: str) -> bool:
-    """Whether nothing can be compared without this task: the start, the profile, a source's score."""
+    """Return True if nothing can be compared without the task: start, profile, a source's score."""
     return task in (Start.key, Measure.key) or task.rpartition("/")[2] in (
         {source.recipe_id for source in state.started.sources} if state.started else ()
     )
 
 
 def _again(state: RunState, key: str) -> str:
-    """A key that is another one after every retry."""
+    """Return a key that differs after every retry."""
     return key + (f"/{state.retries}" if state.retries else "")
 
 
 def failed_key(state: RunState) -> str:
-    """The idempotency key of `failed`: a run that is tried again may fail again."""
+    """Return the idempotency key of `failed`; it differs after a retry, as a run may fail again."""
     return _again(state, f"{state.run}/failed")

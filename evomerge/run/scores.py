@@ -1,4 +1,7 @@
-"""What a run's log says of models: outcomes, components, fitness beside the best source. Pure."""
+"""Scores of models from a run's log: outcomes, components, fitness relative to the best source.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class Measured:
     recipes: dict[str, Recipe]
 
     def cost(self, recipe_id: str) -> Cost:
-        """What a model costs, by arithmetic: more or less only where a path made it deeper or not."""
+        """Return a model's cost, by arithmetic; it varies only with depth, which paths change."""
         assert self.started
         usual = self.started.blocks
         more = blocks(self.recipes[recipe_id], self.recipes, usual) - usual
@@ -35,16 +38,16 @@ class Measured:
         return self.started.cost.with_blocks(more, self.started.block_cost)
 
     def measure(self, recipe_id: str, seen: Outcomes) -> Components | None:
-        """The components of what a model reached on some items; None where they are not finite."""
+        """Return the components of a model's outcomes `seen`; None if they are not finite."""
         cost = self.cost(recipe_id)
         return composite.components(seen, cost.flops_per_token, cost.bytes)
 
     def settings(self, generation: int) -> EvoMergeConfig:
-        """What the candidates of a generation are proposed and drawn by."""
+        """Return the settings that propose a generation's candidates and draw its items."""
         raise NotImplementedError
 
     def draws(self, slice_: Slice, generation: int | None) -> Draws:
-        """What is scored: the generation's own draw of a slice, or all of it."""
+        """Return the items to score: the generation's own draw of a slice, or the whole slice."""
         assert self.started
         pools = self.started.pools[slice_]
         if generation is None:
@@ -58,7 +61,10 @@ class Measured:
         return outcomes.draw(pools, sizes, config.seed, "draw", slice_, generation)
 
     def components(self, key: EvaluationKey) -> Components | None:
-        """What was measured; a draw is taken from the whole slice where that was measured."""
+        """Return a model's components; None if it was not measured, or if a value was not finite.
+
+        A draw's are computed from the whole slice's outcomes if only the whole slice was measured.
+        """
         event = self.evaluations.get(key)
         if event is not None:
             return event.components
@@ -66,7 +72,10 @@ class Measured:
         return None if seen is None else self.measure(key[0], seen)
 
     def outcomes(self, key: EvaluationKey) -> Outcomes | None:
-        """Item by item, or None where it was not measured."""
+        """Return a model's outcomes item by item; None if it was not measured.
+
+        The outcomes of a draw are taken from the whole slice if only the whole slice was measured.
+        """
         recipe_id, slice_, generation = key
         if event := self.evaluations.get(key):
             return event.outcomes
@@ -77,9 +86,9 @@ class Measured:
     def reference(
         self, slice_: Slice, generation: int | None, scored: Draws | None = None
     ) -> Reference | None:
-        """The best source in each component; None until every source was measured.
+        """Return the best source's value in each component; None if no source has components.
 
-        On what was `scored`, where that was less than the draw.
+        `scored` has the items that were scored, if they were fewer than the draw.
         """
         assert self.started
         assert self.submitted
@@ -95,18 +104,18 @@ class Measured:
         return composite.reference(known, weighed) if known else None
 
     def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
-        """Name → what each source's evaluation of the whole slice says of these items."""
+        """Return source name → its outcomes on these items, taken from the whole slice's."""
         assert self.started
         found: dict[str, Outcomes] = {}
         for source in self.started.sources:
             if event := self.evaluations.get((source.recipe_id, slice_, None)):
-                name = source.name  # two folders may have one
+                name = source.name  # two folders may have the same name
                 name += f" {source.recipe_id[:12]}" if name in found else ""
                 found[name] = outcomes.pick(event.outcomes, draws)
         return found
 
     def is_source(self, recipe_id: str) -> bool:
-        """Whether it is one of the run's sources."""
+        """Return True if the recipe is one of the run's sources."""
         assert self.started
         return recipe_id in {s.recipe_id for s in self.started.sources}
 
@@ -118,9 +127,10 @@ class Measured:
         measured: Components | None,
         scored: Draws | None = None,
     ) -> tuple[Reference | None, Fitness | None]:
-        """The reference to judge something just measured by, and its fitness.
+        """Return the reference to judge a new measurement by, and the measurement's fitness.
 
-        A source is measured before there is a reference: its fitness follows from the log later.
+        Both are None for a source, which is measured before there is a reference. Its fitness
+        follows from the log later.
         """
         assert self.submitted
         if self.is_source(recipe_id):
@@ -132,7 +142,7 @@ class Measured:
         return best, composite.fitness(measured, best, config.fitness_weights, raw=raw)
 
     def fitness(self, key: EvaluationKey) -> Fitness | None:
-        """The fitness of an evaluation; a source's is computed from the sources' reference."""
+        """Return an evaluation's fitness, or None; one not recorded follows from the reference."""
         event = self.evaluations.get(key)
         if event is not None and event.fitness is not None:
             return event.fitness

@@ -1,7 +1,7 @@
-"""The state of a run: the fold of its events. Pure; no clock, no I/O.
+"""State of a run: the fold of its events.
 
-`evolve` commutes over the completions inside a generation: they go into dictionaries keyed by what
-they are about, and nothing depends on which came first.
+Pure; no clock, no I/O. `evolve` commutes over the completions inside a generation: completions go
+into dictionaries keyed by what they are about, and nothing depends on which came first.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Candidate = events.Seeded | events.Merged | events.Mutated | events.Sampled | ev
 class RunState(Measured):
     """Everything that is known about a run after some prefix of its log."""
 
-    #: Of the run's own stream.
+    #: Version and head of the run's own stream.
     version: int = 0
     head: str = "0" * 64
-    #: Events of the whole history, those before a fork included.
+    #: Number of events in the whole history, those before a fork included.
     place: int = 0
     run: str = ""
     #: As submitted; after a fork, with the settings as changed.
     submitted: events.Submitted | None = None
     forked: events.Forked | None = None
-    #: (generation, settings that its candidates are proposed and drawn by from there on).
+    #: (generation, settings by which candidates are proposed and items drawn from there on).
     eras: list[tuple[int, EvoMergeConfig]] = field(default_factory=list)
     #: (generation, version of the strategy that decides from there on).
     strategies: list[tuple[int, str]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class RunState(Measured):
     baselines: dict[str, str] = field(default_factory=dict)
     #: (generation, slot) → what was built there.
     candidates: dict[tuple[int, int], Candidate] = field(default_factory=dict)
-    #: (generation, slot) → the choice.
+    #: (generation, slot) → the layers chosen for it.
     layers: dict[tuple[int, int], events.LayersChosen] = field(default_factory=dict)
     evaluations: dict[EvaluationKey, events.Evaluated] = field(default_factory=dict)
     generations: dict[int, events.GenerationCompleted] = field(default_factory=dict)
@@ -63,40 +63,40 @@ class RunState(Measured):
     failed: events.Failed | None = None
     cancelled: events.Cancelled | None = None
     paused: bool = False
-    #: The last import from an archive: what was submitted before it was asked for elsewhere.
+    #: The last import from an archive; a submission from before it was made on another system.
     imported: events.Imported | None = None
     priority: int = 0
     #: Task → its last failure.
     failures: dict[str, events.TaskFailed] = field(default_factory=dict)
-    #: Task → attempts that do not count any more, and how often somebody asked for that.
+    #: Task → attempts that no longer count; then, how often users have asked for a retry.
     forgiven: dict[str, int] = field(default_factory=dict)
     retries: int = 0
-    #: Task → the last death of a process that did it; deaths that do not count any more.
+    #: Task → the last death of a process that did it; then, task → deaths that no longer count.
     deaths: dict[str, events.TaskDied] = field(default_factory=dict)
     forgiven_deaths: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, events.TaskQuarantined] = field(default_factory=dict)
     divergences: list[events.DivergenceDetected] = field(default_factory=list)
-    #: Events of a newer version that were passed over: such a state is to look at only.
+    #: Events of a newer version that were skipped: such a state is only for display.
     skipped: list[str] = field(default_factory=list)
-    #: (idempotency key, type, data) of what must not depend on luck; a later one replaces an earlier
-    #: one whose key differs in the run's name only.
+    #: (idempotency key, type, data) of events that must not depend on luck; a later entry replaces
+    #: an earlier entry whose key differs in the run's name only.
     lineage: list[tuple[str, str, str]] = field(default_factory=list)
-    #: What was spent, now and when each generation was closed; −1: before the first.
+    #: What was spent until now; then, until each generation was closed (−1: before generation 0).
     spent: Spent = field(default_factory=Spent)
     closed: dict[int, Spent] = field(default_factory=dict)
-    #: When the newest event was recorded, while the clock counts.
+    #: When the newest event was recorded; None while the clock does not count.
     clock: str | None = None
-    #: What `remembered` has worked out; no part of the state.
+    #: Cache of `remembered`; no part of the state.
     memory: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def ended(self) -> bool:
-        """Nothing more will happen."""
+        """True if the run has completed, failed or been cancelled."""
         return bool(self.completed or self.failed or self.cancelled)
 
     @property
     def status(self) -> str:
-        """One word for lists."""
+        """The run's status in one word, for lists."""
         for word in ("completed", "failed", "cancelled", "paused"):
             if getattr(self, word):
                 return word
@@ -113,9 +113,9 @@ class RunState(Measured):
         return len(self.generations)
 
     def lineage_digest(self) -> str:
-        """SHA-256 over what a crashed and an undisturbed run share, in an order of its own.
+        """Return the SHA-256 of what a crashed and an undisturbed run share, sorted by key.
 
-        Over the data as recorded, so that it stays what it was when schemas grow.
+        The digest is of the data as recorded, so it does not change when schemas grow.
         """
         entries = {
             key.partition("/")[2]: lineage.entry(type_, data) for key, type_, data in self.lineage
@@ -123,19 +123,19 @@ class RunState(Measured):
         return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
 
     def settings(self, generation: int) -> EvoMergeConfig:
-        """What the candidates of a generation are proposed and drawn by."""
+        """Return the settings that propose a generation's candidates and draw its items."""
         return [config for first, config in self.eras if first <= generation][-1]
 
     def version_of(self, generation: int) -> str:
-        """The strategy that decides a generation, as "elite-loser@1"."""
+        """Return the strategy that decides a generation, as "elite-loser@1"."""
         return [version for first, version in self.strategies if first <= generation][-1]
 
     def since(self, generation: int) -> int:
-        """The first generation that the strategy of this one decides."""
+        """Return the first generation that the strategy of this generation decides."""
         return [first for first, _ in self.strategies if first <= generation][-1]
 
     def slots(self, generation: int) -> list[int]:
-        """The slots of a generation that something was built in and measured on its draw."""
+        """Return the slots of a generation whose candidate was built and measured on its draw."""
         return sorted(
             slot
             for (g, slot), candidate in self.candidates.items()
@@ -143,10 +143,10 @@ class RunState(Measured):
         )
 
     def remembered(self, key: tuple[object, ...], work: Callable[[], Any]) -> Any:
-        """What follows from a prefix of the log, worked out once while that prefix counts.
+        """Return the result of `work`, cached under `key` until an event could change the result.
 
         Completions of tasks change neither what was asked for in their generation nor, once its
-        ranking is known, who its finalists are; every other event empties the memory.
+        ranking is known, its finalists. Every other event empties the cache.
         """
         if key not in self.memory:
             self.memory[key] = work()
@@ -160,7 +160,7 @@ def _on_submitted(state: RunState, event: events.Submitted) -> None:
 
 
 def _on_forked(state: RunState, event: events.Forked) -> None:
-    """The run becomes another; what it tried in vain is forgotten."""
+    """Turn the run into the fork; forget its failures, deaths, quarantine, cancellation, pause."""
     assert state.submitted
     changed = {"run": event.run, "owner": event.owner, "output_dir": event.output_dir}
     state.submitted = state.submitted.model_copy(update={**changed, "config": event.config})
@@ -183,12 +183,12 @@ def _on_forked(state: RunState, event: events.Forked) -> None:
         state.lineage.append((_SETTINGS.format(event.run), events.Submitted.type, told))
 
 
-#: What a fork's changed settings are noted as.
+#: Lineage key of a fork's changed settings.
 _SETTINGS = "{}/submitted"
 
 
 def _forget_failure(state: RunState) -> None:
-    """The run has not failed any more."""
+    """Remove the run's failure from the state and from the lineage."""
     state.failed = None
     state.lineage[:] = [entry for entry in state.lineage if entry[1] != events.Failed.type]
 
@@ -200,7 +200,7 @@ def _on_retried(state: RunState, _event: events.Retried) -> None:
 
 
 def forgive(state: RunState) -> None:
-    """Let what has failed or died so far not count any more, and nothing be in quarantine."""
+    """Stop counting the failures and deaths so far, and empty the quarantine."""
     state.forgiven = {task: failure.attempt for task, failure in state.failures.items()}
     state.forgiven_deaths = {task: death.attempt for task, death in state.deaths.items()}
     state.quarantined = {}
@@ -211,7 +211,7 @@ def _on_paused(state: RunState, _event: events.Paused) -> None:
 
 
 def _on_imported(state: RunState, event: events.Imported) -> None:
-    """The run is the importer's, and waits until the importer resumes it."""
+    """Give the run to the importer, and pause it until the importer resumes it."""
     assert state.submitted
     changed = {"owner": event.owner, "output_dir": None}
     state.submitted = state.submitted.model_copy(update=changed)
@@ -244,7 +244,7 @@ def _on_built(state: RunState, event: events.BaselineBuilt | Candidate) -> None:
 
 
 def _put(name: str, *key: str) -> Callable[[RunState, Any], None]:
-    """A handler that puts an event into the dictionary `name`, under its fields `key`."""
+    """Return a handler that puts an event into the dictionary `name`, under its fields `key`."""
     pick = attrgetter(*key)
 
     def handle(state: RunState, event: Any) -> None:
@@ -254,12 +254,12 @@ def _put(name: str, *key: str) -> Callable[[RunState, Any], None]:
 
 
 def _add(name: str) -> Callable[[RunState, Any], None]:
-    """A handler that adds an event to the list `name`."""
+    """Return a handler that adds an event to the list `name`."""
     return lambda state, event: getattr(state, name).append(event)
 
 
 def _set(name: str) -> Callable[[RunState, Any], None]:
-    """A handler that remembers an event as `name`."""
+    """Return a handler that sets the attribute `name` to the event."""
     return lambda state, event: setattr(state, name, event)
 
 
@@ -269,7 +269,7 @@ _COMPLETIONS = (
     events.Evaluated,
 )  # fmt: skip
 
-#: Event → what it does to a state, in place.
+#: Event → the handler that applies it to a state, in place.
 _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
     events.Submitted: _on_submitted,
     events.Forked: _on_forked,
@@ -305,7 +305,7 @@ _HANDLERS: dict[type[Event], Callable[[RunState, Any], None]] = {
 
 
 def evolve(state: RunState, event: Event) -> RunState:
-    """The state after one more event. Pure: the given state is not changed."""
+    """Return the state after one more event. Pure: the given state is not changed."""
     after = copy(state)
     for slot in fields(RunState):
         value = getattr(state, slot.name)
@@ -320,7 +320,7 @@ def evolve(state: RunState, event: Event) -> RunState:
 
 
 def take(state: RunState, event: Event, recorded_at: str | None = None) -> None:
-    """Put one more event into the state, in place."""
+    """Apply one more event to the state, in place."""
     handler = _HANDLERS.get(type(event))
     if handler is None:
         raise TypeError(f"{event.type} is not an event of a run")
@@ -331,10 +331,11 @@ def take(state: RunState, event: Event, recorded_at: str | None = None) -> None:
 
 
 def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> RunState:
-    """Fold more recorded rows into `state`, in place, and return it. Rows must follow on.
+    """Fold more recorded rows into `state`, in place, and return `state`.
 
-    Raises UnknownEventError for what a newer version wrote: nothing may be decided without it. To show
-    a run, such rows may be skipped; the state says which.
+    The rows must follow directly on those folded so far. Raises UnknownEventError for an event
+    that a newer version wrote: nothing may be decided without the event. With `showing` such rows
+    are skipped, for display only, and `state.skipped` names them.
     """
     if showing:
         rows = _known(state, rows)
@@ -351,11 +352,11 @@ def absorb(state: RunState, rows: Iterable[Envelope], showing: bool = False) -> 
 
 
 def _spend(state: RunState, event: Event, recorded_at: str | None) -> None:
-    """Add up what the event cost, and the time since the one before."""
+    """Add to what was spent: the event's cost, and the time since the event before."""
     if -1 not in state.closed and isinstance(event, Candidate | events.LayersChosen):
         state.closed[-1] = state.spent
     state.spent = budget.after(state.spent, event)
-    # Nobody was at it.
+    # No process worked on the run before one of these events.
     waited = isinstance(event, events.Forked | events.Retried | events.Exported | events.Imported)
     if state.clock is not None and recorded_at is not None and not waited:
         wall = state.spent.wall + budget.elapsed(state.clock, recorded_at).total_seconds()
@@ -367,7 +368,7 @@ def _spend(state: RunState, event: Event, recorded_at: str | None) -> None:
 
 
 def _known(state: RunState, rows: Iterable[Envelope]) -> Iterator[Envelope]:
-    """The rows that this version knows; the others are counted and noted."""
+    """Yield the rows that this version knows; count the others and note them in the state."""
     for row in rows:
         if events.REGISTRY.knows(row):
             yield row
@@ -377,9 +378,9 @@ def _known(state: RunState, rows: Iterable[Envelope]) -> Iterator[Envelope]:
 
 
 def fold(rows: Iterable[Envelope], showing: bool = False) -> RunState:
-    """The state after these rows of one history, from the first."""
+    """Return the state after these rows, one history from its first event."""
     collects = gc.isenabled()
-    gc.disable()  # a fold makes no cycles; looking for some takes more than half of its time
+    gc.disable()  # a fold makes no reference cycles; the collector takes over half of its time
     try:
         return absorb(RunState(), rows, showing)
     finally:

@@ -1,4 +1,7 @@
-"""What a run's strategy is told, and what it asks for. Pure; follows from the state."""
+"""Input of a run's strategy, and the proposals that the strategy returns.
+
+Pure; both follow from the state.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,22 @@ Ranking = list[tuple[str, float | None]]
 
 
 def family(state: RunState) -> Family:
-    """The sources and the base, by recipe id."""
+    """Return the sources and the base, by recipe id, with the number of blocks."""
     assert state.started
     sources = tuple(s.recipe_id for s in state.started.sources)
     return Family(sources, state.started.base.recipe_id, state.started.blocks)
 
 
 def strategy_of(state: RunState, generation: int) -> Strategy:
-    """The strategy that decides a generation, in its recorded version. Raises StrategyError."""
+    """Return the strategy that decides a generation, in its recorded version.
+
+    Raises StrategyError.
+    """
     return strategy(state.version_of(generation))
 
 
 def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
-    """What the strategy of a generation knows before it; with its ranking, at its end."""
+    """Return what the strategy knows before a generation; with `ranking`, at its end."""
     known = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
     if ranking is not None:
         known.append(_told(state, generation, ranking))
@@ -54,25 +60,25 @@ def _told(state: RunState, generation: int, ranking: Ranking) -> Generation:
 
 
 def dropped(state: RunState, id_: str, generation: int) -> bool:
-    """Whether a candidate's evaluation was ended early in a generation."""
+    """Return True if a candidate's evaluation was stopped early in a generation."""
     event = state.evaluations.get((id_, "search", generation))
     return event is not None and event.stopped is not None
 
 
 def proposals(state: RunState, generation: int) -> list[Proposal]:
-    """What the strategy wants in the slots of a generation, chosen layers filled in."""
+    """Return the strategy's proposals for the slots of a generation, chosen layers filled in."""
     wanted, _ = _remembered(state, generation)
     return [_filled(state, generation, proposal) for proposal in wanted]
 
 
 def _asked(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
-    """Proposals, and whom of before to measure again."""
+    """Return the strategy's proposals, and the recipes of earlier generations to evaluate again."""
     past, who = told(state, generation), strategy_of(state, generation)
     return who.ask(past), who.stayed(past)
 
 
 def stays(state: RunState, generation: int) -> list[str]:
-    """Recipes of before that the strategy wants measured again on a generation's draw."""
+    """Return the recipes of earlier generations to evaluate again on this generation's draw."""
     return _remembered(state, generation)[1]
 
 

@@ -1,4 +1,7 @@
-"""Tasks: what a run needs done in the world. Each has a key, the last part of its event's key."""
+"""Tasks: the work that a run needs done outside of its log.
+
+Each task has a key, which is the last part of its event's idempotency key.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,21 @@ from evomerge.search.proposals import Proposal
 
 @dataclass(frozen=True)
 class Start:
-    """Read sources and data, pin the profile."""
+    """Task: read sources and data, and pin the profile."""
 
     key = "start"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure speed and memory of the architecture, once."""
+    """Task: measure speed and memory of the architecture, once."""
 
     key = "profile"
 
 
 @dataclass(frozen=True)
 class BuildBaseline:
-    """Build a static merge to compare with."""
+    """Task: build a static merge to compare with."""
 
     name: str
     recipe: Merge
@@ -38,7 +41,7 @@ class BuildBaseline:
 
 @dataclass(frozen=True)
 class ChooseLayers:
-    """Measure layer fitness for a frankenmerge whose layers are open."""
+    """Task: measure layer fitness for a frankenmerge whose layers are not chosen yet."""
 
     generation: int
     proposal: Proposal
@@ -51,7 +54,7 @@ class ChooseLayers:
 
 @dataclass(frozen=True)
 class Build:
-    """Build a candidate."""
+    """Task: build a candidate."""
 
     generation: int
     proposal: Proposal
@@ -64,7 +67,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure a model on a draw of a slice."""
+    """Task: measure a model on a generation's draw of a slice, or on the whole slice."""
 
     recipe_id: str
     slice: Slice

@@ -1,6 +1,7 @@
-"""Older schemas of a run's events, brought up to the next: pure, dictionary to dictionary.
+"""Upcasters: turn the data of a run's events from an older schema into the next schema.
 
-Logs are never rewritten; what an old row lacks is said here, once for ever.
+Pure, dictionary to dictionary. Logs are never rewritten. The values of fields that an old row
+lacks are given here, and they never change.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ Data = dict[str, Any]
 
 
 def _config(config: Data) -> Data:
-    """Settings from before there were problems, domains and gates."""
+    """Add problems, weights of domains and gates, switched off, to settings that lack them."""
     weights = {**config["fitness_weights"], "domains": {}}
     off = {"search_problems": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
     return {**config, **off, "fitness_weights": weights}
 
 
 def _pace(config: Data) -> Data:
-    """Settings from before one could say how evaluation is run, and before there were tasks."""
+    """Add batch size, evaluation dtype and lm-eval tasks to settings that lack them."""
     own = {"batch_tokens": None, "evaluation_dtype": "model", "allow_benchmarks": False}
     return {**config, **own}
 
 
 def _search(config: Data) -> Data:
-    """Settings from before there were other strategies than elite-loser, and budgets."""
+    """Add strategies other than elite-loser, and budgets, to settings that lack them."""
     own = {
         "tournament_size": 3, "crossover_rate": 0.7, "layer_groups": 4, "genome_detail": "full",
         "species": ["task_arithmetic", "ties"], "search_sigma": 0.1,
@@ -40,95 +41,95 @@ def _search(config: Data) -> Data:
 
 
 def _paths(config: Data) -> Data:
-    """Settings from before paths, and when niching was of one kind."""
+    """Add paths to settings that lack them; rename niching "items", then its only kind."""
     niching = {"items": "attraction"}.get(config["niching"], config["niching"])
     return {**config, "niching": niching, "path_repeats": 0, "path_blocks": None}
 
 
 def _eager(data: Data) -> Data:
-    """Settings from before evaluation could be compiled."""
+    """Add compiled evaluation, switched off, to settings that lack it."""
     return {**data, "config": {**data["config"], "evaluation_compile": "off"}}
 
 
 def _same(data: Data) -> Data:
-    """The later schema allows more, and what it has besides is said by its defaults."""
+    """Return the data unchanged: the later schema allows more, and defaults fill its new fields."""
     return data
 
 
 def _submitted_1(data: Data) -> Data:
-    """Schema 1 had neither priority nor labels."""
+    """Add priority and labels; schema 1 had neither."""
     return {**data, "priority": 0, "labels": ()}
 
 
 def _submitted_2(data: Data) -> Data:
-    """Schema 2 knew no quarantine."""
+    """Add the quarantine "fail"; schema 2 knew no quarantine."""
     return {**data, "quarantine": "fail"}
 
 
 def _submitted_3(data: Data) -> Data:
-    """Schema 3 knew neither problems nor weights of domains."""
+    """Add problems and weights of domains to the settings; schema 3 knew neither."""
     return {**data, "config": _config(data["config"])}
 
 
 def _submitted_4(data: Data) -> Data:
-    """Schema 4 had one batch and one dtype."""
+    """Add batch size and dtype to the settings; schema 4 had one batch and one dtype."""
     return {**data, "config": _pace(data["config"])}
 
 
 def _submitted_5(data: Data) -> Data:
-    """Schema 5 had one strategy."""
+    """Add the other strategies to the settings; schema 5 had one strategy."""
     return {**data, "config": _search(data["config"])}
 
 
 def _submitted_6(data: Data) -> Data:
-    """Schema 6 knew no paths."""
+    """Add paths to the settings; schema 6 knew no paths."""
     return {**data, "config": _paths(data["config"])}
 
 
 def _forked_4(data: Data) -> Data:
-    """Schema 4 knew no paths."""
+    """Add paths to the settings and rename niching in the changes; schema 4 knew no paths."""
     config, changes = _paths(data["config"]), data["changes"]
     renamed = {k: config[k] if k == "niching" else v for k, v in changes.items()}
     return {**data, "changes": renamed, "config": config}
 
 
 def _forked_3(data: Data) -> Data:
-    """Schema 3 had one strategy."""
+    """Add the other strategies to the settings; schema 3 had one strategy."""
     return {**data, "config": _search(data["config"])}
 
 
 def _forked_1(data: Data) -> Data:
-    """Schema 1 knew neither problems nor weights of domains."""
+    """Add problems and weights of domains to the settings; schema 1 knew neither."""
     return {**data, "config": _config(data["config"])}
 
 
 def _forked_2(data: Data) -> Data:
-    """Schema 2 had one batch and one dtype."""
+    """Add batch size and dtype to the settings; schema 2 had one batch and one dtype."""
     return {**data, "config": _pace(data["config"])}
 
 
 def _started_1(data: Data) -> Data:
-    """Schema 1 did not name the strategy: there was one."""
+    """Add the strategy, elite-loser@1; schema 1 did not name it, as there was only one."""
     return {**data, "strategy": "elite-loser@1"}
 
 
 def _started_2(data: Data) -> Data:
-    """Schema 2 knew no problems and no grades, which is what the defaults say."""
+    """Return the data unchanged: schema 2 knew no problems and no grades, as the defaults say."""
     return data
 
 
 def _started_3(data: Data) -> Data:
-    """Schema 3 evaluated in the weights' dtype, which is what the default says."""
+    """Return the data unchanged: schema 3 evaluated in the weights' dtype, as the default says."""
     return data
 
 
 def _profiled_1(data: Data) -> Data:
-    """Schema 1 did not put down the spread of the latency, which is what the default says."""
+    """Return the data unchanged: schema 1 lacked the latency's spread, as the default says."""
     return data
 
 
 def _evaluated_1(data: Data) -> Data:
-    """Schema 1 did not put down accuracy by domain; it follows from the outcomes."""
+    """Add accuracy by domain, computed from the outcomes; schema 1 did not record it."""
     measured = data["components"]
     if measured is None:
         return data
@@ -138,7 +139,7 @@ def _evaluated_1(data: Data) -> Data:
     return {**data, "components": {**measured, "accuracies": found.accuracies}}
 
 
-#: (event type, schema) → to the schema after it.
+#: (event type, schema) → upcaster to the next schema.
 UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("submitted", 1): _submitted_1,
     ("submitted", 2): _submitted_2,
@@ -171,7 +172,7 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("retried", 1): _same,
     ("priority_changed", 1): _same,
 }
-#: What was built, by kinds of recipes that came later than the first schemas.
+#: Events that record a build; their later schemas added kinds of recipes.
 UPCASTERS |= {
     (kind, schema): _same
     for kind in ("baseline_built", "seeded", "merged", "mutated")

@@ -1,4 +1,7 @@
-"""The champion beside base, sources and baselines on the test slice. Pure."""
+"""Verdict of a run: the champion compared with base, sources and baselines on the test slice.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def conclude(state: RunState) -> Event:
 
 
 def _apart(state: RunState, mine: Fitness, theirs: Fitness) -> float:
-    """What two models are apart by speed and memory: nothing, unless paths made one deeper."""
+    """Return two models' difference by speed and memory; 0 unless paths made one deeper."""
     assert state.submitted
     weights = state.submitted.config.fitness_weights.parts
     return math.fsum(
@@ -43,7 +46,7 @@ def _apart(state: RunState, mine: Fitness, theirs: Fitness) -> float:
 
 
 def _rivals(state: RunState) -> list[events.Rival]:
-    """Base, sources and baselines, each with the champion's lead over it on the test slice."""
+    """Return base, sources and baselines with the champion's leads over them on the test slice."""
     assert state.started
     assert state.submitted
     assert state.champion

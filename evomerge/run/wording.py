@@ -1,6 +1,7 @@
-"""Tasks and events of a run in words for people: dashboard, terminal, messages. Pure.
+"""Tasks and events of a run in words, for dashboard, terminal and messages.
 
-`names` maps a recipe id to what people call it; without it, an id is cut to twelve digits.
+Pure. `names` maps a recipe id to what people call the recipe; without a name, an id is cut to
+twelve digits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ENDINGS = {
 
 
 def names(state: RunState) -> dict[str, str]:
-    """Return recipe id → what people call it: a source's name, "mean", "candidate 3/5"."""
+    """Return recipe id → what people call the recipe: a source's name, "mean", "candidate 3/5"."""
     found: dict[str, str] = {}
     if state.started:
         found = {s.recipe_id: s.name for s in (state.started.base, *state.started.sources)}
@@ -37,12 +38,12 @@ def names(state: RunState) -> dict[str, str]:
 
 
 def named(recipe_id: str, names: Names | None = None) -> str:
-    """Return what a recipe is called: by its name, or the beginning of its id."""
+    """Return what a recipe is called: its name, or the first twelve digits of its id."""
     return (names or {}).get(recipe_id) or recipe_id[:12]
 
 
 def task(key: str, names: Names | None = None) -> str:
-    """Return a task's key in words; empty for what is no task."""
+    """Return a task's key in words; empty if the key is no task's."""
     kind, _, rest = key.partition("/")
     if kind == "evaluate":
         slice_, _, recipe_id = rest.split("/")
@@ -74,7 +75,7 @@ def gist(type_: str, data: Mapping[str, Any], names: Names | None = None) -> str
 
 
 def _any(data: Mapping[str, Any]) -> str:
-    """Return the fields of an event that is not known here."""
+    """Return the most telling fields of an event whose type or schema is not known here."""
     telling = ("generation", "slot", "name", "slice", "reason", "level", "priority")
     return ", ".join(f"{key} {data[key]}" for key in telling if data.get(key) is not None)
 

@@ -1,7 +1,8 @@
-"""Search strategies, one a file. Pure: a strategy sees what was measured and proposes recipes.
+"""Search strategies, one per file, and the registry of their names and versions.
 
-A strategy that has decided in a run is never changed: its next version stands beside it under another
-name, so that every old run can be decided again.
+Strategies are pure: a strategy sees the recorded measurements and proposes recipes. A strategy that
+has decided in a run is never changed: its next version is added under another name, so that every
+old run can be decided again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from runs.errors import ConfigError, StrategyError
 
 __all__ = ["STRATEGIES", "Strategy", "current", "strategy", "unread"]
 
-#: Every version that ever decided, by the name that runs record.
+#: Name that runs record → class, for every version that ever decided in a run.
 _BUILT_IN: dict[str, type[Strategy]] = {
     cls.version: cls for cls in (EliteLoser, Tournament, CmaEs, Nsga2, Auto, Auto1)
 }
@@ -33,7 +34,7 @@ _CURRENT: dict[str, str] = dict(
 
 @cache
 def _registered() -> dict[str, type[Strategy]]:
-    """Setting → class, of those that other packages register."""
+    """Load the strategies that other packages register: setting → class. Raises StrategyError."""
     found: dict[str, type[Strategy]] = {}
     for point in entry_points(group=ENTRY_POINTS):
         try:
@@ -51,12 +52,15 @@ def _registered() -> dict[str, type[Strategy]]:
 
 
 def names() -> list[str]:
-    """What `strategy` may be set to: ours first. Raises StrategyError."""
+    """Return the allowed values of `strategy`, built-in ones first. Raises StrategyError."""
     return [*STRATEGIES, *sorted(_registered())]
 
 
 def current(config: EvoMergeConfig) -> str:
-    """The version that a new run with these settings records. Raises ConfigError, StrategyError."""
+    """Return the version that a new run with these settings records.
+
+    Raises ConfigError, StrategyError.
+    """
     name = config.strategy
     if name not in _CURRENT and name not in _registered():
         raise ConfigError(f"setting strategy: there is {', '.join(names())}; it is {name!r}")
@@ -68,7 +72,7 @@ def current(config: EvoMergeConfig) -> str:
 
 
 def unread(config: EvoMergeConfig) -> tuple[str, ...]:
-    """A warning of each setting that was given and that the strategy does not read."""
+    """Return a warning for each setting that was given but that the strategy does not read."""
     known = [cls.reads or frozenset() for cls in _BUILT_IN.values()]
     mine = strategy(current(config)).reads
     if mine is None:
@@ -83,7 +87,7 @@ def unread(config: EvoMergeConfig) -> tuple[str, ...]:
 
 
 def strategy(version: str) -> Strategy:
-    """The strategy of a recorded name such as "elite-loser@1". Raises StrategyError."""
+    """Return the strategy of a recorded name like "elite-loser@1". Raises StrategyError."""
     cls = _BUILT_IN.get(version)
     if cls is None:
         own = {cls.version: cls for cls in _registered().values()}

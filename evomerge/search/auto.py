@@ -1,19 +1,21 @@
-"""auto@2: for people who do not choose a strategy.
+"""auto@2, the default strategy: a bandit over species, each with its own CMA-ES distribution.
 
     generation 0   every species at some scales of plain task arithmetic over all sources
     then           a bandit picks a species, whose distribution (CMA-ES) gives the generation
 
-A species' value is what the mean of its distribution reached on the selection slice, so that species
-are compared on the same items and by what no luck has chosen; the bandit adds what it does not know
-(UCB1, Auer et al. 2002, scaled by how far the species were apart at first). A distribution begins with
-one cell for all tensors, where three sources are three genes. When it has shrunk around its mean, or
-its means have not got better for a while, it is begun anew at the best of them with more cells: by
-layer group, then by layer group and part.
+A species' value is the selection-slice score of its distribution's mean. Species are therefore
+compared on the same items, and the mean was not picked by a lucky score. The bandit adds a bonus
+for uncertainty (UCB1, Auer et al. 2002, scaled by how far the species were apart at first).
 
-Items are drawn anew each generation. Only the distribution's mean is judged, never the luckiest sample.
+A distribution begins with one cell for all tensors, where three sources give three genes. It
+restarts with more cells at the best mean when it has shrunk around its mean, or when `patience`
+means in a row were no better: first with a cell per layer group, then with a cell per layer group
+and part.
 
-auto@1 went by part before it went by layer group and part, only when the distribution had shrunk, and
-from the newest mean.
+Each generation draws new items. Only the distribution's mean is judged, never the luckiest sample.
+
+auto@1 differs in three ways: its second stage had one cell per part, it restarted only when the
+distribution had shrunk, and it restarted from the newest mean.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ from evomerge.search.initial_points import seeds
 from evomerge.search.proposals import Proposal
 from evomerge.search.strategy import GENOME, Strategy
 
-#: Standard deviation of a distribution's first generation, of a gene's range.
+#: Standard deviation of a distribution's first generation, as a share of a gene's range.
 SIGMA: dict[Detail, float] = {"whole": 0.12, "layers": 0.08, "parts": 0.05, "full": 0.04}
-#: A distribution that has shrunk to this share of its first spread has done its work.
+#: A distribution is finished when its spread is below this share of its first spread.
 DONE = 0.4
 
 
 @dataclass
 class Arm:
-    """A species and what its search has come to."""
+    """A species and the state of its search."""
 
     species: str
     point: list[float]
@@ -46,31 +48,32 @@ class Arm:
     values: list[float | None] = field(default_factory=list)
     detail: Detail = "whole"
     distribution: Distribution | None = None
-    #: The best of the means and its score; how many came after it with these cells.
+    #: The best mean with these cells, and the best score; the number of means since the best one.
     best: list[float] = field(default_factory=list)
     score: float = -math.inf
     since: int = 0
 
     @property
     def value(self) -> float:
-        """What it is worth, by its newest mean that has a score."""
+        """The newest score of the species; −∞ if no mean has a score."""
         known = [v for v in self.values if v is not None]
         return known[-1] if known else -math.inf
 
 
 class Auto(Strategy):
-    """Species, a bandit over them, and a distribution in each."""
+    """Strategy with a bandit over species and a distribution in each species."""
 
     version = "auto@2"
-    #: What comes after which cells, and after how many means that are no better (None: never).
+    #: Cells → the finer cells of the next stage.
     finer: Mapping[Detail, Detail] = {"whole": "layers", "layers": "full", "parts": "full"}
+    #: Means without an improvement after which the next stage begins; None: no such limit.
     patience: int | None = 3
     stages = 3
     reads = GENOME
     fewest = 4
 
     def ask(self, past: Past) -> list[Proposal]:
-        """Seeds, then points of the species that the bandit picks."""
+        """Propose seeds first, then points of the species that the bandit picks."""
         config = past.config
         if not past.own:
             found = seeds(past, config.population_size)
@@ -80,7 +83,7 @@ class Auto(Strategy):
         return arm.distribution.proposals(config, past.coming)
 
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """After the seeds the best of each species; then the mean of the one that was picked."""
+        """Return the best seed of each species first, later the mean of the picked species."""
         config, last = past.settings(past.coming - 1), past.generations[-1]
         if len(past.own) == 1:
             return list(_best_seeds(past, last).values())
@@ -90,7 +93,7 @@ class Auto(Strategy):
         return [Proposal(config.population_size, "sampled", _mean(past, arm))]
 
     def _arms(self, past: Past, measured: int | None = None) -> list[Arm]:
-        """The species after the first `measured` of the own generations; all of them by default."""
+        """Return the species after `measured` of this strategy's generations; default: all."""
         own = past.own[:measured]
         arms = []
         for species, id_ in _best_seeds(past, own[0]).items():
@@ -109,7 +112,7 @@ class Auto(Strategy):
         return arms
 
     def _refine(self, past: Past, arm: Arm) -> None:
-        """More cells where the distribution has found its place with these, or finds none."""
+        """Restart the arm with more cells if its distribution has shrunk or stopped improving."""
         assert arm.distribution
         shrunk = arm.distribution.spread < DONE * SIGMA[arm.detail]
         stuck = self.patience is not None and arm.since >= self.patience
@@ -120,12 +123,12 @@ class Auto(Strategy):
             _begin(past, arm, finer)
 
     def _anew(self, arm: Arm) -> list[float]:
-        """Where it is begun anew."""
+        """Return the point at which a finer distribution restarts."""
         return arm.best
 
 
 class Auto1(Auto):
-    """The version before."""
+    """The earlier version; the module's docstring says how it differs."""
 
     version = "auto@1"
     finer: Mapping[Detail, Detail] = {"whole": "parts", "parts": "full"}
@@ -137,7 +140,7 @@ class Auto1(Auto):
 
 
 def _judged(arm: Arm, score: float | None, point: list[float]) -> None:
-    """Note what a seed or a mean of the arm reached."""
+    """Note the score of a seed or a mean of the arm."""
     arm.values.append(score)
     arm.since += 1
     if score is not None and score > arm.score:
@@ -145,7 +148,7 @@ def _judged(arm: Arm, score: float | None, point: list[float]) -> None:
 
 
 def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
-    """Species → the best of its seeds."""
+    """Return species → recipe id of its best seed."""
     found: dict[str, str] = {}
     for id_ in first.ranking:
         recipe = past.recipes[id_]
@@ -155,7 +158,7 @@ def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
 
 
 def _pick(arms: list[Arm]) -> Arm:
-    """UCB1; the first of equals."""
+    """Pick an arm by UCB1; of equal arms the first."""
     total = sum(len(arm.values) for arm in arms)
     firsts = [arm.values[0] for arm in arms if arm.values[0] is not None]
     scale = (max(firsts) - min(firsts)) / 2 if firsts else 0.0
@@ -176,7 +179,7 @@ def _space(past: Past, species: str, detail: Detail) -> Space:
 
 
 def _begin(past: Past, arm: Arm, detail: Detail) -> None:
-    """A new distribution around the arm's point, with these cells."""
+    """Give the arm a new distribution around its point, with these cells."""
     first = past.settings(past.since)
     given = _space(past, arm.species, detail)
     space = roomy(given)

@@ -1,12 +1,14 @@
 """cma-es@1: the covariance matrix adaptation evolution strategy over the continuous genome.
 
 Hansen & Ostermeier 2001, "Completely derandomized self-adaptation in evolution strategies", as the
-package `cmaes` implements it. The points of a generation are drawn from a normal distribution, whose
-mean and covariance move towards the better half. It is told ranks, on items that are drawn anew each
-generation; whom the selection slice judges is the distribution's mean, which no luck has chosen.
+package `cmaes` implements it. The points of a generation are drawn from a normal distribution. Its
+mean and covariance move towards the better half. The distribution is told ranks on items that each
+generation draws again. The selection slice judges the distribution's mean, which was not picked by
+a lucky score.
 
-Nothing is kept between generations: the distribution is made again by telling it every recorded
-generation. A candidate that could not be measured is told as the last one, at the point that was asked.
+Nothing is kept between generations: the distribution is rebuilt by telling it every recorded
+generation. A candidate that could not be measured is told with the worst rank, at the point that
+was asked.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from evomerge.search.proposals import Proposal
 from evomerge.search.strategy import GENOME, PATHS, Strategy
 from runs import keys
 
-#: numpy's old generator takes so many bits.
+#: Bits of a seed that numpy's old generator takes.
 _SEED_BITS = 32
 
 
 class _Cma(CMA):
-    """Samples by the symmetric root of the covariance.
+    """CMA that samples by the symmetric root of the covariance.
 
-    Eigenvectors of equal eigenvalues are any basis of their space, another one with another processor
-    or number of threads; B·D·Bᵀ is the same for all of them.
+    Eigenvectors of equal eigenvalues are an arbitrary basis of their space, and the basis differs
+    between processors and numbers of threads. B·D·Bᵀ is the same for every basis.
     """
 
     def _sample_solution(self) -> np.ndarray:
@@ -44,7 +46,7 @@ class _Cma(CMA):
 
 @dataclass
 class Distribution:
-    """A CMA distribution over a space, asked and told by keys."""
+    """A CMA distribution over a space; its random numbers come from keys."""
 
     space: Space
     cma: CMA
@@ -60,7 +62,10 @@ class Distribution:
         *key: str | int,
         prior: np.ndarray | None = None,
     ) -> Distribution:
-        """A new one. `prior` is its covariance at first, [n, n]."""
+        """Create a distribution. `prior` is its initial covariance, [n, n].
+
+        Raises ValueError if the space has only one gene.
+        """
         n = space.dimension
         bounds = np.array([[0.0, 1.0]] * n)
         inside = np.clip(np.asarray(mean, float), 0.001, 0.999)
@@ -70,12 +75,12 @@ class Distribution:
         return cls(space, cma, key)
 
     def ask(self, count: int, generation: int, seed: int) -> list[np.ndarray]:
-        """Points of a generation: the same however often one asks."""
+        """Return the points of a generation; repeated calls return the same points."""
         self.cma.reseed_rng(keys.key(seed, *self.key, "ask", generation) % (1 << _SEED_BITS))
         return [self.cma.ask() for _ in range(count)]
 
     def proposals(self, config: EvoMergeConfig, generation: int) -> list[Proposal]:
-        """A population of such points."""
+        """Return a generation's points as proposals, one per slot of the population."""
         points, seed = self.ask(config.population_size, generation, config.seed), mask_seed(config)
         return [
             Proposal(slot, "sampled", self.space.recipe([float(v) for v in point], seed))
@@ -85,7 +90,7 @@ class Distribution:
     def tell(
         self, done: Generation, slots: Sequence[int], recipes: Mapping[str, Recipe], seed: int
     ) -> None:
-        """What a recorded generation has shown, by ranks."""
+        """Update the distribution with the ranks of a recorded generation."""
         places, worst = done.places, len(done.ranking)
         asked: list[np.ndarray] = []
         told = []
@@ -96,14 +101,14 @@ class Distribution:
                 told.append((asked[order], float(worst)))
             else:
                 point = np.array(self.space.point(recipes[id_], recipes))
-                if self.space.paths:  # several points mean one path: tell the one that was asked
+                if self.space.paths:  # several points mean one path: tell the asked point
                     asked = asked or self.ask(len(slots), done.number, seed)
                     point = self._same(asked[order], point)
                 told.append((point, float(places[id_])))
         self.cma.tell(told)
 
     def _same(self, asked: np.ndarray, point: np.ndarray) -> np.ndarray:
-        """What was asked for, if it says the same path as the point of what was built."""
+        """Return `point`, with the path genes of `asked` if both points mean the same path."""
         assert self.space.paths
         first = self.space.merging
         paths = (self.space.paths.steps(x[first:].tolist()) for x in (asked, point))
@@ -112,22 +117,22 @@ class Distribution:
 
     @property
     def spread(self) -> float:
-        """Its step size: the standard deviation of a gene, before the covariance has its say."""
+        """The step size: the standard deviation of a gene before the covariance scales it."""
         return float(self.cma._sigma)
 
     @property
     def mean(self) -> list[float]:
-        """Its middle, inside of the bounds."""
+        """The distribution's mean, clipped to the bounds."""
         return [float(v) for v in np.clip(self.cma.mean, 0.0, 1.0)]
 
 
 def mask_seed(config: EvoMergeConfig) -> int:
-    """One mask for all that drop: two candidates differ by their genes and not by their luck."""
+    """Return the one seed of all dropout masks, so that candidates differ only by their genes."""
     return keys.seed(config.seed, "mask")
 
 
 class CmaEs(Strategy):
-    """One distribution over the first of the species."""
+    """Strategy with one distribution, over the first species of the settings."""
 
     version = "cma-es@1"
     reads = GENOME | PATHS | {"search_sigma"}
@@ -135,17 +140,17 @@ class CmaEs(Strategy):
     paths = True
 
     def ask(self, past: Past) -> list[Proposal]:
-        """Points of the distribution."""
+        """Propose points of the distribution."""
         return self._now(past).proposals(past.config, past.coming)
 
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """The distribution's mean."""
+        """Return the distribution's mean."""
         now, config = self._now(past), past.settings(past.coming - 1)
         recipe = now.space.recipe(now.mean, mask_seed(config))
         return [Proposal(config.population_size, "sampled", recipe)]
 
     def _now(self, past: Past) -> Distribution:
-        """The distribution after everything that was recorded."""
+        """Return the distribution after all recorded generations of this strategy."""
         first = past.settings(past.since)
         space = roomy(space_of(first, past.family, first.species[0]))
         now = Distribution.at(
@@ -162,7 +167,11 @@ class CmaEs(Strategy):
 
 
 def start(past: Past, space: Space) -> list[float]:
-    """Where a search begins: at the champion of before, or at the mean of the sources."""
+    """Return the first mean of a search.
+
+    After generations of another strategy it is the champion's point, or the point of the last
+    generation's best candidate if there is no champion. Otherwise it is the mean of the sources.
+    """
     before = past.generations[: past.since]
     if before:
         return space.point(past.recipes[past.champion or before[-1].ranking[0]], past.recipes)

@@ -1,4 +1,4 @@
-"""When to stop. Pure."""
+"""The stopping rule of a search, a pure function."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 
 def converged(champions: Sequence[float | None], threshold: float, patience: int) -> bool:
-    """Whether the champion improved by less than `threshold` (relative) over `patience` generations.
+    """Return True if the champion's relative gain over `patience` generations is below `threshold`.
 
-    `champions` are its selection-slice scores after each generation, generation 0 first. A patience
-    of 0 never converges.
+    `champions` are the champion's selection-slice scores after each generation, generation 0 first;
+    None: no score. If one of the two compared scores is None, return True only if both are. A
+    patience of 0 never converges.
     """
     if patience == 0 or len(champions) <= patience:
         return False

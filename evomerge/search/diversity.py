@@ -1,7 +1,8 @@
-"""Diversity of a population from its sketches. Pure: no torch.
+"""Diversity of a population, computed from sketches of its task vectors.
 
-The mean distance between the candidates' task vectors, divided by the mean distance between the
-sources' task vectors: 1 is as far apart as the sources are, 0 is all the same.
+Diversity is the mean distance between the candidates' task vectors, divided by the mean distance
+between the sources' task vectors: at 1 the candidates are as far apart as the sources, at 0 they
+are all the same. Pure: no torch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 
 def decode(sketch: str) -> NDArray[np.float64]:
-    """The sketch's vector; see `evomerge.merging.sketch`."""
+    """Return the sketch's vector as float64; the format is that of `evomerge.merging.sketch`."""
     return np.frombuffer(base64.b64decode(sketch), "<f4").astype(np.float64)
 
 
@@ -25,25 +26,28 @@ def _finite(sketch: str) -> bool:
 
 
 def distance(a: str, b: str) -> float:
-    """Estimated Euclidean distance between two task vectors."""
+    """Estimate the Euclidean distance between two task vectors from their sketches."""
     difference = decode(a) - decode(b)
     return math.sqrt(math.fsum(float(x) * float(x) for x in difference))
 
 
 def mean_distance(sketches: Sequence[str]) -> float:
-    """Mean pairwise distance of those without NaN or Inf; 0 for fewer than two."""
+    """Return the mean pairwise distance of sketches without NaN or Inf; 0 for fewer than two."""
     pairs = [distance(a, b) for a, b in combinations(filter(_finite, sketches), 2)]
     return math.fsum(pairs) / len(pairs) if pairs else 0.0
 
 
 def diversity(population: Sequence[str], sources: Sequence[str]) -> float:
-    """Mean pairwise distance of the population relative to that of the sources."""
+    """Return the population's mean pairwise distance, relative to that of the sources."""
     unit = mean_distance(sources)
     return mean_distance(population) / unit if unit else 0.0
 
 
 def own_distance(index: int, population: Sequence[str], sources: Sequence[str]) -> float:
-    """How far one candidate is from the others on the average, relative to the sources."""
+    """Return a candidate's mean distance to the others, relative to the sources' mean distance.
+
+    Sketches with NaN or Inf are left out; 0 if the candidate's own sketch is one of them.
+    """
     unit = mean_distance(sources)
     if not _finite(population[index]):
         return 0.0
@@ -53,7 +57,10 @@ def own_distance(index: int, population: Sequence[str], sources: Sequence[str]) 
 
 
 def level(value: float, warn: float, reseed: float) -> str:
-    """One of "healthy", "low" (a warning) or "critical" (new random pipelines)."""
+    """Return "healthy", "low" (a warning) or "critical" (losers' slots get new random pipelines).
+
+    "low" is below `warn`, "critical" is below `reseed`.
+    """
     if value < reseed:
         return "critical"
     return "low" if value < warn else "healthy"

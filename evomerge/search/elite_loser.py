@@ -1,10 +1,10 @@
-"""elite-loser@1: the best are mutated, the rest are merged by threes (SPEC §5).
+"""elite-loser@1: the best candidates are mutated, the rest are merged in threes (SPEC §5).
 
     generation 0      the eight pipelines over the sources
-    generation g + 1  each of the top E → M mutants; the bottom, by threes in order of rank → one
-                      merge each by a random pipeline. E·M + (N − E)/3 = N
+    generation g + 1  each of the top E → M mutants; the rest, three at a time in order of rank →
+                      one merge each by a random pipeline. E·M + (N − E)/3 = N
 
-With `reseeded` the loser slots become random pipelines over the sources instead. Every random number
+With `reseeded` the losers' slots get random pipelines over the sources instead. Every random number
 comes from a key (run seed, purpose, generation, slot).
 """
 
@@ -26,9 +26,10 @@ from weights import randomness
 
 
 def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
-    """The allowed pipelines, each once in the order of their numbers.
+    """Propose the allowed pipelines, each once in the order of their numbers.
 
-    A smaller population takes a keyed choice of them; a larger one fills up with perturbed copies.
+    A smaller population takes a keyed random choice of the pipelines; a larger population is filled
+    up with perturbed copies.
     """
     allowed = list(config.pipelines)
     size = config.population_size
@@ -54,10 +55,10 @@ def next_generation(
     pick: Callable[[Draws], int] | None = None,
     merges: int | None = None,
 ) -> list[Proposal]:
-    """The proposals for `generation` from the ranking (best first) of the one before.
+    """Return the proposals for `generation` from the previous generation's ranking, best first.
 
-    `pick` chooses the pipeline of a slot; without it each is as likely as the others. There are as
-    many `merges` as the losers give, unless that is said.
+    `pick` chooses the pipeline of a slot; without `pick` all pipelines are equally likely. `merges`
+    is the number of losers' slots; by default one for every three losers.
     """
     proposals: list[Proposal] = []
     elites = ranking[: config.elite_size]
@@ -82,13 +83,13 @@ def next_generation(
 
 
 def _trio(losers: Sequence[str], ranking: Sequence[str]) -> tuple[str, ...]:
-    """Three to merge. Where quarantine left fewer, the best of the others fill up."""
+    """Return three losers to merge; the best other candidates fill up if quarantine left fewer."""
     others = [id_ for id_ in ranking if id_ not in losers]
     return (*losers, *others[: 3 - len(losers)])
 
 
 def loser_slots(config: EvoMergeConfig) -> tuple[int, ...]:
-    """The slots that losers' merges, or reseeded pipelines, go into."""
+    """Return the slots of losers' merges or of reseeded pipelines."""
     return tuple(range(config.elite_size * config.mutants_per_elite, config.population_size))
 
 
@@ -136,13 +137,13 @@ def _mutant(
 
 
 class EliteLoser(Strategy):
-    """The source documents' own."""
+    """The strategy of the source documents."""
 
     version = "elite-loser@1"
     reads = MUTATION | ELITE_LOSERS | {"reseed_diversity"}
 
     def ask(self, past: Past) -> list[Proposal]:
-        """Pipelines, mutants of the best, merges of the rest."""
+        """Propose pipelines first, then mutants of the best and merges of the rest."""
         config, generation = past.config, past.coming
         if not past.generations:
             return first_generation(config, past.family)
@@ -159,23 +160,23 @@ class EliteLoser(Strategy):
         again = generation in past.reseeded
         merges = (
             None if past.own else len(loser_slots(config))
-        )  # another's ranking has its own size
+        )  # another strategy's ranking can have another size
         return next_generation(
             config, past.family, past.recipes, ranking, generation, again, pick, merges
         )
 
     def stayed(self, past: Past) -> list[str]:
-        """With `keep_elites`, the elites."""
+        """Return the elites if `keep_elites` is set, else nothing."""
         if not past.config.keep_elites or not past.generations:
             return []
         return list(past.generations[-1].ranking[: past.config.elite_size])
 
     def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
-        """Those that losers' merges, or reseeded pipelines, go into."""
+        """Return the slots of losers' merges or of reseeded pipelines."""
         return loser_slots(config)
 
 
 def _earned(past: Past, draws: Draws) -> int:
-    """A pipeline's number, chosen by what pipelines have earned."""
+    """Choose a pipeline's number, by the success of the pipelines so far."""
     names = ["-".join(PIPELINES[number]) for number in past.config.pipelines]
     return past.config.pipelines[names.index(chosen(past, names, draws))]

@@ -1,11 +1,13 @@
-"""The continuous genome: a point in [0, 1]ⁿ ↔ a grouped recipe. Pure.
+"""The continuous genome: points in [0, 1]ⁿ and the grouped recipes that they stand for.
 
-A species is a merge technique with parameters that can be turned. Its genes are, for every cell of
-tensors: a weight on each source's task vector (or slerp's t for each source after the first), and what
-the technique keeps or drops. Cells are all groups of `evomerge.recipes.tensor_groups` together
-("whole"), by layer group ("layers"; the embedding with the first, the head with the last), by part
-("parts"), or each by itself ("full"). Genes lie in [0, 1] by an affine map onto their bounds, cell by
-cell, and parameters are rounded to six decimals, so that what a strategy is told is what was built.
+The mapping is pure and goes both ways. A species is a merge technique with numeric parameters. Its
+genes are, for every cell of tensors: a weight on each source's task vector (or slerp's t for each
+source after the first), and the share that the technique keeps or drops.
+
+A cell holds groups of `evomerge.recipes.tensor_groups`: all groups ("whole"), those of a layer
+group ("layers"; the embedding goes with the first, the head with the last), those of a part
+("parts"), or a single group ("full"). An affine map takes genes from [0, 1] to their bounds, cell
+by cell. Parameters are rounded to six decimals, so that a strategy is told what was built.
 
     species            genes of a cell
     task_arithmetic    a weight per source
@@ -16,12 +18,14 @@ cell, and parameters are rounded to six decimals, so that what a strategy is tol
     linear-…-dfs       a weight per source, drop or density, scale
     slerp-…-dfs        t per further source, drop or density, scale
 
-Sums are not normalised where a species' weights are on task vectors: the weights alone say how far a
-merge goes. `point` is exact for recipes of the same species whose cells hold one value each; a cell
-with several takes their mean. Of other recipes it is the nearest thing that the species can say: a
-consensus' weights times λ, defaults for what the recipe does not have.
+If a species' weights are on task vectors, their sum is not normalised: the weights alone decide how
+far a merge goes. `point` is exact for recipes of the same species whose cells hold one value each;
+a cell with several values takes their mean. For other recipes `point` is the nearest point that the
+species can express: the overall weights of `consensus` times λ, and defaults for parameters that
+the recipe lacks.
 
-With `paths`, genes of a path through the merge and the sources follow (`evomerge.search.path_genes`).
+With `paths`, the genes of a path through the merge and the sources follow
+(`evomerge.search.path_genes`).
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ from evomerge.search.proposals import Family
 
 Detail = Literal["whole", "layers", "parts", "full"]
 DETAILS: tuple[Detail, ...] = ("whole", "layers", "parts", "full")
-#: Where one cell has too few genes, what is tried next.
+#: Cells → the finer cells to try if these give too few genes.
 FINER: dict[Detail, Detail] = {"whole": "parts", "layers": "full", "parts": "full"}
 
 WEIGHT = (-0.5, 1.5)
@@ -59,13 +63,13 @@ T = (0.0, 1.0)
 DENSITY = (0.02, 1.0)
 DROP = (0.0, 0.95)
 SCALE = (0.0, 2.0)
-#: A source's share of a consensus that is normalised.
+#: Bounds of a source's weight if the species normalises its weights.
 SHARE = (0.02, 1.0)
 
 
 @dataclass(frozen=True)
 class Gene:
-    """One number of a cell: the parameter, the source that it is for, its bounds, its usual value."""
+    """One number of a cell: its parameter, the source it is for, its bounds and its usual value."""
 
     key: str
     source: int | None
@@ -74,12 +78,12 @@ class Gene:
     usual: float
 
     def value(self, x: float) -> float:
-        """What x in [0, 1] means."""
+        """Return the parameter's value at x in [0, 1]; x is clipped to [0, 1]."""
         x = min(1.0, max(0.0, x))
         return round(self.low + x * (self.high - self.low), 6)
 
     def place(self, value: float) -> float:
-        """Where in [0, 1] a value lies; outside of the bounds at their end."""
+        """Return the place in [0, 1] of a parameter's value, clipped to [0, 1]."""
         return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
 
@@ -96,7 +100,7 @@ class Space:
 
     @cached_property
     def genes(self) -> tuple[Gene, ...]:
-        """Those of one cell."""
+        """The genes of one cell."""
         count, usual = len(self.family.sources), 1 / len(self.family.sources)
         if self.species.startswith("slerp"):
             found = [Gene("ts", k, *T, 1 / (k + 1)) for k in range(1, count)]
@@ -126,23 +130,23 @@ class Space:
 
     @property
     def dimension(self) -> int:
-        """How many genes a point has."""
+        """The number of genes of a point."""
         return self.merging + (self.paths.dimension if self.paths else 0)
 
     @property
     def merging(self) -> int:
-        """How many of them say how to merge; the rest are a path's."""
+        """The number of a point's genes that describe the merge; the rest describe a path."""
         return (max(self.cells) + 1) * len(self.genes)
 
     @property
     def sizes(self) -> list[int]:
-        """How many genes belong together: those of a cell, or of a place of a path."""
+        """The numbers of genes that belong together: of each cell, then of each place of a path."""
         cells = [len(self.genes)] * (max(self.cells) + 1)
         return cells + ([2] * (self.paths.dimension // 2) if self.paths else [])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the genes of a point, in order: "embedding weights 2"."""
+        """Names of a point's genes, in order, for example "embedding weights 2"."""
         full, parts = tensor_groups.names(self.depths), (*tensor_groups.PARTS, "embedding", "head")
         layers = [f"layers {d + 1}/{self.depths}" for d in range(self.depths)]
         named = {"whole": ["all"], "layers": layers, "parts": parts, "full": full}
@@ -154,14 +158,14 @@ class Space:
     # ---- point → recipe -------------------------------------------------------------------
 
     def recipe(self, x: Sequence[float], seed: int = 0) -> Grouped | Flow:
-        """The recipe of a point. What lies outside of [0, 1] counts as its end."""
+        """Return the recipe of a point, whose genes are clipped to [0, 1]."""
         merged = self.merge(x, seed)
         if self.paths is None:
             return merged
         return Flow(merged=merged, steps=self.paths.steps(x[self.merging :]))
 
     def merge(self, x: Sequence[float], seed: int = 0) -> Grouped:
-        """The merge that a point says, without its path."""
+        """Return the merge of a point, without the path."""
         size = len(self.genes)
         values = [
             [gene.value(float(x[cell * size + i])) for i, gene in enumerate(self.genes)]
@@ -188,7 +192,7 @@ class Space:
         return {"name": self.species, "genes": genes}
 
     def uniform(self, weights: Sequence[float]) -> list[float]:
-        """The point with these weights on task vectors everywhere, the rest as usual."""
+        """Return the point with these task-vector weights in every cell and usual other genes."""
         values = _from_weights(self.genes, weights)
         cells = range(max(self.cells) + 1)
         own = [g.place(values[i]) for _ in cells for i, g in enumerate(self.genes)]
@@ -197,7 +201,7 @@ class Space:
     # ---- recipe → point -------------------------------------------------------------------
 
     def point(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[float]:
-        """The point of a recipe, or the one nearest to what it says."""
+        """Return the point of a recipe, or the nearest point that the species can express."""
         rows = self._rows(recipe, known)
         return self._merging_point(rows) + self._path_point(recipe, known)
 
@@ -220,7 +224,7 @@ class Space:
         ]
 
     def _rows(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[list[float]]:
-        """The values of each group's genes."""
+        """Return the genes' values for each group of tensors."""
         count = tensor_groups.count(self.depths)
         if isinstance(recipe, Mutate):
             return self._rows(recipe.pipeline or known[recipe.parent], known)
@@ -234,7 +238,7 @@ class Space:
         weights = consensus(recipe, known, self.family.sources)
         own = _own(recipe)
         if not isinstance(recipe, Source) and recipe.inputs != self.family.sources:
-            own.pop("ts", None)  # they are between other models
+            own.pop("ts", None)  # these t are between other models
         return [_from_weights(self.genes, weights, own)] * count
 
     def _of_params(self, recipe: Grouped, params: Mapping[str, Any]) -> list[float]:
@@ -251,7 +255,7 @@ class Space:
 def space_of(
     config: EvoMergeConfig, family: Family, species: str, detail: Detail | None = None
 ) -> Space:
-    """The space of a species with these settings."""
+    """Return the space of a species with these settings."""
     paths, blocks = None, family.blocks
     if config.path_repeats:
         count = len(family.sources)
@@ -260,7 +264,10 @@ def space_of(
 
 
 def roomy(space: Space) -> Space:
-    """The space, or the coarsest finer one that has two genes: fewer have no covariance."""
+    """Return the space, or the first finer space with two genes: one gene has no covariance.
+
+    If no finer space has two genes, return the space as it is.
+    """
     found = space
     while found.dimension < 2 and found.detail in FINER:
         found = replace(found, detail=FINER[found.detail])
@@ -268,7 +275,7 @@ def roomy(space: Space) -> Space:
 
 
 def _own(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe itself says of the parameters of a technique."""
+    """Return the technique's parameters that the recipe itself states."""
     if isinstance(recipe, Pipeline):
         return recipe.genes.model_dump(mode="json")
     return dict(recipe.params) if isinstance(recipe, Merge) else {}
@@ -277,7 +284,10 @@ def _own(recipe: Recipe) -> dict[str, Any]:
 def _from_weights(
     genes: Sequence[Gene], weights: Sequence[float], own: Mapping[str, Any] | None = None
 ) -> list[float]:
-    """Values of a cell's genes for these weights on task vectors; `own` parameters go before."""
+    """Return a cell's gene values for these weights on task vectors.
+
+    `own` holds parameters that the recipe states; its ts, density and drop take precedence.
+    """
     given = own or {}
     ts = given.get("ts") or _as_ts(weights)
     total = math.fsum(weights)
@@ -301,7 +311,10 @@ def _from_weights(
 
 
 def _as_ts(weights: Sequence[float]) -> list[float]:
-    """The fold of straight lines that gives these weights' shares; negative ones count as none."""
+    """Return the t of successive linear interpolations that give these weights' shares.
+
+    Negative weights count as 0.
+    """
     shares = [max(0.0, w) for w in weights]
     found, sofar = [], shares[0]
     for k, share in enumerate(shares[1:], start=1):
@@ -311,7 +324,7 @@ def _as_ts(weights: Sequence[float]) -> list[float]:
 
 
 def _group(recipe: Grouped, params: Mapping[str, Any]) -> list[float]:
-    """The weights of one group; a pipeline's linear stage takes shares."""
+    """Return the inputs' weights in one group; a pipeline's linear stage normalises them."""
     if recipe.method != "stages":
         return _consensus(params, len(recipe.inputs))
     own = dict(params["genes"])
@@ -322,7 +335,7 @@ def _group(recipe: Grouped, params: Mapping[str, Any]) -> list[float]:
 
 
 def _consensus(own: Mapping[str, Any], count: int) -> list[float]:
-    """The weight of each input on the whole that a set of parameters comes down to."""
+    """Return the overall weight of each input under a set of parameters."""
     scale = float(own.get("scale", 1.0))
     if ts := own.get("ts"):
         weights = [1.0]
@@ -341,10 +354,11 @@ def consensus(
     sources: Sequence[str],
     done: dict[str, list[float]] | None = None,
 ) -> list[float]:
-    """The weight of each source's task vector that a recipe comes down to, by and large.
+    """Return the approximate weight of each source's task vector in a recipe.
 
-    Exact for sources, and for what adds up task vectors; of what votes, drops, selects or bends, it is
-    what goes in. Layers that are taken whole are not looked at. `done` is what is known already.
+    The weights are exact for sources, and for methods that add task vectors. For methods that vote,
+    drop, select or interpolate on an arc, they are the weights that go in. Layers that are taken
+    whole are ignored. `done` caches input id → weights.
     """
     done = {} if done is None else done
     if isinstance(recipe, Source):

@@ -1,4 +1,4 @@
-"""What a strategy is told: everything that was measured before the generation that it is asked for."""
+"""Input of a strategy: all measurements before the generation that it proposes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Generation:
     scores: tuple[float | None, ...]
     #: Slot → the recipes that its candidate was bred from.
     parents: Mapping[int, tuple[str, ...]]
-    #: Those whose evaluation was ended early: their numbers are of other items.
+    #: Ids of recipes whose evaluation stopped early: their scores are on fewer items.
     dropped: frozenset[str]
 
     @property
@@ -44,7 +44,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What the log says of a model on some items; None where it was not measured."""
+    """Look-ups of a model's recorded measurements on some items; None: not measured."""
 
     components: Callable[[EvaluationKey], Components | None]
     fitness: Callable[[EvaluationKey], Fitness | None]
@@ -53,18 +53,18 @@ class Measurements:
 
 @dataclass(frozen=True)
 class Past:
-    """A run before a generation, or at its end when its ranking is known."""
+    """The run as a strategy sees it: before a generation, or after that generation's ranking."""
 
     family: Family
-    #: Generation → the settings it is proposed by.
+    #: Generation → the settings that it is proposed with.
     settings: Callable[[int], EvoMergeConfig]
     recipes: Mapping[str, Recipe]
-    #: Complete ones, in order; at a generation's end it is the last.
+    #: Complete generations, in order; after a generation's ranking, that generation is the last.
     generations: tuple[Generation, ...]
     #: The first generation that this strategy decides: 0, unless a fork changed the strategy.
     since: int
     champion: str | None
-    #: Generations whose losers' slots are seeded anew.
+    #: Generations whose losers' slots are reseeded.
     reseeded: frozenset[int]
     measured: Measurements
 

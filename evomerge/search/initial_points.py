@@ -1,4 +1,7 @@
-"""Points that a continuous search begins with: what people would try first. Pure."""
+"""First points of a continuous search: the merges that a user would try first.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ from evomerge.search.mutation import Draws
 
 #: λ of task arithmetic over all sources, the most promising first.
 SCALES = (0.5, 0.7, 0.3, 1.0)
-#: How far a further seed lies from the one that it repeats.
+#: Standard deviation of a perturbed seed's genes around the seed that it repeats.
 SPREAD = 0.1
 
 
 def seeds(past: Past, count: int) -> list[Grouped | Flow]:
-    """Every species at every scale, scale by scale; when these are used up, perturbed ones.
+    """Return up to `count` first recipes: every species at every scale, scale by scale.
 
-    Where generations of another strategy went before, first what each species can say of their best.
+    Perturbed copies follow when these are used up; duplicates are left out. After generations of
+    another strategy, the list starts with each species' nearest point to the champion, or to the
+    last generation's best candidate if there is no champion.
     """
     config, n = past.config, len(past.family.sources)
     found: list[Grouped | Flow] = []

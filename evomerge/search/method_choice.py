@@ -1,4 +1,7 @@
-"""Which technique earns its place: a choice by how often its candidates were good. Pure."""
+"""Choice among merge techniques, by how often their candidates were good.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from evomerge.search.mutation import Draws
 
 
 def technique(recipe: Recipe, past: Past) -> str | None:
-    """The species or pipeline of a candidate."""
+    """Return the species or pipeline of a candidate; None for a source or a static merge."""
     if isinstance(recipe, Source | Merge):
         return None
     merge = genome(recipe, past.recipes).pipeline
@@ -18,7 +21,7 @@ def technique(recipe: Recipe, past: Past) -> str | None:
 
 
 def earned(past: Past) -> dict[str, tuple[int, int]]:
-    """Technique → (candidates in the better half of their generation, candidates)."""
+    """Return technique → (candidates in the better half of their generation, all candidates)."""
     found: dict[str, tuple[int, int]] = {}
     for done in past.own:
         half = len(done.ranking) / 2
@@ -31,8 +34,11 @@ def earned(past: Past) -> dict[str, tuple[int, int]]:
 
 
 def chosen(past: Past, among: Sequence[str], draws: Draws) -> str:
-    """One of them: each as likely as the others; with `technique_selection: earned` in proportion to
-    the share of its candidates that were in the better half (one good and one bad before the first).
+    """Choose one technique at random.
+
+    With `technique_selection: uniform` all techniques are equally likely. With `earned` the
+    probability is proportional to the share of a technique's candidates that were in the better
+    half; the counts start with one good and one bad candidate.
     """
     if past.config.technique_selection == "uniform":
         return among[draws.below(len(among))]

@@ -1,7 +1,7 @@
-"""Mutation of genes: a keyed, bounded perturbation of a pipeline's numbers. Pure.
+"""Mutation of genes: a keyed, bounded perturbation of a pipeline's numbers.
 
-Positive genes move on a log scale, bounded ones are clipped. Values are rounded to six decimals, so
-that the last bit of a mathematical library never reaches a recipe's id.
+Pure. Positive genes move on a log scale; genes with bounds are clipped. Values are rounded to six
+decimals, so that the last bit of a mathematical library never reaches a recipe's id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SWITCH = 0.1
 #: Probability that a mutation moves one block of a frankenmerge.
 MOVE_BLOCK = 0.5
 
-#: A gene's step in [0, 1] on the continuous genome, of `gene_sigma`.
+#: A gene's step on the continuous genome, in [0, 1], as a multiple of `gene_sigma`.
 STEP = 0.2
 
 DROP_BOUNDS = (0.0, 0.95)
@@ -32,26 +32,29 @@ EPSILON_BOUNDS = (1e-4, 10.0)
 
 
 class Draws:
-    """Numbers for one purpose, taken in order. Made anew for every mutation from its key."""
+    """Random numbers for one purpose, taken in order; each mutation creates its own from its key.
+
+    `count` is the number of uniform draws, and of normal draws, that are available.
+    """
 
     def __init__(self, *key: str | int, count: int = 64) -> None:
         self._uniform = iter(randomness.uniform(count, *key, "uniform").tolist())
         self._normal = iter(randomness.gaussian(count, *key, "normal").tolist())
 
     def normal(self) -> float:
-        """A standard normal number."""
+        """Return a standard normal number."""
         return next(self._normal)
 
     def uniform(self) -> float:
-        """A number in (0, 1)."""
+        """Return a uniform number in (0, 1)."""
         return next(self._uniform)
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
         return next(self._uniform) < probability
 
     def below(self, count: int) -> int:
-        """One of 0 … count − 1."""
+        """Return a uniform integer from 0 to count − 1."""
         return min(int(next(self._uniform) * count), count - 1)
 
 
@@ -70,9 +73,10 @@ def _clip(value: float, bounds: tuple[float, float]) -> float:
 def mutate_genes(
     pipeline: Pipeline, blocks: int, config: EvoMergeConfig, *key: str | int
 ) -> Pipeline:
-    """The pipeline with every active gene perturbed and, now and then, one technique exchanged.
+    """Return the pipeline with every active gene perturbed.
 
-    A pipeline that becomes a frankenmerge by that has its layers open: they are chosen by measuring.
+    With probability SWITCH one stage's technique is exchanged too. If the exchange makes the
+    pipeline a frankenmerge, its layers are still open: they are chosen later by measuring.
     """
     count = len(pipeline.inputs)
     draws = Draws(*key, count=64 + 4 * count)
@@ -104,7 +108,10 @@ def mutate_genes(
 
 
 def _switched(pipeline: Pipeline, config: EvoMergeConfig, draws: Draws):
-    """The names of the stages, one of them exchanged now and then if the config allows it."""
+    """Return the names of the stages; one is exchanged with probability SWITCH.
+
+    The exchange is left out if the settings do not allow the resulting pipeline.
+    """
     switch, stage = draws.chance(SWITCH), draws.below(3)
     other = pipeline.number ^ (4 >> stage)
     return PIPELINES[other if switch and other in config.pipelines else pipeline.number]
@@ -119,7 +126,10 @@ def _weights(
 
 
 def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...]:
-    """Perhaps one block's choice changed; never more than a third of the blocks replaced."""
+    """Return `layers`, with one block's choice redrawn with probability MOVE_BLOCK.
+
+    The change is left out if it would replace more than a third of the blocks.
+    """
     move, block, choice = (
         draws.chance(MOVE_BLOCK),
         draws.below(len(layers)),
@@ -133,7 +143,7 @@ def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...
 def mutate_merge(
     merge: Pipeline | Grouped | Flow, family: Family, config: EvoMergeConfig, *key: str | int
 ) -> Pipeline | Grouped | Flow:
-    """A pipeline or a grouped recipe with its genes perturbed; a path stays as it is."""
+    """Return the pipeline or grouped recipe with its genes perturbed; a path is not changed."""
     if isinstance(merge, Pipeline):
         return mutate_genes(merge, family.blocks, config, *key)
     if isinstance(merge, Flow):

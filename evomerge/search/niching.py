@@ -1,13 +1,13 @@
-"""Niches by items: who solves what few others do counts for more. Pure.
+"""Niches by items: a candidate that solves items which few others solve counts for more.
 
 After M2N2 (Abrantes, Lange, Tang 2025, "Competition and attraction improve model fusion", arXiv
-2508.16204), on the per-item outcomes that the log has:
+2508.16204), on the per-item outcomes in the log. Pure.
 
-    sharing      f(i) = Σ_j s_ij / Σ_k s_kj      each item's worth is shared out among who reaches it
+    sharing      f(i) = Σ_j s_ij / Σ_k s_kj      candidates share each item's worth by their scores
     attraction   g(a, b) = Σ_j max(s_bj − s_aj, 0) / Σ_k s_kj      what b has and a lacks
 
-s_ij in [0, 1] is what candidate i reaches on item j: the probability that it gives a token of a window
-on the (geometric) average, a right choice, a solved problem.
+s_ij in [0, 1] is the score of candidate i on item j: the geometric mean of the probabilities of a
+window's tokens, 1 for a right choice, or how right the reply to a problem was.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from evaluation.data.outcomes import Outcomes
 from evomerge.search.history import Past
 
-#: Where nobody reaches anything, an item shares out nothing.
+#: Items whose scores add up to no more than this have no worth to share.
 NOTHING = 1e-12
 
 
 def reached(outcomes: Outcomes) -> list[float]:
-    """What a candidate reaches on each item, in a fixed order."""
+    """Return a candidate's score in [0, 1] on each item, in a fixed order."""
     found: list[float] = []
     for name in sorted(outcomes):
         own = outcomes[name]
@@ -36,12 +36,12 @@ def reached(outcomes: Outcomes) -> list[float]:
 
 
 def totals(table: Mapping[str, Sequence[float]]) -> list[float]:
-    """Σ over candidates of what each item gives."""
+    """Return each item's sum of scores over the candidates."""
     return [math.fsum(column) for column in zip(*table.values(), strict=True)]
 
 
 def shared(table: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Candidate → what it has of all items' worth."""
+    """Return candidate → its share of all items' worth: f of the module's docstring."""
     sums = totals(table)
     return {
         id_: math.fsum(s / t for s, t in zip(row, sums, strict=True) if t > NOTHING)
@@ -50,7 +50,7 @@ def shared(table: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
-    """What b would bring to a."""
+    """Return how much b would add to a: g of the module's docstring."""
     return math.fsum(
         max(y - x, 0.0) / t
         for x, y, t in zip(table[a], table[b], totals(table), strict=True)
@@ -59,7 +59,11 @@ def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
 
 
 def complement(past: Past, first: str, others: Sequence[str]) -> str:
-    """Of the others, the one that brings most to the first; the first of equals."""
+    """Return the candidate of `others` that adds most to `first`; of equals the earlier one.
+
+    If `first` was not measured, or if some candidates saw fewer items than the rest, return the
+    first of `others`.
+    """
     table = _table(past, (first, *others))
     if first not in table or len({len(row) for row in table.values()}) != 1:  # some ended early
         return others[0]
@@ -68,7 +72,10 @@ def complement(past: Past, first: str, others: Sequence[str]) -> str:
 
 
 def by_share(past: Past) -> list[str]:
-    """The generation's candidates by their share, the largest first; who ended early comes last."""
+    """Return the generation's candidates by their share, the largest first.
+
+    Candidates whose evaluation stopped early come last, in order of rank.
+    """
     ranking = past.generations[-1].ranking
     table = _table(past, ranking)
     most = max(map(len, table.values()), default=0)
@@ -77,7 +84,7 @@ def by_share(past: Past) -> list[str]:
 
 
 def _table(past: Past, ids: Sequence[str]) -> dict[str, list[float]]:
-    """Candidate → what it reached on every item that it saw; who was not measured is left out."""
+    """Return candidate → its scores on the items it saw; unmeasured candidates are left out."""
     number, found = past.generations[-1].number, {}
     for id_ in ids:
         seen = past.measured.outcomes((id_, "search", number))

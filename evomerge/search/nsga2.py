@@ -1,10 +1,10 @@
-"""nsga2@1: several objectives and a Pareto front (Deb et al. 2002, "A fast and elitist multiobjective
-genetic algorithm: NSGA-II").
+"""nsga2@1: several objectives and a Pareto front, after NSGA-II.
 
-Parents and children are measured on the same draw; the better fronts of both, and of the last front
-that fits in part the least crowded, are the next parents. Children come from binary tournaments,
-simulated binary crossover and polynomial mutation on the continuous genome of the first species. The
-parents' second measurement is the price for items that are drawn anew.
+Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II". Parents and
+children are measured on the same draw. The next parents are the better fronts of both; of the last
+front, which fits only in part, the least crowded candidates are taken. Children come from binary
+tournaments, simulated binary crossover and polynomial mutation on the continuous genome of the
+first species. The parents' second measurement is the price of drawing new items each generation.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from evomerge.search.mutation import Draws
 from evomerge.search.proposals import Proposal
 from evomerge.search.strategy import GENOME, PATHS, Strategy
 
-#: Times that a child is bred again which is a copy of somebody.
+#: Attempts to breed a child that is not a copy of a candidate of the last generation.
 TRIES = 8
 
 
 def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ...] | None:
-    """What is made large: −log perplexity, accuracy, −operations, −bytes; of a domain likewise.
+    """Return the values to maximise: −log perplexity, accuracy, −operations, −bytes, domains.
 
-    A domain's is its −log perplexity where it has text, else its accuracy. None where a domain has
-    nothing of either on these items.
+    A domain's value is its −log perplexity if the domain has text, else its accuracy. Return None
+    if a domain has neither on these items.
     """
     found = []
     for name in wanted:
@@ -52,7 +52,7 @@ def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ..
 
 
 class Nsga2(Strategy):
-    """A population that spreads along the front."""
+    """Strategy whose population spreads along the Pareto front."""
 
     version = "nsga2@1"
     reads = GENOME | PATHS
@@ -60,17 +60,17 @@ class Nsga2(Strategy):
     paths = True
 
     def check(self, config: EvoMergeConfig) -> str | None:
-        """Also two things to weigh."""
+        """Return why the settings do not suit the strategy: it also needs two objectives."""
         if len(config.objectives) < 2:
             return "objectives must name two things or more to weigh against each other"
         return super().check(config)
 
     def stayed(self, past: Past) -> list[str]:
-        """The parents."""
+        """Return the parents, which are evaluated again with their children."""
         return [id_ for id_, _, _ in self._parents(past)] if past.generations else []
 
     def ask(self, past: Past) -> list[Proposal]:
-        """Seeds, then children of the parents."""
+        """Propose seeds first, then children of the parents."""
         config = past.config
         if not past.generations:
             found = seeds(past, config.population_size)
@@ -79,7 +79,7 @@ class Nsga2(Strategy):
         return [self._child(past, parents, slot) for slot in range(config.population_size)]
 
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """The first front, the best score first, no more than a population."""
+        """Return the first front, the best score first, at most `population_size` candidates."""
         last = past.generations[-1]
         points = _points(past, last)
         ids = list(points)
@@ -88,7 +88,7 @@ class Nsga2(Strategy):
         return list(best[: past.settings(last.number).population_size])
 
     def _parents(self, past: Past) -> list[tuple[str, int, float]]:
-        """(id, front, crowding) of those who survive the last generation, in a fixed order."""
+        """Return (id, front, crowding) of the last generation's survivors, in a fixed order."""
         last, size = past.generations[-1], past.settings(past.coming - 1).population_size
         points = _points(past, last)
         ids, found = list(points), []
@@ -107,7 +107,7 @@ class Nsga2(Strategy):
             paths = space.paths.dimension if space.paths else 0
             draws = Draws(*key, count=16 + 5 * space.dimension + paths)
             recipe, pair = self._bred(past, parents, space, draws)
-            if recipe.id not in known:  # a copy of somebody would tell nothing new
+            if recipe.id not in known:  # a copy of a candidate would tell nothing new
                 break
         return Proposal(slot, "crossed", recipe, pair)
 
@@ -128,7 +128,10 @@ class Nsga2(Strategy):
 
 
 def _points(past: Past, done: Generation) -> dict[str, tuple[float, ...]]:
-    """Recipe id → objectives, of those of a generation that have any, in order of rank."""
+    """Return recipe id → objectives, in order of rank.
+
+    Candidates without objectives, or whose evaluation stopped early, are left out.
+    """
     wanted = past.settings(done.number).objectives
     found = {}
     for id_ in done.ranking:

@@ -1,7 +1,8 @@
-"""Crossover and mutation of points in [0, 1]ⁿ. Pure: every number comes from the draws given.
+"""Crossover and mutation of points in [0, 1]ⁿ.
 
-Simulated binary crossover: Deb & Agrawal 1995; polynomial mutation: Deb & Goyal 1996; both bounded by
-clipping. Blended crossover: a random place between the parents (Eshelman & Schaffer 1993, BLX-0).
+Pure: every random number comes from the draws given. Simulated binary crossover: Deb & Agrawal
+1995; polynomial mutation: Deb & Goyal 1996; both bounded by clipping. Blended crossover: a random
+place between the parents (Eshelman & Schaffer 1993, BLX-0).
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ CROSSOVER = 0.9
 
 
 def clipped(x: float) -> float:
-    """Inside of [0, 1]."""
+    """Return `x` clipped to [0, 1]."""
     return min(1.0, max(0.0, x))
 
 
 def layer_wise(
     a: Sequence[float], b: Sequence[float], sizes: Sequence[int], draws: Draws
 ) -> list[float]:
-    """Each cell, of as many genes as `sizes` says, whole from one of the two."""
+    """Return a child that takes each cell whole from one of the two parents.
+
+    `sizes` holds the number of genes of each cell.
+    """
     child: list[float] = []
     for size in sizes:
         child += (a if draws.chance(0.5) else b)[len(child) : len(child) + size]
@@ -32,7 +36,10 @@ def layer_wise(
 
 
 def rerouted(x: Sequence[float], space: Space, draws: Draws) -> list[float]:
-    """One place of a path drawn anew, on the average: small steps would leave its category as it is."""
+    """Return `x` with, on average, one place of its path drawn again.
+
+    Small steps would rarely change a place's category. Without paths `x` is not changed.
+    """
     if space.paths is None:
         return list(x)
     child, first = list(x), space.merging
@@ -43,13 +50,16 @@ def rerouted(x: Sequence[float], space: Space, draws: Draws) -> list[float]:
 
 
 def blended(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
-    """A place on the line between the two, the same for every gene."""
+    """Return a random point on the line between the two parents."""
     share = draws.uniform()
     return [x + share * (y - x) for x, y in zip(a, b, strict=True)]
 
 
 def binary(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
-    """One child of simulated binary crossover."""
+    """Return one child of simulated binary crossover.
+
+    The child is a copy of `a` with probability 1 − CROSSOVER.
+    """
     if not draws.chance(CROSSOVER):
         return list(a)
     child = []
@@ -66,7 +76,7 @@ def binary(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
 
 
 def polynomial(x: Sequence[float], draws: Draws) -> list[float]:
-    """Polynomial mutation, one gene on the average."""
+    """Return `x` after polynomial mutation of one gene on average."""
     child = []
     for value in x:
         touched, u = draws.chance(1 / len(x)), draws.uniform()
@@ -78,5 +88,5 @@ def polynomial(x: Sequence[float], draws: Draws) -> list[float]:
 
 
 def gaussian(x: Sequence[float], sigma: float, draws: Draws) -> list[float]:
-    """Every gene moved by a normal step."""
+    """Return `x` with every gene moved by a normal step of standard deviation `sigma`."""
     return [clipped(value + sigma * draws.normal()) for value in x]

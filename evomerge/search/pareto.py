@@ -1,8 +1,8 @@
-"""Dominance among several objectives, all of them to be made large. Pure.
+"""Pareto dominance, fronts, crowding distance and hypervolume of objectives to maximise.
 
-Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II": fast non-dominated
-sorting (section III A), crowding distance (III B). Hypervolume by slices (Fonseca et al. 2006 describe
-faster ways; fronts here have some dozen points).
+Pure. Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II": fast
+non-dominated sorting (section III A), crowding distance (III B). Hypervolume by slices (Fonseca et
+al. 2006 describe faster ways; fronts here have some dozen points).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Point = Sequence[float]
 
 
 def dominates(a: Point, b: Point) -> bool:
-    """At least as large everywhere and larger somewhere."""
+    """Return True if `a` is at least as large in every objective and larger in one."""
     return all(x >= y for x, y in zip(a, b, strict=True)) and any(
         x > y for x, y in zip(a, b, strict=True)
     )
 
 
 def fronts(points: Sequence[Point]) -> list[list[int]]:
-    """Indices of the points front by front; the first is not dominated by anybody."""
+    """Return the points' indices, front by front; no point dominates one of the first front."""
     left, found = list(range(len(points))), []
     while left:
         front = [i for i in left if not any(dominates(points[j], points[i]) for j in left)]
@@ -31,7 +31,11 @@ def fronts(points: Sequence[Point]) -> list[list[int]]:
 
 
 def crowding(points: Sequence[Point]) -> list[float]:
-    """Each point's distance to its neighbours, summed over objectives; infinite at the ends."""
+    """Return each point's crowding distance; infinite at the ends of an objective.
+
+    The distance between a point's two neighbours in an objective, relative to the objective's
+    range, is summed over objectives.
+    """
     count = len(points)
     distance = [0.0] * count
     for objective in range(len(points[0]) if points else 0):
@@ -46,7 +50,7 @@ def crowding(points: Sequence[Point]) -> list[float]:
 
 
 def hypervolume(points: Sequence[Point], reference: Point) -> float:
-    """The volume that the points dominate above a reference point."""
+    """Return the volume that the points dominate above a reference point."""
     above = [tuple(p) for p in points if all(x > r for x, r in zip(p, reference, strict=True))]
     return _volume(sorted(set(above), reverse=True), tuple(reference))
 

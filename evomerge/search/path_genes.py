@@ -1,18 +1,21 @@
-"""Paths through layers as genes: data flow space in [0, 1]ⁿ. Pure.
+"""Genes of paths through layers: data flow space in [0, 1]ⁿ.
 
-Every block of the models has `repeats` places in a row, and every place two genes: whose block stands
-there, if any, and what goes into it is multiplied by. Akiba et al. 2025 (see
-`evomerge.merging.dataflow`) repeat all layers in a row and let an indicator switch each on; here
-repeats stand beside the first, where a block finds something like the input that it was trained on.
+Pure. Every block of the models has `repeats` places in a row, and every place has two genes: the
+model whose block stands there, if any, and the factor on the block's input. Akiba et al. 2025 (see
+`evomerge.merging.dataflow`) repeat all layers in a row and let an indicator switch each layer on.
+Here a block's repeats follow it directly, so that their input is similar to the one that the block
+was trained on.
 
     whose, first place    | none | the merge's            | a source's, one after the other |
                           0     .2                       .55                                1
     whose, other places   | none                          | the merge's | a source's        |
                           0                              .55           .75                  1
 
-Both begin at .375, as far from "none" as from a source, which is the path of an ordinary model. Of
-paths that come to more than `most` blocks the last repeats are left out; one that skips everything is
-the ordinary one. Categories are intervals, so several points mean one path: `point` gives the middle.
+Both kinds of place begin at .375. For a block's first place this value means the merge's block, as
+far from "none" as from a source; for the other places it means "none". The result is the path of an
+ordinary model. If a path has more than `most` blocks, its last repeats are left out. A path that
+skips every block counts as the ordinary path. Categories are intervals, so several points mean one
+path: `point` gives the middle.
 """
 
 from __future__ import annotations
@@ -23,32 +26,32 @@ from dataclasses import dataclass
 
 from evomerge.recipes.recipe import Step
 
-#: Where a place begins, in both genes' ranges.
+#: Initial value of every "whose" gene.
 START = 0.375
-#: (none up to, the merge's up to) of the first place of a block and of the others.
+#: Upper ends of the intervals (none, the merge's), for a block's first place and for its others.
 FIRST, OTHER = (0.2, 0.55), (0.55, 0.75)
-#: What scales are, on a logarithmic scale: 1 lies in the middle.
+#: Bounds of the factor on a block's input, on a logarithmic scale: 1 lies in the middle.
 SCALE = (0.5, 2.0)
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths through a merge of so many blocks and its sources."""
+    """The space of paths through a merge of `blocks` blocks and its sources."""
 
     blocks: int
     sources: int
     repeats: int
-    #: Blocks of a path at most.
+    #: Largest number of blocks of a path.
     most: int
 
     @property
     def dimension(self) -> int:
-        """How many genes a path has."""
+        """The number of genes of a path."""
         return 2 * self.blocks * self.repeats
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the genes, in order: "block 3 again whose"."""
+        """Names of the genes, in order, for example "block 3 again whose"."""
         return tuple(
             f"block {block + 1}{' again' * place} {what}"
             for block in range(self.blocks)
@@ -58,11 +61,11 @@ class Paths:
 
     @property
     def straight(self) -> list[float]:
-        """Every block of the merge, once."""
+        """The genes of the path through every block of the merge, once."""
         return [START, 0.5] * (self.blocks * self.repeats)
 
     def steps(self, x: Sequence[float]) -> tuple[Step, ...]:
-        """The path of a point."""
+        """Return the path of a point."""
         found: list[tuple[bool, Step]] = []
         for number in range(self.blocks * self.repeats):
             block, place = divmod(number, self.repeats)
@@ -71,14 +74,17 @@ class Paths:
                 again = any(step.block == block for _, step in found)
                 scale = _scale(x[2 * number + 1])
                 found.append((again, Step(model=model, block=block, scale=scale)))
-        while len(found) > self.most:  # the last of the repeats goes, and, without any, the last
+        while len(found) > self.most:  # drop the last repeat or, if none is left, the last step
             found.pop(max(range(len(found)), key=lambda i: (found[i][0], i)))
         if not found:
             return tuple(Step(model=0, block=b) for b in range(min(self.blocks, self.most)))
         return tuple(step for _, step in found)
 
     def point(self, steps: Sequence[Step]) -> list[float]:
-        """The middle of the points of a path; of one that is out of order, of its steps in order."""
+        """Return the middle of the points of a path.
+
+        The steps of a path that is out of order are put in the order of their blocks.
+        """
         found: list[float] = []
         for block in range(self.blocks):
             own = [step for step in steps if step.block == block][: self.repeats]

@@ -1,4 +1,4 @@
-"""What a strategy asks for, and whom it is asked about."""
+"""Proposals of a strategy, and the family of models that it proposes merges of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["seeded", "merged", "mutated", "sampled", "crossed"]
 
 @dataclass(frozen=True)
 class Proposal:
-    """What should be in a slot. A frankenmerge may have its layers still open."""
+    """A recipe proposed for a slot. The layers of a frankenmerge may still be open."""
 
     slot: int
     kind: Kind
@@ -21,11 +21,11 @@ class Proposal:
 
     @property
     def pipeline(self) -> Pipeline | Grouped | Flow | None:
-        """The merge that the recipe itself states, if it does."""
+        """The merge that the recipe itself states; None for a mutation without one."""
         return self.recipe.pipeline if isinstance(self.recipe, Mutate) else self.recipe
 
     def with_layers(self, layers: tuple[int, ...]) -> Proposal:
-        """The proposal with its open layers filled in."""
+        """Return the proposal with its open layers filled in."""
         pipeline = self.pipeline
         assert isinstance(pipeline, Pipeline)
         genes = pipeline.genes.model_copy(update={"layers": layers})
@@ -37,7 +37,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Family:
-    """The sources and what they are merged on."""
+    """The sources' recipe ids, the base that they are merged on, and their number of blocks."""
 
     sources: tuple[str, ...]
     base: str

@@ -1,8 +1,8 @@
-"""How strong mutation is, from how often it helped. Pure.
+"""Step size of mutation, adapted by how often mutants were better than their parents.
 
-The one-fifth rule (Rechenberg 1973): where more than a fifth of the mutants are better than their
-parents, steps grow, else they shrink, so that at a fifth they stay. Parents and children of one
-generation are compared by their scores, each relative to the best source on the same items.
+Pure. The one-fifth rule (Rechenberg 1973): steps grow if more than a fifth of the mutants are
+better than their parents, shrink if fewer are, and stay at exactly a fifth. Parents and children of
+one generation are compared by their scores, each relative to the best source on the same items.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import math
 from evomerge.search.history import Past
 
 TARGET = 0.2
-#: ln of the factor of a generation in which every mutant was better.
+#: ln of the step's factor after a generation in which every mutant was better.
 GAIN = 0.5
 WEAKEST, STRONGEST = 0.1, 10.0
 
 
 def strength(past: Past) -> float:
-    """The factor on every step of the coming generation; 1 where it is not wanted."""
+    """Return the factor on every step of the coming generation.
+
+    It is 1 without `adaptive_mutation`, and always between WEAKEST and STRONGEST.
+    """
     if not past.config.adaptive_mutation:
         return 1.0
     total = 0.0

@@ -1,8 +1,8 @@
-"""What every strategy is: ask and tell, rebuilt from the log.
+"""The interface of a search strategy, which keeps no state.
 
-A strategy keeps nothing. What it asks for next is a pure function of the past that it is given; what
-it has learned (a distribution, a bandit's counts) is made again from the recorded generations each
-time, with random numbers from keys.
+A strategy's proposals are a pure function of the past that it is given. Learned state (a
+distribution, a bandit's counts) is rebuilt from the recorded generations each time, with random
+numbers from keys.
 """
 
 from __future__ import annotations
@@ -23,22 +23,26 @@ MUTATION = frozenset({
 
 
 class Strategy(ABC):
-    """Subclass it and register the class under the entry point group `evomerge.strategies`."""
+    """Base class of strategies.
 
-    #: Name and version, as "tournament@1": what runs record. What it asks for never changes; the next
-    #: version is another class.
+    To add a strategy, subclass it and register the class under the entry point group
+    `evomerge.strategies`.
+    """
+
+    #: Name and version that runs record, for example "tournament@1". The proposals of a version
+    #: never change; the next version is another class.
     version: str
-    #: The smallest population that it can work with.
+    #: The smallest population that the strategy can work with.
     fewest = 1
-    #: Settings that it reads, of those that not every strategy does; None: nobody knows.
+    #: Settings that the strategy reads, among those that not all strategies read; None: unknown.
     reads: frozenset[str] | None = None
-    #: Stages that its search goes through: a plateau is one after `convergence_patience` for each.
+    #: Stages of the search: a plateau lasts `convergence_patience` generations for each stage.
     stages = 1
-    #: Whether it searches paths through layers, where the settings want that.
+    #: True if the strategy can search paths through layers (setting `path_repeats`).
     paths = False
 
     def check(self, config: EvoMergeConfig) -> str | None:
-        """Why these settings do not suit it; None where they do."""
+        """Return why these settings do not suit the strategy; None if they do."""
         if config.population_size < self.fewest:
             return f"population_size must be at least {self.fewest}, it is {config.population_size}"
         if config.path_repeats and not self.paths:
@@ -49,20 +53,21 @@ class Strategy(ABC):
 
     @abstractmethod
     def ask(self, past: Past) -> list[Proposal]:
-        """The candidates of generation `past.coming`, in the slots from 0 on."""
+        """Return the candidates of generation `past.coming`, in slots from 0 on."""
 
     def stayed(self, past: Past) -> list[str]:
-        """Recipes of before that are measured again on the draw of generation `past.coming`."""
+        """Return recipes of earlier generations to evaluate again on this generation's items."""
         return []
 
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """Who of the generation just measured is measured on the selection slice.
+        """Return the candidates to measure on the selection slice, after a generation.
 
-        Ids of it; or recipes of its own in slots after the generation's.
+        They are ids of the generation just measured, or new recipes in slots after the
+        generation's. By default they are its elites.
         """
         last = past.generations[-1]
         return list(last.ranking[: past.settings(last.number).elite_size])
 
     def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...] | None:
-        """The slots that are seeded anew where diversity is critical; None: that never happens."""
+        """Return the slots to reseed when diversity is critical; None: never reseed."""
         return None

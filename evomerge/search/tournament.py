@@ -1,10 +1,10 @@
 """tournament@1: tournament selection, crossover, mutation, elites (SPEC §5).
 
-Each parent is the best of `tournament_size` candidates drawn from the generation before. With
+Each parent is the best of `tournament_size` candidates drawn from the previous generation. With
 probability `crossover_rate` a child takes genes of two parents, cell by cell or from a place on the
-line between them; every child is mutated. The elites stay and are measured again on the new draw. With
-`niching` the first parent wins by what it has of the items' shared-out worth, the second one by how
-well it complements the first, or both (see `niching`).
+line between them. Every child is mutated. The elites stay and are measured again on the new draw.
+With `niching` the first parent wins by its share of the items' worth, or the second parent wins by
+how well it complements the first, or both (see `niching`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runs import keys
 
 
 class Tournament(Strategy):
-    """A genetic algorithm on grouped recipes."""
+    """Strategy: a genetic algorithm on grouped recipes."""
 
     version = "tournament@1"
     reads = (
@@ -35,7 +35,7 @@ class Tournament(Strategy):
     paths = True
 
     def check(self, config: EvoMergeConfig) -> str | None:
-        """Elites must leave room for children."""
+        """Return why the settings do not suit the strategy: elites must leave room for children."""
         if config.elite_size >= config.population_size:
             return (
                 f"{config.elite_size} elites leave no room for children among "
@@ -44,13 +44,13 @@ class Tournament(Strategy):
         return super().check(config)
 
     def stayed(self, past: Past) -> list[str]:
-        """The elites."""
+        """Return the elites."""
         if not past.generations:
             return []
         return list(past.generations[-1].ranking[: past.config.elite_size])
 
     def ask(self, past: Past) -> list[Proposal]:
-        """Seeds, then children in the slots that the elites leave."""
+        """Propose seeds first, then children in the slots that the elites leave."""
         config = past.config
         if not past.generations:
             found = seeds(past, config.population_size)
@@ -93,7 +93,7 @@ class Tournament(Strategy):
 
 
 def _partner(past: Past, first: str, draws: Draws) -> str:
-    """The second parent: by a tournament, or by how well it complements the first."""
+    """Return the second parent: a tournament's winner, or the best complement of the first."""
     ranking = past.generations[-1].ranking
     others = [id_ for id_ in ranking if id_ != first]
     drawn = [draws.below(len(others)) for _ in range(past.config.tournament_size)]
@@ -103,7 +103,7 @@ def _partner(past: Past, first: str, draws: Draws) -> str:
 
 
 def _species(past: Past, parent: str, draws: Draws) -> str:
-    """The parent's species; now and then another one."""
+    """Return the parent's species or, with probability SWITCH, a newly chosen one."""
     recipe: Recipe = past.recipes[parent]
     if isinstance(recipe, Mutate):
         recipe = genome(recipe, past.recipes).pipeline
@@ -115,7 +115,7 @@ def _species(past: Past, parent: str, draws: Draws) -> str:
 
 
 def _noisy(past: Past, parent: str, recipe: Grouped | Flow, slot: int) -> Grouped | Flow | Mutate:
-    """The recipe, with noise on its weights where the settings want that."""
+    """Return the recipe, with noise on its weights unless `mutation` is "genes"."""
     config = past.config
     if config.mutation == "genes":
         return recipe
