@@ -16,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 #: Folders that keep to the rules; the others follow.
 FOLDERS = (
-    "evaluation/backends", "evaluation/lm_eval", "evaluation/sandbox", "evaluation/verifiers",
-    "phases", "worker", "benchmarks",
+    "events", "runs", "weights", "evaluation", "evomerge", "phases", "worker", "agent_forge",
+    "benchmarks",
 )  # fmt: skip
 
 #: No function's docstring opens with one of these: it opens with a verb in the imperative.

@@ -4,9 +4,8 @@
              FORGE_SCORER_ENVIRONMENT names
     task     a reader or judge of lm-evaluation-harness tasks: as a scorer, and what fetching from
              the Hub needs; the Hub's token only if the Hub may be asked
-    device   a device's process, which runs this program's code: all but secrets that it does not
-    use reader   a process of this program that reads foreign models and data: as a device, without
-    the
+    device   a device's process, which runs this program's code: all but secrets that it does not use
+    reader   a process of this program that reads foreign models and data: as a device, without the
              secrets of the log and the artifact store
 
 Scorers and tasks are foreign code, so they get an allow-list: an unforeseen secret is not on the

@@ -240,14 +240,20 @@ def test_postgresql_locks_in_a_folder_of_the_user_s_own(
         assert own.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize("laid_out", ["link", "dangling link", "file"])
 def test_a_runtime_folder_that_another_user_laid_out_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    laid_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its name can be guessed by everybody on the machine."""
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / f"agent-forge-{os.getuid()}").symlink_to(tmp_path / "theirs")
+    """Its name can be guessed by every user of the machine."""
+    theirs, own = tmp_path / "theirs", tmp_path / f"agent-forge-{os.getuid()}"
+    if laid_out == "link":
+        theirs.mkdir()
+    if laid_out == "file":
+        own.touch()
+    else:
+        own.symlink_to(theirs)
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     local_servers._make_runtime_folder()
-    assert not list((tmp_path / "theirs").iterdir())
+    assert not theirs.exists() or not list(theirs.iterdir())
     assert Path(os.environ["XDG_RUNTIME_DIR"]).name.startswith("tmp")

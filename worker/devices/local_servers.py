@@ -131,8 +131,9 @@ def _make_runtime_folder() -> None:
     """
     if "XDG_RUNTIME_DIR" not in os.environ:
         own = Path(tempfile.gettempdir()) / f"agent-forge-{os.getuid()}"
-        own.mkdir(mode=0o700, exist_ok=True)
-        if own.is_symlink() or own.stat().st_uid != os.getuid():
+        with contextlib.suppress(OSError):  # it is there, or something else is
+            own.mkdir(mode=0o700)
+        if own.is_symlink() or not own.is_dir() or own.stat().st_uid != os.getuid():
             own = Path(tempfile.mkdtemp())
         os.environ["XDG_RUNTIME_DIR"] = str(own)
     with contextlib.suppress(OSError):
