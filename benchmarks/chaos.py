@@ -63,11 +63,15 @@ class Chaos:
         self.happened: Counter[str] = Counter()
 
     def staff(self) -> None:
-        """Start workers until `WORKERS` are alive; if none was, the first's clock is wrong."""
-        alive = [worker for worker in self.workers if worker.poll() is None]
-        while len(alive) < WORKERS:
-            alive.append(self.cluster.worker(**({} if alive else self._skew)))
-        self.workers = alive
+        """Replace dead workers, so that `WORKERS` are alive; the clock of the first is wrong."""
+        for place in range(WORKERS):
+            if place == len(self.workers):
+                self.workers.append(self._worker(place))
+            elif self.workers[place].poll() is not None:
+                self.workers[place] = self._worker(place)
+
+    def _worker(self, place: int) -> subprocess.Popen[bytes]:
+        return self.cluster.worker(**({} if place else self._skew))
 
     def faults(self) -> dict[str, Callable[[], None]]:
         """Return all possible faults by name."""
