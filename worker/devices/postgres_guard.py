@@ -58,10 +58,13 @@ def _lives(pid: int) -> bool:
 
 
 def stop(folder: Path) -> None:
-    """End the server: a fast shutdown by SIGINT, then an immediate one by SIGQUIT."""
+    """End the server that runs now: a fast shutdown by SIGINT, then an immediate one by SIGQUIT.
+
+    A server that another process starts as soon as this one has ended is left alone.
+    """
+    pid = postmaster(folder)
     for how in (signal.SIGINT, signal.SIGQUIT):
-        pid = postmaster(folder)
-        if pid is None:
+        if pid is None or postmaster(folder) != pid:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, how)
