@@ -19,7 +19,7 @@ from testing import runs
 from testing.cluster import FORGE, Cluster, children
 from testing.runs import REPOSITORY
 from testing.toy_tensors import Toys
-from worker.devices import local_servers
+from worker.devices import local_servers, postgres_guard
 from worker.devices.local_servers import Postgres, Redis, free_port
 from worker.devices.started_services import Running
 from worker.queue.leases import owner_of
@@ -155,6 +155,38 @@ def test_postgresql_ends_with_its_parent_and_starts_again(tmp_path: Path) -> Non
     assert lives(again)
     server.stop()
     assert soon(lambda: not lives(again), 20)
+
+
+#: A server that ends when asked to, and notes the process of the next one, given as argument.
+FOLLOWED = """
+import pathlib, signal, sys, time
+
+def end(*_):
+    pathlib.Path("postmaster.pid").write_text(sys.argv[1])
+    sys.exit()
+
+signal.signal(signal.SIGINT, end)
+pathlib.Path("ready").touch()
+time.sleep(600)
+"""
+
+
+def test_a_server_that_starts_behind_the_one_that_is_stopped_is_left_alone(tmp_path: Path) -> None:
+    following = subprocess.Popen(["sleep", "600"], cwd=tmp_path)
+    command = [sys.executable, "-S", "-c", FOLLOWED, str(following.pid)]
+    server = subprocess.Popen(command, cwd=tmp_path)
+    try:
+        assert soon((tmp_path / "ready").exists, 20)
+        (tmp_path / "postmaster.pid").write_text(f"{server.pid}\n")
+        postgres_guard.stop(tmp_path)
+        assert server.wait(20) == 0
+        assert postgres_guard.postmaster(tmp_path) == following.pid  # it lives
+        postgres_guard.stop(tmp_path)
+        assert following.wait(20) == -signal.SIGINT
+    finally:
+        for process in (server, following):
+            process.kill()
+            process.wait()
 
 
 # ---- forge up ------------------------------------------------------------------------------
