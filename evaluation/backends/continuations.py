@@ -51,8 +51,17 @@ def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[F
 def shareable(module: Any) -> bool:
     """Return True if the module's prompts can be read once, with a key-value cache."""
     taken = inspect.signature(module.forward).parameters
-    needed = {"attention_mask", "position_ids", "past_key_values", "logits_to_keep"}
-    return needed <= set(taken) and not getattr(module, "_is_stateful", False)
+    needed = {"attention_mask", "position_ids", "logits_to_keep"}
+    named = cache_name(module) in taken
+    return named and needed <= set(taken) and not getattr(module, "_is_stateful", False)
+
+
+def cache_name(module: Any) -> str:
+    """Return the name of the key-value cache in the module's forward pass and in its output.
+
+    transformers 5.24 renamed `past_key_values` to `cache`.
+    """
+    return "cache" if "cache" in inspect.signature(module.forward).parameters else "past_key_values"
 
 
 #: A prompt, and (place, continuation) of all its continuations.
@@ -78,7 +87,7 @@ def _batch(model: LocalModel, length: int, asked: Sequence[_Asked]) -> dict[int,
         rows = torch.tensor([row for row, _, _ in some])
         own = torch.from_numpy(np.stack([after for _, _, after in some]))
         seen = torch.cat([mask[rows], torch.ones((len(some), width), dtype=torch.int64)], dim=1)
-        cache = _selected(read.past_key_values, rows.to(model.device))
+        cache = _selected(getattr(read, cache_name(model.module)), rows.to(model.device))
         logits = _forward(model, own[:, :-1], seen, cache, 0).logits.float()
         targets = own[:, 1:].to(model.device)
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
@@ -96,9 +105,9 @@ def _forward(
         input_ids=ids.to(model.device),
         attention_mask=mask.to(model.device),
         position_ids=positions.to(model.device),
-        past_key_values=cache,
         use_cache=True,
         logits_to_keep=keep,
+        **{cache_name(model.module): cache},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,50 @@ def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
     model.batch_tokens = 64  # one or a few prompts a pass
     for losses, again in zip(found, model.continuations(pairs), strict=True):
         np.testing.assert_allclose(losses, again, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_the_cache_is_passed_and_read_under_the_name_that_the_library_uses(name: str):
+    """Transformers 5.24 renamed the argument; a wrong name would read every prompt again, unsaid."""
+
+    class Recorded(torch.nn.Module):
+        def __init__(self, module: Any) -> None:
+            super().__init__()
+            self.module, self.caches, self.config = module, list[Any](), module.config
+
+        def read(self, cache: Any, **kwargs: Any) -> Any:
+            self.caches.append(cache)
+            own = continuations.cache_name(self.module)
+            out = self.module(**{own: cache}, **kwargs)
+            return SimpleNamespace(logits=out.logits, **{name: getattr(out, own)})
+
+    class New(Recorded):
+        def forward(
+            self, cache=None, attention_mask=None, position_ids=None, logits_to_keep=0, **kwargs
+        ):
+            asked = {"attention_mask": attention_mask, "position_ids": position_ids}
+            return self.read(cache, logits_to_keep=logits_to_keep, **asked, **kwargs)
+
+    class Old(Recorded):
+        def forward(
+            self,
+            past_key_values=None,
+            attention_mask=None,
+            position_ids=None,
+            logits_to_keep=0,
+            **kwargs,
+        ):
+            asked = {"attention_mask": attention_mask, "position_ids": position_ids}
+            return self.read(past_key_values, logits_to_keep=logits_to_keep, **asked, **kwargs)
+
+    resident = ResidentModel.from_module(AutoModelForCausalLM.from_config(LlamaConfig(**SIZES)))
+    pairs = [(np.arange(1, 9), np.arange(3, 6))]
+    (expected,) = resident.continuations(pairs)
+    resident.module = (New if name == "cache" else Old)(resident.module).eval()
+    assert continuations.shareable(resident.module)
+    (found,) = resident.continuations(pairs)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert [cache is None for cache in resident.module.caches] == [True, False]
 
 
 # ---- questions -----------------------------------------------------------------------------
