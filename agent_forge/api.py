@@ -22,16 +22,16 @@ from evomerge.reports.notebook import Run
 from evomerge.run.events import ModelReference
 from evomerge.run.repository import history
 from evomerge.run.state import RunState
+from evomerge.tasks.champion import export
 from runs.errors import ConfigError, NotFoundError
 from runs.home import Home
 from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
 from weights.sources import open_family, resolve
+from weights.storage.weight_cache import Artifacts
 from worker.commands import submit
 from worker.commands.fork import fork, plan
 from worker.exports import wandb_follower
-from worker.exports.champion import export
 from worker.exports.model_origin import finder
-from worker.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from evomerge.reports import queries, snapshot
 from evomerge.reports.recipe_file import places, recipe_document
 from evomerge.run import repository, wording
 from evomerge.run.state import RunState
-from worker.tasks import attribution
+from evomerge.tasks import attribution
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
@@ -217,7 +217,7 @@ async def layers(
     if known is not None:
         return tagged(request, {"status": "ready", **known})
     work = request.app.state.work
-    command = [sys.executable, "-m", "worker.tasks.attribution", name, found]
+    command = [sys.executable, "-m", "evomerge.tasks.attribution", name, found]
     await work.begin(f"layers {key}", command, by=request.state.user.name)
     failed = work.failed(f"layers {key}")
     if failed is not None:

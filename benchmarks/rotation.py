@@ -27,8 +27,8 @@ from evomerge.config import parse
 from evomerge.run.state import RunState
 from runs.home import Home
 from weights.sources import resolve
+from weights.storage.weight_cache import Artifacts
 from worker.commands import submit
-from worker.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
 #: Characters of text of each domain and slice.

@@ -21,8 +21,8 @@ from evomerge.run.repository import stream
 from runs.home import Home
 from testing import toy_models
 from weights.sources import resolve
+from weights.storage.weight_cache import Artifacts
 from worker.commands import submit
-from worker.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
 

@@ -18,10 +18,10 @@ from evomerge.recipes.recipe import Pipeline, Recipe, path
 from evomerge.run import events
 from evomerge.run.state import RunState, take
 from evomerge.search.proposals import Family
+from evomerge.tasks.context import Bench
 from runs.home import Home
 from weights.sources import resolve
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import Bench
+from weights.storage.weight_cache import Artifacts
 
 #: Characters of text of each domain and slice that are kept.
 KEPT = {"train": 3_000, "search": 12_000, "selection": 8_000, "test": 24_000}

@@ -22,7 +22,7 @@ def artifacts_command() -> None:
 
 def _vault(plain: bool = False) -> Any:
     from runs.home import Home
-    from worker.storage.artifact_store import open_vault
+    from weights.storage.artifact_store import open_vault
 
     return open_vault(Home.default(), plain)
 

@@ -110,8 +110,8 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
     """Say what a run would cost; nothing is recorded."""
     from cli import run_request as plans
     from evomerge.run import events
+    from evomerge.tasks.estimate import estimate
     from runs.errors import ConfigError
-    from worker.tasks.estimate import estimate
 
     for name, given in (("--resume", resume), ("--detach", detach)):
         if given:
@@ -169,12 +169,15 @@ def carry_on(
     W&B follows it where that was found to be wanted; by default where FORGE_WANDB says so.
     """
     from cli import export
-    from worker.exports import delivery, wandb_follower
+    from evomerge.tasks import champion_folder
+    from worker.exports import wandb_follower
 
     wanted = _tracked() if tracked is None else tracked
     with wandb_follower.beside(home, run, _warn) if wanted else nullcontext():
         state = _follow(home, run)
-        written = delivery.write(home, state, Path(output) if output else Path(f"{run}-champion"))
+        written = champion_folder.write(
+            home, state, Path(output) if output else Path(f"{run}-champion")
+        )
         export.announce(state, written, as_json)
     if not state.completed:
         sys.exit(1)
@@ -243,8 +246,8 @@ def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsew
     """The run that was recorded, now or, under the same key, before."""
     from cli import run_request as plans
     from runs.home import threads
+    from weights.storage.output_folder import check_target
     from worker.commands import submit
-    from worker.storage.output_folder import check_target
 
     plan = plans.make(options, elsewhere)
     for warning in plans.check(plan).warnings:
@@ -266,8 +269,8 @@ def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | N
     from evomerge.run.repository import load
     from runs import imported_pasts
     from runs.errors import ConfigError
+    from weights.storage.output_folder import check_target
     from worker.commands.control import control
-    from worker.storage.output_folder import check_target
 
     unset = (None, False, ())
     fixed = [
@@ -298,7 +301,7 @@ def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | N
 def _follow(home: Any, run: str):
     """Carry the run on to its end, showing what happens. Ctrl-C stops between two tasks."""
     from cli.progress import Progress
-    from worker.storage.weight_cache import Artifacts
+    from weights.storage.weight_cache import Artifacts
     from worker.tasks import runner
 
     store = home.open_store()

@@ -42,8 +42,8 @@ def fork_command(
       forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
     """
     from runs.home import Home
+    from weights.storage.output_folder import check_target
     from worker.commands import fork
-    from worker.storage.output_folder import check_target
 
     home = Home.default()
     changes = dict(map(_setting, settings))
@@ -94,8 +94,8 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
       forge archive 20261121-3fa9c1 run.forge
     """
     from runs.home import Home
+    from weights.storage.weight_cache import Artifacts
     from worker.exports import archive
-    from worker.storage.weight_cache import Artifacts
 
     home = Home.default()
     store = home.open_store()
@@ -130,8 +130,8 @@ def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
     """
     from runs.errors import NotFoundError
     from runs.home import Home
+    from weights.storage.weight_cache import Artifacts
     from worker.exports import archive
-    from worker.storage.weight_cache import Artifacts
 
     if not file.is_file():
         raise NotFoundError(

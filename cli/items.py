@@ -83,10 +83,10 @@ def items_command(
 def _names(home: Any, state: Any, slice_: Any) -> Any:
     """The items' ids, where models and data are at hand; else they are numbered, and it is said why."""
     from evaluation.data.items import digest
+    from evomerge.tasks.context import Bench
+    from evomerge.tasks.score import names
     from runs.errors import DataError, ForgeError
-    from worker.storage.weight_cache import Artifacts
-    from worker.tasks.context import Bench
-    from worker.tasks.score import names
+    from weights.storage.weight_cache import Artifacts
 
     try:
         bench = Bench(state, Artifacts.of(home))

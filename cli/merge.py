@@ -62,7 +62,7 @@ def merge_command(
             )
         _rebuilt(Path(config), Path(out), model, size, dry_run, as_json)
         if check:
-            from worker.exports.champion import check_loads
+            from evomerge.tasks.champion import check_loads
 
             check_loads(Path(out))
         return
@@ -105,7 +105,7 @@ def _merged(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """Every document of a config, one after the other."""
-    from worker.tasks import merge
+    from evomerge.tasks import merge
 
     documents = merge.read(config)
     made: dict[str, Path] = {}
@@ -131,7 +131,7 @@ def _merged(
             show.end()
             line = f"weights digest {entry['digest']}"
             if check:
-                from worker.exports.champion import check_loads
+                from evomerge.tasks.champion import check_loads
 
                 check_loads(prepared.out)
         made[str(document.name)] = prepared.out
@@ -145,8 +145,8 @@ def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
     """A recipe file: everything about it is in it."""
+    from evomerge.tasks.rebuild import rebuild
     from runs.errors import ConfigError
-    from worker.tasks.rebuild import rebuild
 
     if dry_run:
         raise ConfigError("--dry-run is for configs: a recipe file is checked by building it.")

@@ -154,8 +154,8 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
       forge layers 20261121-3fa9c1 champion
     """
     from evomerge.run import repository
+    from evomerge.tasks import attribution
     from runs.home import Home
-    from worker.tasks import attribution
 
     home = Home.default()
     store = home.open_store()

@@ -64,11 +64,11 @@ def score_command(
     from evaluation.loading import load_items
     from evomerge.data_settings import given
     from evomerge.fitness.composite import Weighting
+    from evomerge.tasks import score
+    from evomerge.tasks.context import set_threads
     from runs.home import Home
     from weights.sources import resolve
     from worker.exports.model_origin import finder
-    from worker.tasks import score
-    from worker.tasks.context import set_threads
 
     _check(models, options)
     named = finder(Home.default(), _tell)

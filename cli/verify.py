@@ -186,8 +186,8 @@ def _run(home: Any, store: Any, run: str, head: str | None) -> dict[str, Any]:
     report["findings"] = [*broken, *lost, *report["findings"]]
     report["state"] = None if broken else report["state"]
     if report["state"] is not None and home.artifacts.exists():
-        from worker.storage.weight_cache import Artifacts
-        from worker.tasks import verify
+        from evomerge.tasks import verify
+        from weights.storage.weight_cache import Artifacts
 
         report["findings"] += verify.artifacts(report["state"], Artifacts.of(home))
         report["checks"].append("artifacts")
@@ -240,11 +240,10 @@ def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
 def _folder(folder: Path) -> dict[str, Any]:
     """A champion's folder, with its run where that is known here."""
     from evomerge.run import repository
+    from evomerge.tasks import verify, verify_folder
     from runs.errors import NotFoundError
     from runs.home import Home
     from weights.checkpoint import open_checkpoint
-    from worker.exports import verify_folder
-    from worker.tasks import verify
 
     document = verify.read_recipe(folder)
     report: dict[str, Any] = {
@@ -274,9 +273,9 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 
 def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> None:
+    from evomerge.tasks import verify
     from runs.home import Home
-    from worker.storage.weight_cache import Artifacts
-    from worker.tasks import verify
+    from weights.storage.weight_cache import Artifacts
 
     state = report["state"]
     ids = verify.chosen(state, which)

@@ -44,12 +44,12 @@ def worker_command(
     """
     from cli.options import split
     from runs.home import Home, threads
+    from weights.storage.artifact_store import open_vault
     from worker.commands.submit import check_queued
     from worker.devices import logging_setup
     from worker.devices.service import Crew
     from worker.queue.celery_wakeup import broker_url
     from worker.queue.requirements import placements
-    from worker.storage.artifact_store import open_vault
 
     labels = tuple(split(queues))
     check_queued(labels=labels)

@@ -15,8 +15,8 @@ from evomerge.run.state import RunState
 from runs.home import Home
 from testing.toys import Toys
 from weights.sources import resolve
+from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
-from worker.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
 #: Small and quick, but with every kind of event.

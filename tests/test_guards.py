@@ -18,13 +18,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from evomerge.run.state import RunState
+from evomerge.tasks.evaluation_mode import machine_profile
 from phases.cognate import presets
 from runs.home import Home
 from testing import runs
 from testing.toys import Toys
 from tests.cli.test_forge import call, fails
 from tests.cognate.test_cognate import MINIATURE
-from worker.tasks.evaluation_mode import machine_profile
 
 NOTED = Path(__file__).parent / "golden" / "guards.json"
 STRATEGIES = ("elite-loser", "auto", "tournament", "nsga2")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 Shape = tuple[int, ...]
+#: A model's tensors by name.
+Weights = Mapping[str, "torch.Tensor"]
 
 #: Token embedding → output head, by the names of the architectures. A folder whose head is the
 #: embedding (tied) does not store the head.

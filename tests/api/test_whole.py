@@ -15,8 +15,8 @@ from runs.home import Home
 from testing.runs import SETTINGS
 from testing.toys import Toys
 from weights.checkpoint import open_checkpoint
+from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts
-from worker.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
 #: A reason as people write them.

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from transformers import AutoTokenizer
 
+from evomerge.tasks.score import resident
 from runs.home import Home
 from testing import lm_eval_reference, lm_eval_tasks, runs
 from testing.toys import Toys
@@ -15,7 +16,6 @@ from tests.cli.test_forge import call, fails
 from tests.cli.test_scoring_commands import ok
 from tests.evomerge.test_harness import means, read
 from weights.sources import resolve
-from worker.tasks.score import resident
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_a_store_that_cannot_be_is_refused(
 def test_artifacts_are_listed_and_sealed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from worker.storage.artifact_store import Vault
+    from weights.storage.artifact_store import Vault
 
     monkeypatch.setenv("FORGE_ARTIFACT_STORE", f"file://{tmp_path / 'store'}")
     (tmp_path / "file.txt").write_text("weights")

@@ -258,8 +258,8 @@ def test_what_was_not_measured_is_said(finished) -> None:
 
 def test_without_the_data_items_are_numbered(finished, toys: Toys, monkeypatch) -> None:
     """The log has the outcomes; the names are the data's."""
+    from evomerge.tasks.context import Bench
     from runs.errors import DataError
-    from worker.tasks.context import Bench
 
     def gone(self: Bench) -> None:
         raise DataError("data file x does not exist.")

@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from evomerge.mergekit import parser
+from evomerge.tasks import merge
 from testing.toys import Toys
 from weights.checkpoint import open_checkpoint
-from worker.tasks import merge
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from evomerge.run.state import RunState
+from evomerge.tasks import verify
 from runs.home import Home
 from testing import runs
 from testing.toys import Toys
-from worker.storage.weight_cache import Artifacts
-from worker.tasks import verify
+from weights.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import kept_items
 from evomerge.merging.dataflow import settings_for
 from evomerge.run.state import RunState
+from evomerge.tasks import verify, verify_folder
+from evomerge.tasks.context import Bench
 from runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
 from runs.home import Home
 from testing import runs
@@ -19,12 +22,11 @@ from testing.toys import Toys
 from weights import companions
 from weights.checkpoint import digest as digest_of
 from weights.checkpoint import open_checkpoint
-from worker.exports import delivery, verify_folder
-from worker.storage import model_copies
-from worker.storage.model_copies import Copies, model_files
-from worker.storage.weight_cache import Artifacts
-from worker.tasks import runner, verify
-from worker.tasks.context import Bench
+from weights.storage import model_copies
+from weights.storage.model_copies import Copies, model_files
+from weights.storage.weight_cache import Artifacts
+from worker.exports import delivery
+from worker.tasks import runner
 
 WEIGHTS = "model.safetensors"
 
@@ -351,7 +353,7 @@ def test_a_path_for_a_digest_names_no_folder(tmp_path: Path, digest: str) -> Non
     for use in (
         lambda: Copies(tmp_path / "copies").find(given, {}),
         lambda: artifacts.get(given),
-        lambda: artifacts.supply.items(("/nowhere",), given),
+        lambda: kept_items.pinned(artifacts.supply, ("/nowhere",), given),
     ):
         with pytest.raises(TamperedError, match="is no digest"):
             use()

@@ -9,10 +9,10 @@ import pytest
 from evaluation.data.builtin import corpus
 from evomerge.run import events
 from evomerge.run.state import RunState, take
+from evomerge.tasks.context import Bench
 from testing.toys import Toys
+from weights.storage.weight_cache import Artifacts
 from worker.commands import validate as plans
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import Bench
 
 
 def counts(bench: Bench) -> dict[str, dict[str, int]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from evomerge.tasks.champion import check_loads
 from runs.errors import ForgeError, UnavailableError
 from testing.runs import REPOSITORY
 from weights.checkpoint import publish
-from worker.exports.champion import check_loads
 
 _WRITER = """
 import sys

@@ -17,15 +17,16 @@ from evomerge.run import events
 from evomerge.run.decide import Build, Measure, Start, decide
 from evomerge.run.repository import load, stream
 from evomerge.run.state import absorb, fold
+from evomerge.tasks import context
+from evomerge.tasks.execute import carry_out
 from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
 from runs.home import Home
 from testing import fake_runs, runs
 from testing.toys import Toys
 from weights.checkpoint import digest
-from worker.storage import weight_cache
-from worker.storage.weight_cache import Artifacts
-from worker.tasks import context, recorder, runner
-from worker.tasks.execute import carry_out
+from weights.storage import weight_cache
+from weights.storage.weight_cache import Artifacts
+from worker.tasks import recorder, runner
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evomerge.run import events
 from evomerge.run.tasks import Evaluate
+from evomerge.tasks.context import Bench
+from evomerge.tasks.execute import carry_out
 from runs.home import Home
 from testing import runs
 from testing.toys import Toys
 from weights import checkpoint
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import Bench
-from worker.tasks.execute import carry_out
+from weights.storage.weight_cache import Artifacts
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 

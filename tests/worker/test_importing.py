@@ -19,12 +19,12 @@ from runs import imported_pasts
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
 from testing import fake_runs
+from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts, user_limits
 from worker.commands.control import control
 from worker.commands.fork import fork, plan
 from worker.exports.archive import export, inspected, load
 from worker.queue import wait_reason
-from worker.storage.weight_cache import Artifacts
 from worker.tasks.verify_streams import OTHERS
 
 Rows = list[Envelope]

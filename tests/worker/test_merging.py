@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from evomerge.mergekit import engine, parser
+from evomerge.tasks import merge as tasks_merge
 from runs.errors import (
     ConfigError,
     ConflictError,
@@ -31,7 +32,6 @@ from testing import toy_models
 from testing.runs import REPOSITORY
 from testing.toys import Toys
 from weights.checkpoint import digest, open_checkpoint
-from worker.tasks import merge as tasks_merge
 
 LINEAR = """
 models:

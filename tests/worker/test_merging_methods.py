@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from evomerge.mergekit import parser
+from evomerge.tasks import merge as tasks_merge
 from runs.errors import ConfigError
 from testing.toys import Toys
 from tests.worker.test_merging import TIES, merge, places, tensors
 from weights.checkpoint import digest
-from worker.tasks import merge as tasks_merge
 
 ONE = "models: [{{model: {a}}}]\nbase_model: {base}\n"
 TWO = "models: [{{model: {a}, parameters: {{weight: 1}}}}, {{model: {b}, parameters: {{weight: 3}}}}]\n"

@@ -15,6 +15,7 @@ from api.app import create
 from api.options import Options
 from evomerge.run import events
 from evomerge.run.state import RunState
+from evomerge.tasks.champion import export
 from runs.errors import SourceError
 from runs.home import Home
 from testing import runs
@@ -22,12 +23,11 @@ from testing.toys import Toys
 from tests.cli.test_forge import call, fails
 from weights.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from weights.sources import resolve
+from weights.storage import model_copies
+from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts, model_registry
 from worker.commands.control import control
 from worker.exports import model_origin
-from worker.exports.champion import export
-from worker.storage import model_copies
-from worker.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(scope="module")

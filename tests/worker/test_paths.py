@@ -17,15 +17,15 @@ from evomerge.reports.recipe_file import places, recipe_document
 from evomerge.run import audit
 from evomerge.run.repository import history, load
 from evomerge.run.state import RunState
+from evomerge.tasks import merge
+from evomerge.tasks.champion import export
+from evomerge.tasks.rebuild import rebuild
 from runs.errors import ConfigError
 from runs.home import Home
 from testing import runs, toy_models
 from testing.toys import Toys
 from weights.checkpoint import digest, open_checkpoint
-from worker.exports.champion import export
-from worker.storage.weight_cache import Artifacts
-from worker.tasks import merge
-from worker.tasks.rebuild import rebuild
+from weights.storage.weight_cache import Artifacts
 
 SETTINGS = {
     "strategy": "tournament", "path_repeats": 2, "population_size": 6, "elite_size": 1,

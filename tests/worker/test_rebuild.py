@@ -12,13 +12,13 @@ from evomerge.mergekit.export_config import as_config
 from evomerge.recipes.recipe import Grouped, Mutate, Source
 from evomerge.reports.recipe_file import places, recipe_document
 from evomerge.run.state import RunState
+from evomerge.tasks import merge
+from evomerge.tasks.rebuild import rebuild
 from runs.errors import ConfigError, SourceChangedError
 from runs.home import Home
 from testing import runs
 from testing.toys import Toys
 from weights.checkpoint import digest, open_checkpoint
-from worker.tasks import merge
-from worker.tasks.rebuild import rebuild
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import kept_items
 from evaluation.data.items import SLICES
+from evaluation.kept_items import ITEMS
 from evomerge.run.events import ModelReference, SourceRecord
 from runs.errors import SourceChangedError, UnavailableError
 from testing.toys import Toys
 from weights import companions
 from weights.checkpoint import digest, open_checkpoint
-from worker.storage.artifact_store import Vault
-from worker.storage.encryption import Keys
-from worker.storage.inputs import ITEMS, Supply, stored
-from worker.storage.model_copies import Copies
+from weights.storage.artifact_store import Vault
+from weights.storage.encryption import Keys
+from weights.storage.inputs import Supply, stored
+from weights.storage.model_copies import Copies
 
 KEYS = Keys({"k": b"k" * 32})
 DIGEST = "ab" * 32
@@ -108,10 +110,10 @@ def test_items_come_back_and_something_else_under_their_name_does_not(
     vault.put(DIGEST, {"other": tmp_path / "other"})
     supply = Supply(tmp_path / "there", vault)
     with pytest.raises(UnavailableError, match="the data is not on this machine"):
-        supply.items(("/nowhere/data",), DIGEST)
+        kept_items.pinned(supply, ("/nowhere/data",), DIGEST)
     vault.remove(DIGEST)
     row = '{{"text": "a text", "id": "{0}", "domain": "d", "slice": "{0}"}}\n'
     (tmp_path / ITEMS).write_text("".join(map(row.format, SLICES)))
     vault.put(DIGEST, {ITEMS: tmp_path / ITEMS})
-    found = supply.items(("/nowhere/data",), DIGEST) or []
+    found = kept_items.pinned(supply, ("/nowhere/data",), DIGEST) or []
     assert {item.id for item in found} == set(SLICES)

@@ -29,9 +29,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs.errors import ConfigError, TamperedError, UnavailableError
-from worker.storage import encryption
-from worker.storage.artifact_store import STALE_SECONDS, Vault
-from worker.storage.encryption import CHUNK, HEADER, TAG, Keys, Manifest, seal, sealed_size, unseal
+from weights.storage import encryption
+from weights.storage.artifact_store import STALE_SECONDS, Vault
+from weights.storage.encryption import CHUNK, HEADER, TAG, Keys, Manifest, seal, sealed_size, unseal
 
 OLD, NEW = Keys({"old": b"o" * 32}), Keys({"new": b"n" * 32, "old": b"o" * 32})
 NAME, OTHER = "ab" * 32, "cd" * 32
@@ -545,8 +545,8 @@ def test_an_artifact_stays_however_old_it_is(url: str, tmp_path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from worker.storage.encryption import Keys
-from worker.storage.artifact_store import Vault
+from weights.storage.encryption import Keys
+from weights.storage.artifact_store import Vault
 
 _, what, url, name, folder = sys.argv
 keys = Keys({"new": b"n" * 32, "old": b"o" * 32})

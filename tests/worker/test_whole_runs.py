@@ -22,15 +22,16 @@ from evomerge.run import audit, early_stopping
 from evomerge.run import events as run_events
 from evomerge.run.repository import history
 from evomerge.run.tasks import Evaluate
+from evomerge.tasks import evaluation_mode
+from evomerge.tasks.context import Bench
+from evomerge.tasks.execute import carry_out
 from runs.errors import ConfigError, DataError, UnavailableError
 from runs.home import Home
 from testing import runs
 from testing.toys import Toys
-from worker.storage import weight_cache
-from worker.storage.weight_cache import Artifacts
-from worker.tasks import evaluation_mode, runner
-from worker.tasks.context import Bench
-from worker.tasks.execute import carry_out
+from weights.storage import weight_cache
+from weights.storage.weight_cache import Artifacts
+from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")

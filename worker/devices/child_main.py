@@ -45,10 +45,10 @@ class Child:
 
     def __init__(self) -> None:
         from events import Context
+        from evomerge.tasks import context
         from runs.home import Home
+        from weights.storage.weight_cache import Artifacts
         from worker.queue.leases import Leases
-        from worker.storage.weight_cache import Artifacts
-        from worker.tasks import context
         from worker.tasks.recorder import Hands
 
         context.set_threads()
@@ -64,7 +64,7 @@ class Child:
         """Return what this device offers, for the device table: bytes of memory and the profile."""
         import torch
 
-        from worker.tasks import evaluation_mode
+        from evomerge.tasks import evaluation_mode
 
         device = os.environ.get("FORGE_DEVICE", "cpu")
         if device.startswith("cuda"):

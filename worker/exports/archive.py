@@ -20,8 +20,8 @@ from evomerge.run.state import RunState, fold
 from runs import imported_pasts
 from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.streams import NAME, PREFIX, stream
+from weights.storage.weight_cache import Artifacts, read_weights
 from worker.append import actor, project
-from worker.storage.weight_cache import Artifacts, read_weights
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _champion(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
     The champion is built into the cache if the cache lacks it. Raises ForgeError if the run has no
     champion yet.
     """
-    from worker.tasks.context import Bench, set_threads
+    from evomerge.tasks.context import Bench, set_threads
 
     if state.champion is None:
         raise ForgeError(f"run {state.run} has no champion yet: leave out --weights.")

@@ -6,12 +6,10 @@ user's reason from stdin.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from evomerge.reports import plot, report
 from evomerge.run import events, repository
 from evomerge.run.state import RunState
 from runs.errors import ForgeError
@@ -30,41 +28,17 @@ def check_ended(state: RunState) -> None:
     )
 
 
-def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
-    """Write the champion's folder and the report beside its files.
-
-    Return the report, with `folder` added.
-    """
-    from worker.exports import champion
-    from worker.storage.weight_cache import Artifacts
-
-    store = home.open_store()
-    rows = list(repository.history(store, state.run))
-    store.close()
-    data = report.report(state, rows)
-    folder = champion.export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
-    for name, content in documents(data).items():
-        (folder / name).write_bytes(content)
-    plot.draw(data, folder / "report.svg")
-    plot.draw(data, folder / "report.png")
-    return {**data, "folder": str(folder)}
-
-
-def documents(data: dict[str, Any]) -> dict[str, bytes]:
-    """Return the report as files: name → content."""
-    told = json.dumps(data, indent=2) + "\n"
-    return {"report.json": told.encode(), "report.md": report.markdown(data).encode()}
-
-
 def deliver(
     home: Home, run: str, out: Path, reason: str | None = None, by: str | None = None
 ) -> tuple[RunState, dict[str, Any]]:
     """Write a completed run's champion and record the export; return the state and the report."""
+    from evomerge.tasks import champion_folder
+
     store = home.open_store()
     try:
         state = repository.load(store, run)
         check_ended(state)
-        written = write(home, state, out)
+        written = champion_folder.write(home, state, out)
         assert state.champion
         event = events.Exported(
             recipe_id=state.champion, folder=written["folder"],

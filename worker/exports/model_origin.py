@@ -199,7 +199,7 @@ def settle(home: Home, asked: dict[str, Any]) -> str:
 
     `asked` is the request of `Origin.request`. Raise SourceError.
     """
-    from worker.storage.model_copies import DISK_BYTES, alone, evict, touch
+    from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
 
     kept = home.folder / "models" / asked["digest"]
     folders = [*map(Path, asked["folders"]), kept]
@@ -271,8 +271,8 @@ def _fits(home: Home, asked: dict[str, Any], past: Past | None, folder: Path) ->
         return True
     if sources := _sources(state, asked["recipe_id"]):
         return _digests(folder) in [record.files for _, record in sources]
+    from evomerge.tasks.verify_folder import documents, taken_over
     from weights.checkpoint import open_checkpoint
-    from worker.exports.verify_folder import documents, taken_over
 
     weights = open_checkpoint(folder).tensors()
     made = documents(home, state, asked["recipe_id"], weights, head)
@@ -289,7 +289,7 @@ def _digests(folder: Path) -> dict[str, str] | None:
 
 def _own_copy(home: Home, given: ModelReference, pinned: SourceRecord) -> Path:
     """Return this machine's own copy of a run's source, as the run pinned it. Raise ForgeError."""
-    from worker.storage.weight_cache import Artifacts
+    from weights.storage.weight_cache import Artifacts
 
     supply = Artifacts.of(home).supply
     place = supply.model(given, pinned)
@@ -301,8 +301,8 @@ def _own_copy(home: Home, given: ModelReference, pinned: SourceRecord) -> Path:
 
 def _build(home: Home, past: Past, recipe_id: str, folder: Path) -> None:
     """Write the model of a recipe, from the cache or its sources."""
-    from worker.exports import champion
-    from worker.storage.weight_cache import Artifacts
+    from evomerge.tasks import champion
+    from weights.storage.weight_cache import Artifacts
 
     state, head = past
     champion.write(state, Artifacts.of(home), recipe_id, folder, head)

@@ -13,7 +13,7 @@ from events import Envelope
 from evomerge.reports import tables
 from evomerge.run.state import RunState
 from runs.errors import UnavailableError
-from worker.storage.output_folder import check_target
+from weights.storage.output_folder import check_target
 
 #: The file that marks a folder as written by this module; it names the run, the place and the head.
 MARK = "tables.json"

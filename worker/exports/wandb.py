@@ -25,7 +25,7 @@ from evomerge.run import repository
 from evomerge.run.state import RunState, absorb
 from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.home import Home
-from worker.storage.output_folder import MARK
+from weights.storage.output_folder import MARK
 
 #: The project if neither WANDB_PROJECT nor an option names one.
 PROJECT = "evomerge"

@@ -16,11 +16,11 @@ from evomerge.run.decide import Start, Task, open_tasks
 from evomerge.run.repository import stream
 from evomerge.run.retries import failed_key
 from evomerge.run.state import RunState
+from evomerge.tasks.context import Bench
+from evomerge.tasks.execute import carry_out
 from runs.errors import ConfigError, UnavailableError
 from runs.system.plain_text import visible
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import Bench
-from worker.tasks.execute import carry_out
+from weights.storage.weight_cache import Artifacts
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from events import Context, Envelope, EventStore, failpoints
 from evomerge.run.decide import Task, decide
 from evomerge.run.repository import news, stream
 from evomerge.run.state import RunState, absorb
+from evomerge.tasks.context import set_threads
 from runs.errors import NotFoundError, RunCancelledError, RunFailedError
+from weights.storage.weight_cache import Artifacts
 from worker.append import PROJECTED, actor, append_facts, project
 from worker.queue.leases import Leases
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import set_threads
 from worker.tasks.recorder import Hands
 
 log = logging.getLogger(__name__)

@@ -18,12 +18,12 @@ from evomerge.reports import report
 from evomerge.reports.recipe_file import recipe_document
 from evomerge.run.repository import describe
 from evomerge.run.state import RunState
+from evomerge.tasks.context import Bench, set_threads
 from runs.errors import ForgeError
 from weights import companions
 from weights.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
-from worker.storage.output_folder import MARK, check_target
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import Bench, set_threads
+from weights.storage.output_folder import MARK, check_target
+from weights.storage.weight_cache import Artifacts
 
 #: The model's default generation settings; written from its config if the base lacks the file.
 GENERATION = "generation_config.json"

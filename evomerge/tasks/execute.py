@@ -16,9 +16,9 @@ from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import Recipe, path
 from evomerge.run import early_stopping, events
 from evomerge.run.decide import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from evomerge.tasks.context import Bench
 from runs.errors import NotFiniteError
 from weights.checkpoint import digest
-from worker.tasks.context import Bench
 
 
 def carry_out(task: Task, bench: Bench) -> Event:

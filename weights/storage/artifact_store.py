@@ -1,10 +1,10 @@
-"""A store of artifacts for workers that share no file system (`worker/storage/remote_files.py`).
+"""A store of artifacts for workers that share no file system (`weights/storage/remote_files.py`).
 
     manifests/NAME            the files of the artifact; without a manifest there is no artifact
-    data/NAME/ATTEMPT/FILE    one file, plain or sealed (`worker/storage/encryption.py`)
+    data/NAME/ATTEMPT/FILE    one file, plain or sealed (`weights/storage/encryption.py`)
 
 An artifact's name is a digest of its content; whole models have the prefix `model-`
-(`worker/storage/inputs.py`). Every upload writes into a new attempt, whose name starts with the
+(`weights/storage/inputs.py`). Every upload writes into a new attempt, whose name starts with the
 Unix second at which it began, in hex. The upload then replaces the manifest in one step. So uploads
 and downloads never disturb each other, and an upload that died stays invisible. Its files are
 removed by `sweep`, or by a later `put` of the artifact, once they are a day old.
@@ -34,9 +34,9 @@ from pathlib import Path
 from events import failpoints
 from runs.errors import ConfigError, ForgeError, TamperedError, UnavailableError
 from runs.home import Home
-from worker.storage import encryption
-from worker.storage.encryption import CHUNK, MANIFEST, Entry, Keys, Manifest, damaged
-from worker.storage.remote_files import GoneError, StoredFiles, connected
+from weights.storage import encryption
+from weights.storage.encryption import CHUNK, MANIFEST, Entry, Keys, Manifest, damaged
+from weights.storage.remote_files import GoneError, StoredFiles, connected
 
 log = logging.getLogger(__name__)
 

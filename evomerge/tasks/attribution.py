@@ -1,6 +1,6 @@
 """Attribution of a candidate's layers to its sources, computed once and cached in the home.
 
-`python -m worker.tasks.attribution RUN CANDIDATE` computes it in a process of its own, so that a
+`python -m evomerge.tasks.attribution RUN CANDIDATE` computes it in a process of its own, so that a
 server that shows runs need not hold models.
 """
 
@@ -52,8 +52,8 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
     if known is not None:
         return known
     from evomerge.merging.attribution import makeup
-    from worker.storage.weight_cache import Artifacts
-    from worker.tasks.context import Bench, set_threads
+    from evomerge.tasks.context import Bench, set_threads
+    from weights.storage.weight_cache import Artifacts
 
     assert state.started
     set_threads(state.started.profile.threads)

@@ -17,13 +17,13 @@ from evomerge.run.audit import Finding
 from evomerge.run.decide import Evaluate
 from evomerge.run.repository import find, place
 from evomerge.run.state import RunState
+from evomerge.tasks.context import Bench, set_threads
+from evomerge.tasks.execute import carry_out
 from runs.errors import DataError, ForgeError, SourceChangedError, UnavailableError
 from runs.system import bounded_files
 from weights.checkpoint import digest
-from worker.storage.inputs import Supply
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import Bench, set_threads
-from worker.tasks.execute import carry_out
+from weights.storage.inputs import Supply
+from weights.storage.weight_cache import Artifacts
 
 #: The recipe file in a champion's folder.
 RECIPE_FILE = "evomerge_recipe.json"

@@ -21,9 +21,9 @@ from evomerge.recipes.recipe import Merge
 from evomerge.run import events
 from evomerge.run.dry_run import Tally, rehearse
 from evomerge.run.state import RunState, take
+from evomerge.tasks.context import Bench, set_threads
 from weights.checkpoint import digest
-from worker.storage.weight_cache import Artifacts
-from worker.tasks.context import Bench, set_threads
+from weights.storage.weight_cache import Artifacts
 
 #: Items of a kind that the probe scores per domain; seconds beyond which it does not score again.
 PROBED, PATIENCE = 12, 15.0

@@ -10,7 +10,7 @@ from typing import Any
 
 from runs.errors import ConfigError, ForgeError, UnavailableError
 from runs.system.redaction import Address
-from worker.storage.encryption import CHUNK
+from weights.storage.encryption import CHUNK
 
 
 class GoneError(UnavailableError):

@@ -16,15 +16,15 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evomerge.merging.builder import Weights
 from runs.errors import ConfigError, TamperedError, UnavailableError
 from runs.system.digests import checked
 from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
-from worker.storage.inputs import Supply
+from weights.storage.inputs import Supply
+from weights.tensors import Weights
 
 if TYPE_CHECKING:
     from runs.home import Home
-    from worker.storage.artifact_store import Vault
+    from weights.storage.artifact_store import Vault
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Artifacts:
         """
         if home.store is None:
             return cls(home.artifacts)
-        from worker.storage.artifact_store import open_vault
+        from weights.storage.artifact_store import open_vault
 
         return cls(home.artifacts, vault=open_vault(home))
 

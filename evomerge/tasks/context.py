@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from evaluation import kept_items
 from evaluation.backends.backend import BATCH_TOKENS
 from evaluation.backends.inductor import compiler
 from evaluation.backends.local_backend import ResidentModel
@@ -30,14 +31,14 @@ from evomerge.merging.dataflow import check_paths
 from evomerge.recipes.recipe import Source
 from evomerge.run import events
 from evomerge.run.state import RunState
+from evomerge.tasks import evaluation_mode
 from runs.errors import ConfigError, DataError, SourceChangedError, SourceError, UnavailableError
 from runs.home import threads
 from weights import block_names, companions, cost
 from weights import checkpoint as weights_checkpoint
 from weights.sources import Family, open_family
-from worker.storage.inputs import check_named
-from worker.storage.weight_cache import Artifacts
-from worker.tasks import evaluation_mode
+from weights.storage.inputs import check_named
+from weights.storage.weight_cache import Artifacts
 
 
 def set_threads(count: int | None = None) -> None:
@@ -106,7 +107,7 @@ class Bench:
         """The items of the run's data: the pinned ones if they are kept, else read from the files."""
         given, started = self._submitted.data, self.state.started
         digest = None if started is None else started.data_digest
-        fetched = self.artifacts.supply.items(given, digest)
+        fetched = kept_items.pinned(self.artifacts.supply, given, digest)
         allowed = self._submitted.config.allow_benchmarks
         return (
             load_items(given, allowed, self.family.base.parameters) if fetched is None else fetched
@@ -194,7 +195,7 @@ class Bench:
         supply, digest = self.artifacts.supply, data_items.digest(self.items)
         for place in self.copies:
             supply.share_model(place)
-        supply.keep_items(self._submitted.data, self.items, digest)
+        kept_items.keep(supply, self._submitted.data, self.items, digest)
         return events.Started(
             base=records[0],
             sources=tuple(records[1:]),

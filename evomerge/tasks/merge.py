@@ -14,7 +14,7 @@ from evomerge.merging.kernels.chunks import Pool
 from runs.errors import ConflictError
 from weights.checkpoint import SHARD_BYTES, open_checkpoint
 from weights.sources import resolve
-from worker.storage.output_folder import check_target
+from weights.storage.output_folder import check_target
 
 #: Hears of progress: document, number of tensors done, number of all tensors, last tensor's name.
 Progress = Callable[[Document, int, int, str], None]

@@ -10,12 +10,12 @@ from typing import Any
 from evomerge.merging.builder import Builder, Weights
 from evomerge.merging.dataflow import settings_for
 from evomerge.recipes.recipe import Source
+from evomerge.tasks.verify import read_document
 from runs.errors import ConfigError, ForgeError, SourceChangedError
 from weights import companions
 from weights.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied, write_weights
 from weights.sources import resolve
-from worker.storage.output_folder import MARK, check_target
-from worker.tasks.verify import read_document
+from weights.storage.output_folder import MARK, check_target
 
 
 def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -> str:

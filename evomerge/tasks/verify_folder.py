@@ -14,12 +14,12 @@ from evomerge.reports import report
 from evomerge.run import repository
 from evomerge.run.audit import Finding
 from evomerge.run.state import RunState, fold
+from evomerge.tasks import champion, champion_folder
 from runs.errors import ForgeError, SourceError
 from runs.home import Home
 from weights import companions
 from weights.checkpoint import open_checkpoint
-from worker.exports import champion, delivery
-from worker.storage.weight_cache import Artifacts
+from weights.storage.weight_cache import Artifacts
 
 
 def check(
@@ -42,7 +42,7 @@ def check(
     state = fold(rows)
     if not state.completed or state.champion != document["candidate"]:
         return  # the comparison of candidates reports this
-    expected = delivery.documents(report.report(state, rows))
+    expected = champion_folder.documents(report.report(state, rows))
     try:
         expected |= documents(home, state, document["candidate"], weights, document["chain_head"])
     except ForgeError as error:

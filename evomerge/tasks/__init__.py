@@ -1,0 +1,1 @@
+"""The work of a merging run that needs weights: one task of a run, or one command."""
