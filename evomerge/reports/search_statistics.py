@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from evomerge.fitness.composite import Components
 from evomerge.recipes import tensor_groups
 from evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
@@ -147,8 +149,9 @@ def _pooled(groups: Sequence[tuple[list[float], list[float]]]) -> float | None:
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """Return the ranks of values, from 0; equal values share their mean rank."""
-    order = sorted(values)
-    return [order.index(v) + (order.count(v) - 1) / 2 for v in values]
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    smaller = np.cumsum(counts) - counts
+    return (smaller + (counts - 1) / 2)[places].tolist()
 
 
 def _centred(values: Sequence[float]) -> list[float]:

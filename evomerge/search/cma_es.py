@@ -1,10 +1,10 @@
 """cma-es@1: the covariance matrix adaptation evolution strategy over the continuous genome.
 
-Hansen & Ostermeier 2001, "Completely derandomized self-adaptation in evolution strategies", as the
-package `cmaes` implements it. The points of a generation are drawn from a normal distribution. Its
-mean and covariance move towards the better half. The distribution is told ranks on items that each
-generation draws again. The selection slice judges the distribution's mean, which was not picked by
-a lucky score.
+Hansen & Ostermeier 2001, "Completely derandomized self-adaptation in evolution strategies", in the
+form of `covariance_adaptation.py`. The points of a generation are drawn from a normal distribution.
+Its mean and covariance move towards the better half. The distribution is told ranks on items that
+each generation draws again. The selection slice judges the distribution's mean, which was not
+picked by a lucky score.
 
 Nothing is kept between generations: the distribution is rebuilt by telling it every recorded
 generation. A candidate that could not be measured is told with the worst rank, at the point that
@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from cmaes import CMA
 
 from evomerge.config import EvoMergeConfig
 from evomerge.recipes.recipe import Recipe
+from evomerge.search.covariance_adaptation import CovarianceAdaptation
 from evomerge.search.genome import Space, roomy, space_of
 from evomerge.search.history import Generation, Past
 from evomerge.search.proposals import Proposal
@@ -31,53 +31,32 @@ from runs import keys
 _SEED_BITS = 32
 
 
-class _Cma(CMA):
-    """CMA that samples by the symmetric root of the covariance.
-
-    Eigenvectors of equal eigenvalues are an arbitrary basis of their space, and the basis differs
-    between processors and numbers of threads. B·D·Bᵀ is the same for every basis.
-    """
-
-    def _sample_solution(self) -> np.ndarray:
-        basis, scale = self._eigen_decomposition()
-        z = self._rng.randn(self._n_dim)
-        return self._mean + self._sigma * (basis @ (scale * (basis.T @ z)))
-
-
 @dataclass
 class Distribution:
     """A CMA distribution over a space; its random numbers come from keys."""
 
     space: Space
-    cma: CMA
+    cma: CovarianceAdaptation
     key: tuple[str | int, ...]
 
     @classmethod
     def at(
-        cls,
-        space: Space,
-        mean: Sequence[float],
-        sigma: float,
-        size: int,
-        *key: str | int,
-        prior: np.ndarray | None = None,
+        cls, space: Space, mean: Sequence[float], sigma: float, size: int, *key: str | int
     ) -> Distribution:
-        """Create a distribution. `prior` is its initial covariance, [n, n].
+        """Create a distribution around `mean`, which is moved off the bounds.
 
-        Raises ValueError if the space has only one gene.
+        Raise ValueError if the space has only one gene.
         """
-        n = space.dimension
-        bounds = np.array([[0.0, 1.0]] * n)
-        inside = np.clip(np.asarray(mean, float), 0.001, 0.999)
-        if n == 1:
+        if space.dimension == 1:
             raise ValueError("a distribution needs two genes")
-        cma = _Cma(inside, sigma, bounds, population_size=size, cov=prior, seed=0)
-        return cls(space, cma, key)
+        inside = np.clip(np.asarray(mean, float), 0.001, 0.999)
+        return cls(space, CovarianceAdaptation(inside, sigma, size), key)
 
     def ask(self, count: int, generation: int, seed: int) -> list[np.ndarray]:
         """Return the points of a generation; repeated calls return the same points."""
-        self.cma.reseed_rng(keys.key(seed, *self.key, "ask", generation) % (1 << _SEED_BITS))
-        return [self.cma.ask() for _ in range(count)]
+        key = keys.key(seed, *self.key, "ask", generation) % (1 << _SEED_BITS)
+        normal = np.random.RandomState(key)  # numpy keeps this generator's numbers for ever
+        return [self.cma.sample(normal) for _ in range(count)]
 
     def proposals(self, config: EvoMergeConfig, generation: int) -> list[Proposal]:
         """Return a generation's points as proposals, one per slot of the population."""
@@ -93,7 +72,7 @@ class Distribution:
         """Update the distribution with the ranks of a recorded generation."""
         places, worst = done.places, len(done.ranking)
         asked: list[np.ndarray] = []
-        told = []
+        told: list[tuple[np.ndarray, float]] = []
         for order, slot in enumerate(slots):
             id_ = done.slots.get(slot)
             if id_ is None:
@@ -105,7 +84,8 @@ class Distribution:
                     asked = asked or self.ask(len(slots), done.number, seed)
                     point = self._same(asked[order], point)
                 told.append((point, float(places[id_])))
-        self.cma.tell(told)
+        told.sort(key=lambda pair: pair[1])
+        self.cma.update([point for point, _ in told])
 
     def _same(self, asked: np.ndarray, point: np.ndarray) -> np.ndarray:
         """Return `point`, with the path genes of `asked` if both points mean the same path."""
@@ -118,7 +98,7 @@ class Distribution:
     @property
     def spread(self) -> float:
         """The step size: the standard deviation of a gene before the covariance scales it."""
-        return float(self.cma._sigma)
+        return float(self.cma.sigma)
 
     @property
     def mean(self) -> list[float]:

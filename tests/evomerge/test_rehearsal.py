@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evomerge.reports import search_statistics
 from evomerge.run import budget
@@ -106,6 +110,15 @@ def test_ranks_and_correlations_by_hand() -> None:
         [([1.0, 2.0], [5.0, 6.0]), ([1.0, 2.0], [6.0, 5.0])]
     ) == pytest.approx(0.0)
     assert search_statistics._pooled([([1.0, 1.0], [5.0, 6.0])]) is None
+
+
+@given(st.lists(st.floats(-1, 1) | st.sampled_from([-0.0, 0.0, 0.5, math.inf]), max_size=40))
+def test_a_rank_counts_the_smaller_values_and_half_of_the_other_equal_ones(
+    values: list[float],
+) -> None:
+    """The definition, value by value; equal figures, so that no report changes."""
+    by_hand = [sum(b < a for b in values) + (values.count(a) - 1) / 2 for a in values]
+    assert search_statistics._ranks(values) == by_hand
 
 
 def test_the_front_of_a_run_dominates_the_others() -> None:

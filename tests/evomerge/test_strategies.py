@@ -256,24 +256,6 @@ def test_one_gene_is_no_distribution_so_there_are_more_cells(name: str) -> None:
     assert len({str(p) for p in again[0].recipe.params}) == 5  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_points_do_not_hang_on_the_basis_of_equal_eigenvalues() -> None:
-    """Another processor finds other eigenvectors of them; the points stay."""
-    family = Family(tuple(s.id for s in SOURCES), "base", 6)
-    space = Space(family, "task_arithmetic", "parts", 2)
-    n = space.dimension
-    spread = np.diag([2.0] + [1.0] * (n - 1))
-    turn = np.eye(n)
-    turn[1:3, 1:3] = [[0.6, -0.8], [0.8, 0.6]]
-    found = []
-    for basis in (np.eye(n), turn):
-        one = Distribution.at(space, [0.5] * n, 0.1, 4, "x")
-        one.cma._C = spread
-        one.cma._B, one.cma._D = basis, np.sqrt(np.diag(spread))
-        found.append(np.array(one.ask(4, 3, 7)))
-    assert np.abs(found[0] - found[1]).max() < 1e-12
-    assert np.std(found[0]) > 0.01
-
-
 @pytest.mark.parametrize("rate", [None, 6.0])
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_a_run_whose_candidates_are_all_lost_ends(name: str, rate: float | None) -> None:

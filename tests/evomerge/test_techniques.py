@@ -15,7 +15,7 @@ from evomerge.merging.kernels import inner_loops
 from evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
 from evomerge.merging.kernels.fused_merge import Voters
 from evomerge.merging.methods import breadcrumbs, della, karcher, model_stock, sce
-from evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from evomerge.merging.methods.kth_magnitude import kth_magnitudes, reference
 from runs.errors import ConfigError
 from testing.toy_tensors import close, t
 
@@ -75,7 +75,7 @@ def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
 
 
 def by_sorting(values: torch.Tensor, k: int) -> float:
-    return float(np.sort(np.abs(values.numpy().ravel()))[::-1][k - 1])
+    return reference(values.numpy(), k)
 
 
 @settings(max_examples=30, deadline=None)

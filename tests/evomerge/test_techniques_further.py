@@ -1,4 +1,4 @@
-"""nuslerp, multislerp, arcee_fusion, ram and ramplus_tl: by hand, and beside plain references."""
+"""nuslerp, multislerp, arcee_fusion, ram and ramplus_tl: by hand, and on a base beside references."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ def kin(seed: int, count: int, *shape: int) -> tuple[torch.Tensor, list[torch.Te
     """Return a base and models that differ from it a little."""
     base = floats(seed, *shape, scale=0.05)
     return base, [base + floats(seed + 1 + i, *shape, scale=0.01) for i in range(count)]
+
+
+def deltas(base: torch.Tensor, models: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return float64 task vectors [models, rows, columns], which references take."""
+    return torch.stack([as_rows(x).double() - as_rows(base).double() for x in models])
 
 
 # ---- nuslerp -------------------------------------------------------------------------------
@@ -96,20 +101,13 @@ def test_nuslerp_refuses_three_models_and_weights_without_a_sum() -> None:
         merged("nuslerp", t(1), t(2), weights=(1.0, -1.0))
 
 
-def plain_nuslerp(a: torch.Tensor, b: torch.Tensor, where: float, dim: int) -> torch.Tensor:
-    """Return slerp along a dimension of float64 tensors."""
-    u, v = (x / x.norm(dim=dim, keepdim=True) for x in (a, b))
-    angle = (u * v).sum(dim=dim, keepdim=True).clamp(-1, 1).acos()
-    return (((1 - where) * angle).sin() * a + (where * angle).sin() * b) / angle.sin()
-
-
-@pytest.mark.parametrize(("by", "dim"), [("row", 1), ("column", 0)])
-def test_nuslerp_of_several_stretches_is_the_plain_one(by: str, dim: int) -> None:
+@pytest.mark.parametrize("by", ["row", "column"])
+def test_nuslerp_of_several_stretches_is_the_plain_one(by: Any) -> None:
     """Columns go through all stretches: their products are added up."""
-    base, (a, b) = kin(1, 2, CHUNK // 2 + 5, 5)
-    found = merged("nuslerp", a, b, base=base, by=by, weights=(0.2, 0.6))
-    wide = [x.double() - base.double() for x in (a, b)]
-    wanted = base.double() + plain_nuslerp(*wide, where=0.75, dim=dim)
+    base, models = kin(1, 2, CHUNK // 2 + 5, 5)
+    params = nuslerp.Params(by=by, weights=(0.2, 0.6))
+    found = merged("nuslerp", *models, base=base, **params.model_dump())
+    wanted = base.double() + nuslerp.reference(deltas(base, models), params)
     assert torch.allclose(found.double(), wanted, atol=1e-7)
 
 
@@ -141,27 +139,14 @@ def test_multislerp_of_one_of_zeros_and_of_what_cancels() -> None:
     assert torch.allclose(merged("multislerp", *around), t(0, 0), atol=1e-6)
 
 
-def plain_multislerp(inputs: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
-    """Return the published procedure's result with its step in the tangent space, float64."""
-    share = [w / sum(weights) for w in weights]
-    units = [x / x.norm() for x in inputs]
-    mean = sum((w * u for w, u in zip(share, units, strict=True)), torch.zeros_like(inputs[0]))
-    mean = mean / mean.norm()
-    tangents = [u - (u * mean).sum() * mean for u in units]
-    step = sum((w * v for w, v in zip(share, tangents, strict=True)), torch.zeros_like(mean))
-    size = float(step.norm()) + 1e-30
-    result = mean * math.cos(size) + step * (math.sin(size) / size)
-    return result * sum(w * float(x.norm()) for w, x in zip(share, inputs, strict=True))
-
-
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_multislerp_needs_no_step_in_the_tangent_space(count: int) -> None:
     """The weighted parts at a right angle to their own mean add up to nothing."""
     base, models = kin(10 * count, count, 40, 30)
     weights = tuple(0.5 + i for i in range(count))
     found = merged("multislerp", *models, base=base, weights=weights)
-    wide = [x.double() - base.double() for x in models]
-    wanted = base.double() + plain_multislerp(wide, weights)
+    params = multislerp.Params(weights=weights)
+    wanted = base.double() + multislerp.reference(deltas(base, models), params)
     assert torch.allclose(found.double(), wanted, atol=1e-8)
     assert multislerp.Params().normalise
 
@@ -200,26 +185,6 @@ def test_arcee_fusion_takes_a_base_and_one_other() -> None:
         merged("arcee_fusion", t(1), t(2), base=t(0))
 
 
-def plain_fusion(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """Return the definition's result by sorting, float64."""
-    p, q = (torch.softmax(x, dim=-1) + 1e-8 for x in (new, old))
-    importance = (new - old).abs() * (p * (p / q).log()).sum(dim=-1, keepdim=True)
-    ordered = importance.flatten().sort().values
-    first, median, third = (ordered[(len(ordered) - 1) * k // 4] for k in (1, 2, 3))
-    return torch.where(importance >= median + 1.5 * (third - first), new, old)
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (70, 33), (300, 200), (900, 700), (5000,)])
-def test_arcee_fusion_is_the_plain_one(shape: tuple[int, ...]) -> None:
-    """Also where the quantiles are found by a sample, and in several stretches."""
-    base, (model,) = kin(3, 1, *shape)
-    found = merged("arcee_fusion", model, base=base)
-    wanted = plain_fusion(model.double(), base.double())
-    assert int(((found.double() - wanted).abs() > 1e-6).sum()) <= 1  # at the threshold itself
-    changed = float((found != base).double().mean())
-    assert 0 < changed < 0.4
-
-
 # ---- ram -----------------------------------------------------------------------------------
 
 
@@ -251,18 +216,6 @@ def test_ramplus_of_a_model_with_nothing_of_its_own() -> None:
     assert close(merged("ramplus_tl", t(1, 0), t(3, 4), base=t(0, 0)), 2, 4.08)
 
 
-def plain_ram(deltas: torch.Tensor, epsilon: float, r: float, alpha: float) -> torch.Tensor:
-    """Return the two sets' sum, float64: shared averaged, own scaled; r = 0 is RAM."""
-    changed = deltas.abs() > epsilon
-    owners = changed.sum(dim=0)
-    total = torch.zeros_like(deltas[0])
-    for delta, mask in zip(deltas, changed, strict=True):
-        own, shared = mask & (owners == 1), mask & (owners > 1)
-        scale = 1 + r * min(float(shared.sum()) / max(float(own.sum()), 1e-5), alpha)
-        total += delta * own * scale + delta * shared / owners.clamp(min=1)
-    return total
-
-
 @pytest.mark.parametrize(("name", "r"), [("ram", 0.0), ("ramplus_tl", 0.3)])
 def test_ram_of_sparse_models_is_the_plain_one(name: str, r: float) -> None:
     """In several stretches, whose counts are added up."""
@@ -271,10 +224,10 @@ def test_ram_of_sparse_models_is_the_plain_one(name: str, r: float) -> None:
     for model in models:
         untouched = torch.from_numpy(rng.uniform(size=model.shape) < 0.6)
         model[untouched] = base[untouched]
-    params: dict[str, Any] = {"r": r, "alpha": 0.9} if r else {}
-    found = merged(name, *models, base=base, **params)
-    deltas = torch.stack([m.double() - base.double() for m in models])
-    wanted = base.double() + plain_ram(deltas, 1e-5, r, 0.9)
+    given: dict[str, Any] = {"r": r, "alpha": 0.9} if r else {}
+    found = merged(name, *models, base=base, **given)
+    params = method_registry.parameters(name, given)
+    wanted = base.double() + method_registry.module(name).reference(deltas(base, models), params)
     assert torch.allclose(found.double(), wanted, atol=1e-7)
 
 

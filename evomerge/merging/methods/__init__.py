@@ -2,4 +2,7 @@
 
 Every function takes the inputs of *one* tensor and returns the merged one. No function knows of
 files, models or recipes; `evomerge.merging.builder` puts the functions together.
+
+Each file has a `reference`: the technique in plain torch, float64 and whole tensors, in the order of
+the paper. `prepare` returns the fast form. tests/evomerge/test_references.py compares the two.
 """

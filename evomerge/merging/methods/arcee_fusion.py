@@ -33,6 +33,19 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def reference(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """Fuse a float64 model [rows, columns] into its base by sorting all importances, plainly."""
+    shape = new.shape
+    if shape[1] == 1:  # a vector is one row
+        new, old = new.T, old.T
+    p, q = (torch.softmax(v, dim=1) + EPSILON for v in (new, old))
+    importance = (new - old).abs() * (p * (p / q).log()).sum(dim=1, keepdim=True)
+    ordered = importance.flatten().sort().values
+    first, median, third = (ordered[(len(ordered) - 1) * quarter // 4] for quarter in (1, 2, 3))
+    least = median + 1.5 * (third - first)
+    return torch.where(importance >= least, new, old).reshape(shape)
+
+
 def divergence(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
     """Return KL(softmax(new) ‖ softmax(old)) of each row of [rows, columns], float32."""
     p, q = (torch.softmax(v.double(), dim=1).add_(EPSILON) for v in (new, old))

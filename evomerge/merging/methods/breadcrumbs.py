@@ -38,6 +38,25 @@ class Params(BaseModel):
     vote: bool = False
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Mask float64 task vectors [models, rows, columns] by sorting, and merge them, plainly."""
+    masked, n = torch.zeros_like(x), x[0].numel()
+    shares = ties.densities(params.density, len(x))
+    for i, gamma in enumerate(ties.densities(params.gamma, len(x))):
+        k = ties.kept(shares[i], n)
+        top = min(ties.kept(gamma, n), n - k)
+        size = x[i].abs()
+        ranked = size.flatten().sort(descending=True).values
+        if k:
+            within = (size >= ranked[top + k - 1]) & (size <= ranked[top])
+            masked[i] = torch.where(within, x[i], 0.0)
+    if params.vote:
+        weights = linear.one_each(params.weights, len(x))
+        return params.scale * ties.elect_and_merge(masked, weights, params.normalise)
+    given = linear.Params(weights=params.weights, normalise=params.normalise)
+    return params.scale * linear.reference(masked, given)
+
+
 def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tuple[float, float]]:
     """Return the smallest and the largest |τ| that is kept of each input; (∞, 0) if nothing is."""
     ranks: list[tuple[int, int] | None] = []

@@ -56,6 +56,27 @@ def mask(drop: float, *key: str | int, scale: float | None = None) -> Drop:
     return Drop(lost, factor(lost) if scale is None else scale, (*key, "dare"))
 
 
+def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.Tensor:
+    """Merge float64 task vectors [models, rows, columns] plainly.
+
+    `uniform` has a random number of [0, 1) for each element: it is dropped if that is below p.
+    """
+    sparse = torch.zeros_like(x)
+    for i, drop in enumerate(ties.densities(params.drop, len(x))):
+        p = dropped(drop) / randomness.LANES
+        kept = torch.where(uniform[i] >= p, x[i], 0.0)
+        if params.rescale == "inverse_density" and p < 1:
+            kept = kept / (1 - p)
+        if params.rescale == "l1" and kept.any():
+            kept = kept * x[i].abs().sum() / kept.abs().sum()
+        sparse[i] = kept
+    if params.vote:
+        weights = linear.one_each(params.weights, len(x))
+        return params.scale * ties.elect_and_merge(sparse, weights, params.normalise)
+    given = linear.Params(weights=params.weights, normalise=params.normalise)
+    return params.scale * linear.reference(sparse, given)
+
+
 def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
     """Return for each input Σ|τ| before the drop / Σ|τ| after: the factor that keeps the sum."""
 

@@ -44,6 +44,28 @@ class Params(BaseModel):
     rescale: bool = True
 
 
+def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.Tensor:
+    """Merge float64 task vectors [models, rows, columns] plainly.
+
+    `uniform` has a random number of [0, 1) for each element: it is kept if that is below its p.
+    """
+    sparse, columns = torch.zeros_like(x), x.shape[2]
+    shares = ties.densities(params.density, len(x))
+    for i, epsilon in enumerate(ties.densities(params.epsilon, len(x))):
+        density = shares[i]
+        rank = x[i].abs().argsort(dim=1, stable=True).argsort(dim=1)
+        p = density + (2 * rank / (columns - 1) - 1) * epsilon if columns > 1 else density
+        p = (torch.as_tensor(p).double() * randomness.LANES).round() / randomness.LANES
+        if density in (0, 1):
+            p = torch.tensor(density).double()
+        sparse[i] = torch.where(uniform[i] < p, x[i] / p if params.rescale else x[i], 0.0)
+    if params.vote:
+        weights = linear.one_each(params.weights, len(x))
+        return params.scale * ties.elect_and_merge(sparse, weights, params.normalise)
+    given = linear.Params(weights=params.weights, normalise=params.normalise)
+    return params.scale * linear.reference(sparse, given)
+
+
 def probabilities(columns: int, density: float, epsilon: float) -> NDArray[np.int64]:
     """Return [columns] int64: of 65536 lanes, how many keep an element of each rank.
 

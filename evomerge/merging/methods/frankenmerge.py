@@ -8,10 +8,13 @@ is the result of the stages before, and at most a third of the blocks may be rep
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from runs.errors import ConfigError
+
+Group = TypeVar("Group")
 
 
 class Params(BaseModel):
@@ -20,6 +23,11 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layers: tuple[int, ...]
+
+
+def reference(models: Sequence[Sequence[Group]], params: Params) -> list[Group]:
+    """Return layer group g of model `layers[g]`, for each g; a model is a list of layer groups."""
+    return [models[choice][group] for group, choice in enumerate(params.layers)]
 
 
 def check(layers: Sequence[int], count: int, inputs: int, *, whole: bool) -> None:

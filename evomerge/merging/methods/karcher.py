@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,6 +36,30 @@ class Params(BaseModel):
     max_iter: int = Field(default=100, ge=1)
     #: Length of a step, radians, below which the mean has been found.
     tol: float = Field(default=1e-9, gt=0)
+
+
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Iterate on float64 x [models, rows, columns] itself, plainly; no dot products are kept."""
+    lengths = x.norm(dim=(1, 2))
+    weights = torch.tensor(params.weights or [1.0] * len(x), dtype=x.dtype) * (lengths > TINY)
+    if not weights.sum():
+        return torch.zeros_like(x[0])
+    weights = weights / weights.sum()
+    units = x / lengths.clamp(min=TINY).view(-1, 1, 1)
+    p = torch.tensordot(weights, units, dims=1)
+    if p.norm() < TINY:
+        return torch.tensordot(weights, x, dims=1)
+    p = p / p.norm()
+    for _ in range(params.max_iter):
+        cosines = torch.tensordot(units, p, dims=2).clamp(-1, 1)
+        stretch = weights * cosines.acos() / cosines.acos().sin()
+        stretch = torch.where(1 - cosines.abs() > TINY**2, stretch, 0.0)
+        step = torch.tensordot(stretch, units - cosines.view(-1, 1, 1) * p, dims=1)
+        if step.norm() < params.tol:
+            break
+        p = step.norm().cos() * p + step.norm().sin() / step.norm() * step
+        p = p / p.norm()
+    return p * (weights @ lengths)
 
 
 def factors(products: NDArray[np.float64], weights: Sequence[float], params: Params) -> list[float]:

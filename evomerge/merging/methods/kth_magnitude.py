@@ -35,6 +35,11 @@ View = Callable[[slice, torch.Tensor], Sequence[torch.Tensor] | torch.Tensor]
 _Bracket = tuple[float, float]
 
 
+def reference(values: NDArray[np.float32], k: int) -> float:
+    """Return the k-th largest |element| by sorting all of them."""
+    return float(np.sort(np.abs(values), axis=None)[::-1][k - 1])
+
+
 def kth_magnitudes(work: Stretches, ks: Sequence[int], view: View) -> list[float]:
     """Return the k-th largest |element| (k from 1) of each voter, in two passes for all of them."""
     if work.size < SMALL:

@@ -28,6 +28,14 @@ class Params(BaseModel):
     normalise: bool = True
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Return Σ wᵢxᵢ / Σ wᵢ of float64 x [models, rows, columns], plainly."""
+    weights = torch.tensor(params.weights or [1.0] * len(x), dtype=x.dtype)
+    if params.normalise:
+        weights = weights / weights.sum()
+    return torch.tensordot(weights, x, dims=1)
+
+
 def one_each(weights: Sequence[float] | None, count: int) -> list[float]:
     """Return `count` weights, 1 if none are given. Raise ConfigError for a wrong number."""
     if weights is None:

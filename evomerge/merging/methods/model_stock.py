@@ -31,6 +31,22 @@ class Params(BaseModel):
     by_row: bool = False
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Scale the mean of float64 task vectors [models, rows, columns] by eq. 5, plainly."""
+    count, dims = len(x), (0, 1)
+    if params.by_row and x.shape[2] > 1:
+        dims = (1,)
+    lengths = [v.norm(dim=dims, keepdim=True) for v in x]
+    total = torch.zeros_like(lengths[0])
+    for i in range(count):
+        for j in range(i):
+            product = (x[i] * x[j]).sum(dim=dims, keepdim=True)
+            scale = lengths[i] * lengths[j]
+            total += torch.where(scale > 0, product / scale, 0.0)
+    cosine = (total / (count * (count - 1) / 2)).clamp(0, 1)
+    return count * cosine / (1 + (count - 1) * cosine) * x.mean(dim=0)
+
+
 def mean_cosine(products: NDArray[np.float64]) -> float:
     """Return the mean over pairs of ⟨a, b⟩ / (‖a‖‖b‖), from [n, n] dot products.
 

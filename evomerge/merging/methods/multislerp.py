@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,6 +35,26 @@ class Params(BaseModel):
     normalise: bool = True
     #: ‖Σ wu‖ below which the directions count as cancelling.
     eps: float = Field(default=1e-6, gt=0)
+
+
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Merge float64 x [models, rows, columns] plainly, with the step in the tangent space."""
+    if len(x) == 1:
+        return x[0]
+    weights = torch.tensor(params.weights or [1.0] * len(x), dtype=x.dtype)
+    if params.normalise:
+        weights = weights / weights.sum()
+    lengths = x.norm(dim=(1, 2), keepdim=True)
+    units = torch.where(lengths > 0, x / lengths, 0.0)
+    mean = torch.tensordot(weights, units, dims=1)
+    if mean.norm() < params.eps:
+        return torch.tensordot(weights, x, dims=1)
+    mean = mean / mean.norm()
+    tangents = units - (units * mean).sum(dim=(1, 2), keepdim=True) * mean
+    step = torch.tensordot(weights, tangents, dims=1)
+    size = step.norm() + 1e-30
+    moved = size.cos() * mean + size.sin() / size * step
+    return moved * (weights @ lengths.flatten())
 
 
 def factors(

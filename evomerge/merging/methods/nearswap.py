@@ -23,6 +23,13 @@ class Params(BaseModel):
     t: float = Field(ge=0)
 
 
+def reference(a: torch.Tensor, b: torch.Tensor, params: Params) -> torch.Tensor:
+    """Return a + w (b − a) of float64 tensors of one shape, plainly."""
+    distance = (b - a).abs()
+    w = torch.where(distance > 0, params.t / distance, 1.0).clamp(0, 1)
+    return a + w * (b - a)
+
+
 def prepare(work: Stretches, params: Params) -> Merge:
     """Return the merge that adds the difference, clamped to ±t."""
     if work.count != 1:

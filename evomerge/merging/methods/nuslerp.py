@@ -40,6 +40,21 @@ class Params(BaseModel):
     by: Literal["tensor", "row", "column"] = "tensor"
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Merge float64 x [2, rows, columns] by the formula above, plainly."""
+    first, second = params.weights or (1.0, 1.0)
+    t = second / (first + second)
+    dims = {"tensor": (0, 1), "row": (1,), "column": (0,)}[params.by]
+    if x.shape[2] == 1:  # a vector is one row
+        dims = (0, 1)
+    a, b = x
+    lengths = a.norm(dim=dims, keepdim=True) * b.norm(dim=dims, keepdim=True)
+    cosine = torch.where(lengths > 0, (a * b).sum(dim=dims, keepdim=True) / lengths, 1.0)
+    angle = cosine.clamp(-1, 1).acos()
+    arc = (((1 - t) * angle).sin() * a + (t * angle).sin() * b) / angle.sin()
+    return torch.where(angle.sin() ** 2 > TINY, arc, (1 - t) * a + t * b)
+
+
 def coefficients(products: Floats, t: float) -> tuple[Floats, Floats]:
     """Return the factors of v₀ and v₁ from ⟨v₀, v₀⟩, ⟨v₁, v₁⟩ and ⟨v₀, v₁⟩ [3, pairs]."""
     aa, bb, ab = products

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from pydantic import BaseModel, ConfigDict
 
 from evomerge.merging.kernels.chunks import Merge, Stretches
@@ -15,6 +16,11 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     scale: float = 1.0
+
+
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Return the one model of float64 x [1, rows, columns], scaled."""
+    return params.scale * x[0]
 
 
 def prepare(work: Stretches, params: Params) -> Merge:

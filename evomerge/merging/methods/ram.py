@@ -23,6 +23,12 @@ class Params(BaseModel):
     epsilon: float = Field(default=1e-5, ge=0)
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Return the mean over the models that changed an element, of float64 task vectors, plainly."""
+    mine = x.abs() > params.epsilon
+    return (x * mine).sum(dim=0) / mine.sum(dim=0).clamp(min=1)
+
+
 def changed(x: torch.Tensor, epsilon: float) -> torch.Tensor:
     """Return a mask [models, …] of the task vectors' elements that their models have changed."""
     return x[1:].abs() > epsilon

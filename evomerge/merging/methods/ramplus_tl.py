@@ -31,6 +31,19 @@ class Params(BaseModel):
     epsilon: float = Field(default=1e-5, ge=0)
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Merge float64 task vectors [models, rows, columns] plainly: shared averaged, own scaled."""
+    mine = x.abs() > params.epsilon
+    owners = mine.sum(dim=0)
+    total = torch.zeros_like(x[0])
+    for delta, mask in zip(x, mine, strict=True):
+        own, shared = mask & (owners == 1), mask & (owners > 1)
+        rho = float(shared.sum() / own.sum()) if own.any() else 0.0
+        total += own * delta * (1 + params.r * min(rho, params.alpha))
+        total += shared * delta / owners.clamp(min=1)
+    return total
+
+
 def factors(shared: list[int], own: list[int], params: Params) -> list[float]:
     """Return λ of every model from how many changed elements it shares, and has alone."""
     ratios = [a / b if b else 0.0 for a, b in zip(shared, own, strict=True)]

@@ -30,6 +30,21 @@ class Params(BaseModel):
     scale: float = 1.0
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Merge float64 task vectors [models, rows, columns] as in section 3.3, plainly."""
+    spread = x.var(dim=0, unbiased=False)
+    k = ties.kept(params.density, spread.numel())
+    least = spread.flatten().sort(descending=True).values[k - 1] if k else torch.inf
+    selected = x * (spread >= least)  # SELECT
+    energy = selected.square().sum(dim=(1, 2), keepdim=True)
+    weights = energy / energy.sum().clamp(min=1e-300)  # CALCULATE
+    sign = torch.where(selected.sum(dim=0) >= 0, 1.0, -1.0)
+    agrees = selected * sign > 0  # ERASE
+    share = (weights * agrees).sum(dim=0)
+    mixed = (weights * selected * agrees).sum(dim=0)
+    return params.scale * mixed / torch.where(share > 0, share, 1.0)
+
+
 def variance(x: torch.Tensor) -> torch.Tensor:
     """Return the variance [...] over the first dimension of [models, ...], float32."""
     mean = x.mean(dim=0)

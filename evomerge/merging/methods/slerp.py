@@ -33,6 +33,22 @@ class Params(BaseModel):
     ts: tuple[float, ...] | None = None
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Fold float64 x [models, rows, columns] by the formula above, pair by pair, plainly."""
+    result = x[0]
+    for k, v in enumerate(x[1:], start=1):
+        t = params.ts[k - 1] if params.ts else 1 / (k + 1)
+        lengths = result.norm() * v.norm()
+        d = float((result * v).sum() / lengths) if lengths > 0 else 1.0
+        if abs(d) > COLINEAR:
+            result = (1 - t) * result + t * v
+            continue
+        theta = math.acos(d)
+        arc = math.sin((1 - t) * theta) * result + math.sin(t * theta) * v
+        result = arc / math.sin(theta)
+    return result
+
+
 def coefficients(aa: float, bb: float, ab: float, t: float) -> tuple[float, float]:
     """Return the factors of v₀ and v₁ from their dot products."""
     if aa <= 0.0 or bb <= 0.0:

@@ -25,6 +25,14 @@ class Params(BaseModel):
     normalise: bool = False
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Return λ Σ wᵢτᵢ of float64 task vectors [models, rows, columns], plainly (section 2)."""
+    weights = torch.tensor(params.weights or [1.0] * len(x), dtype=x.dtype)
+    if params.normalise:
+        weights = weights / weights.sum()
+    return params.scale * torch.tensordot(weights, x, dims=1)
+
+
 def prepare(work: Stretches, params: Params) -> Merge:
     """Return the merge: the scaled sum of task vectors."""
     share = linear.normalised if params.normalise else linear.one_each

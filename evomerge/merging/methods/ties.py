@@ -58,6 +58,31 @@ def kept(density: float, count: int) -> int:
     return min(round(density * count), count)
 
 
+def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
+    """Merge float64 task vectors [models, rows, columns] by algorithm 1, plainly."""
+    trimmed = torch.zeros_like(x)
+    for i, density in enumerate(densities(params.density, len(x))):
+        k, size = kept(density, x[i].numel()), x[i].abs()
+        least = size.flatten().sort(descending=True).values[k - 1] if k else math.inf
+        if params.thresholds:
+            least = params.thresholds[i]
+        trimmed[i] = torch.where(size >= least, x[i], 0.0)
+    weights = linear.one_each(params.weights, len(x))
+    return params.scale * elect_and_merge(trimmed, weights, params.normalise)
+
+
+def elect_and_merge(
+    x: torch.Tensor, weights: Sequence[float], normalise: bool = True
+) -> torch.Tensor:
+    """Return ELECT and MERGE of sparse float64 task vectors [models, rows, columns], plainly."""
+    by = torch.tensor(weights, dtype=x.dtype).view(-1, 1, 1)
+    sign = torch.where((by * x).sum(dim=0) >= 0, 1.0, -1.0)
+    agrees = by * x * sign > 0
+    total = (by * x * agrees).sum(dim=0)
+    share = (by.abs() * agrees).sum(dim=0)
+    return total / torch.where(share > 0, share, 1.0) if normalise else total
+
+
 def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
     """Return the k-th largest |τ| of each input; 0 if k is all of them, infinity if k is 0."""
     keys = [("threshold", i, k) for i, k in enumerate(ks)]
