@@ -12,6 +12,7 @@ stranger's file may be made to fill memory or the disk, so every read has a boun
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -40,8 +41,9 @@ BLOCK = 1 << 20
 #: Bytes that a document (manifest, schemas, seal), one event's line, and all events may have.
 DOCUMENT = LINE = 16 << 20
 EVENTS = 1 << 30
-#: Members of an archive.
+#: Members of an archive, and bytes that one member's header may have, its long names included.
 MEMBERS = 10_000
+HEADER = 1 << 20
 #: The unpacked content may be `EXPANSION` times as large as the file, and `SLACK` bytes more. Logs
 #: shrink to a tenth, weights to a half; a file that shrinks to a thousandth was made to fill the
 #: disk.
@@ -178,8 +180,10 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
     try:
         with path.open("rb") as raw, gzip.open(raw) as packed:
             bounded = _Bounded(raw, packed, reader.bad)
-            with tarfile.open(fileobj=bounded, mode="r|") as tar:  # pyright: ignore[reportCallIssue, reportArgumentType]
-                for member in tar:
+            with bounded.header():  # opening reads the first one
+                tar = tarfile.open(fileobj=bounded, mode="r|")  # noqa: SIM115  # pyright: ignore[reportCallIssue, reportArgumentType]
+            with tar:
+                while member := _next(tar, bounded):
                     reader.member(tar, member)
             while bounded.read(BLOCK):  # up to gzip's checksum at the very end
                 pass
@@ -194,19 +198,42 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
     return reader.finished()
 
 
+def _next(tar: tarfile.TarFile, bounded: _Bounded) -> tarfile.TarInfo | None:
+    """Return the next member, or None at the end. Raises ArchiveError."""
+    with bounded.header():
+        return tar.next()
+
+
 class _Bounded:
-    """A file's unpacked content, refused once it is out of proportion to the packed bytes read."""
+    """A file's unpacked content, refused once it is out of proportion to the packed bytes read.
+
+    Long names stand before a member as content of their own, which `tarfile` reads into memory
+    whole: within `header` at most `HEADER` bytes can be read.
+    """
 
     def __init__(
         self, raw: IO[bytes], packed: gzip.GzipFile, bad: Callable[[str], ArchiveError]
     ) -> None:
         self._raw, self._packed, self._bad = raw, packed, bad
         self._seen = 0
+        #: The number of bytes seen beyond which a header is too long; None outside of headers.
+        self._until: int | None = None
+
+    @contextlib.contextmanager
+    def header(self) -> Iterator[None]:
+        """Bound what is read by `HEADER` bytes."""
+        self._until = self._seen + HEADER
+        try:
+            yield
+        finally:
+            self._until = None
 
     def read(self, size: int) -> bytes:
         """Read at most `size` bytes. Raises ArchiveError."""
         data = self._packed.read(size)
         self._seen += len(data)
+        if self._until is not None and self._seen > self._until:
+            raise self._bad(f"the header of its next file has more than {HEADER:,} bytes")
         if self._seen > SLACK + EXPANSION * self._raw.tell():
             raise self._bad(
                 f"it unpacks to more than {EXPANSION} times its size: it was made to fill the disk"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,31 @@ def test_tokens_end_with_their_revocation_and_their_user(served: Served) -> None
         served.ask("POST", "/users", json={"name": "viewer", "role": "viewer"}).status_code == 201
     )
     assert served.get("/me", "viewer").status_code == 401  # the old token stays void
+
+
+def test_an_admin_that_forge_did_not_record_lets_nobody_in(served: Served) -> None:
+    """Two rows written to the database were an admin with a known token."""
+    assert served.get("/users").status_code == 200
+    store = served.home.open_store()
+    last = store.read("users")[-1]
+    added = last._replace(type="user_added", data='{"name":"mallory","role":"admin"}')
+    token = {"id": "x", "name": "mallory", "hash": accounts.hashed("forge_known"), "note": ""}
+    issued = last._replace(type="token_issued", data=json.dumps(token))
+    for behind, row in enumerate((added, issued), start=1):
+        row = row._replace(
+            version=last.version + behind, schema=1, event_id=f"{behind}", key=f"{behind}",
+            prev_hash=last.hash, hash="bogus",
+        )  # fmt: skip
+        columns = ", ".join(row._fields[1:])
+        with store.database.appending() as cursor:
+            marks = ", ".join("?" * (len(row) - 1))
+            cursor.execute(f"INSERT INTO events ({columns}) VALUES ({marks})", tuple(row[1:]))
+    store.close()
+    served.tokens["mallory"] = "forge_known"
+    for who in ("mallory", "admin", "viewer"):
+        answer = served.get("/users", who)
+        assert answer.status_code == 409
+        assert f"stream users, event {last.version + 1}: it was changed" in answer.json()["detail"]
 
 
 def test_no_secret_is_in_the_log(served: Served) -> None:

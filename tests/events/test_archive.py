@@ -303,6 +303,40 @@ def test_bombs_are_refused_early_and_in_little_memory(
     assert written < mb * MB
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME], ids=["pax", "gnu"])
+def test_a_name_without_end_is_refused_early_and_in_little_memory(
+    tmp_path: Path, kind: bytes
+) -> None:
+    """A long name is a content of its own: six megabytes of file took a gigabyte of memory."""
+    import os
+    import tracemalloc
+
+    size = 64 * MB
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    path = tmp_path / "bomb.forge"
+    with gzip.open(path, "wb", compresslevel=1) as out:
+        out.write(info.tobuf())
+        for _ in range(size // MB):  # what packs to a hundredth is within the proportion
+            out.write(os.urandom(16_000) + bytes(MB - 16_000))
+    tracemalloc.start()
+    with pytest.raises(ArchiveError, match="header of its next file has more than 1,048,576 bytes"):
+        archive.read(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 16 * MB
+
+
+def test_long_names_are_names(store: EventStore, tmp_path: Path) -> None:
+    """The counterpart: an ordinary long name is taken, each with a header of its own."""
+    blob = tmp_path / "blob"
+    blob.write_bytes(b"x")
+    names = tuple(f"{'deep/' * 60}{n}" for n in range(3))
+    path = tmp_path / "long.forge"
+    archive.write(path, {"a/1": store.read("a/1")}, {}, {}, [(name, blob) for name in names])
+    assert archive.read(path).blobs == names
+
+
 def test_a_file_that_there_is_no_room_for_is_refused_before_the_disk_is_full(
     file: Path, tmp_path: Path, monkeypatch
 ) -> None:

@@ -300,20 +300,29 @@ def test_an_unfinished_run_goes_its_own_way_where_it_was_imported(
 
 
 def test_weights_that_cannot_be_kept_are_an_error_and_nothing_is_recorded(
-    here, cache, tmp_path: Path, monkeypatch
+    there, here, tmp_path: Path, monkeypatch
 ) -> None:
-    """It was a warning, and exit code 0."""
+    """A home that cannot be written gave a warning, and exit code 0."""
     import torch
 
-    weights = {"x": torch.zeros(3)}
     from weights.checkpoint import digest, write_weights
 
-    folder = tmp_path / digest(weights)
-    folder.mkdir()
-    write_weights(folder, weights, 1 << 30)
+    weights = {"x": torch.zeros(3)}
+    made = tmp_path / "made"
+    made.mkdir()
+    write_weights(made, weights, 1 << 30)
+    blobs = [(f"{digest(weights)}/{file.name}", file) for file in made.glob("*.safetensors")]
+    file = tmp_path / "x.forge"
+    archive.write(file, {"evomerge/r": there.read("evomerge/r")}, {}, {"run": "r"}, blobs)
+    # The invented champion has no weights; these are taken for its own.
+    monkeypatch.setattr("worker.exports.archive.check_weights", lambda *given: None)
     (tmp_path / "artifacts").write_text("no folder")
     with pytest.raises(UnavailableError, match="cannot be kept"):
-        cache.adopt(folder)
+        load(here, Artifacts(tmp_path / "artifacts"), file)
+    assert here.names() == []
+    (tmp_path / "artifacts").unlink()
+    brought = load(here, Artifacts(tmp_path / "artifacts"), file)
+    assert (brought.weights, here.names()) == (1, ["evomerge/r"])
 
 
 def test_files_that_are_not_the_champions_are_refused(there, here, cache, tmp_path: Path) -> None:
