@@ -15,7 +15,7 @@ from testing.toys import Toys
 from weights import companions
 from weights.checkpoint import digest, open_checkpoint
 from weights.storage.artifact_store import Vault
-from weights.storage.encryption import Keys
+from weights.storage.encryption_keys import Keys
 from weights.storage.inputs import Supply, stored
 from weights.storage.model_copies import Copies
 

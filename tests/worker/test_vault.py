@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
-import hmac
 import os
 import signal
 import subprocess
@@ -23,15 +21,15 @@ from typing import Any
 import fsspec
 import pytest
 from blake3 import blake3
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs.errors import ConfigError, TamperedError, UnavailableError
-from weights.storage import encryption
 from weights.storage.artifact_store import STALE_SECONDS, Vault
-from weights.storage.encryption import CHUNK, HEADER, TAG, Keys, Manifest, seal, sealed_size, unseal
+from weights.storage.encryption import CHUNK, HEADER, TAG, stored_size
+from weights.storage.encryption_keys import Keys
+from weights.storage.manifest import Entry, Manifest
 
 OLD, NEW = Keys({"old": b"o" * 32}), Keys({"new": b"n" * 32, "old": b"o" * 32})
 NAME, OTHER = "ab" * 32, "cd" * 32
@@ -170,9 +168,9 @@ def flip(data: bytes, at: int) -> bytes:
 
 #: Positions in a sealed file of two whole chunks and 100 bytes: each part of the header and of a chunk.
 SPOTS = {
-    "magic": 0, "version": 8, "key id": 9, "id's zeros": 40, "salt": 41, "nonce prefix": 73,
-    "check": 77, "first byte": HEADER, "first tag": HEADER + CHUNK + 3,
-    "second chunk": HEADER + CHUNK + TAG, "last tag": HEADER + 2 * (CHUNK + TAG) + 100 + TAG - 1,
+    "header": 0, "header's end": HEADER - 1, "first tag": HEADER, "first byte": HEADER + 1,
+    "first check": HEADER + CHUNK + 3, "second tag": HEADER + CHUNK + TAG,
+    "last check": HEADER + 2 * (CHUNK + TAG) + 100 + TAG - 1,
 }  # fmt: skip
 
 
@@ -283,15 +281,22 @@ def test_chunks_that_changed_places_are_found(url: str, tmp_path) -> None:
 
 
 def test_a_plain_file_in_a_sealed_artifact_is_found(url: str, tmp_path) -> None:
-    """And a sealed manifest cannot be had by writing its plain text."""
+    """A plain file, and a plain manifest that names the key, are not taken for sealed ones."""
     Vault.open(url, OLD).put(NAME, source(tmp_path / "from", {"a": b"abc"}))
     raw = Raw(url)
-    text = raw.read(f"manifests/{NAME}")
-    data = b"".join(unseal(lambda a, b: text[a:b], len(text), OLD, NAME, encryption.MANIFEST))
-    raw.write(raw.file("/a"), b"abc".ljust(sealed_size(3)))
-    refuses(url, OLD, tmp_path / "x", "^a of artifact .* damaged header")
-    raw.write(f"manifests/{NAME}", data)
-    refuses(url, OLD, tmp_path / "x", "^the manifest")
+    manifest = Manifest.decode(raw.read(f"manifests/{NAME}"), OLD, NAME)
+    raw.write(raw.file("/a"), b"abc".ljust(stored_size(3, "old")))
+    refuses(url, OLD, tmp_path / "x", "^a of artifact .* fails its check")
+    raw.write(f"manifests/{NAME}", plain(manifest))
+    refuses(url, OLD, tmp_path / "x", "^the manifest .* another artifact's, or another key's")
+
+
+def plain(manifest: Manifest) -> bytes:
+    """Return the stored bytes of a manifest that is not sealed, although it may name a key."""
+    whole = manifest.model_copy(update={"key": None}).encode(None)
+    line = whole.partition(b"\n")[2].partition(b"\n")[0]
+    rest = line + b"\n" + manifest.model_dump_json().encode()
+    return blake3(rest).hexdigest().encode() + b"\n" + rest
 
 
 @pytest.mark.parametrize(
@@ -299,25 +304,11 @@ def test_a_plain_file_in_a_sealed_artifact_is_found(url: str, tmp_path) -> None:
 )
 def test_a_manifest_cannot_write_outside_of_its_folder(url: str, file: str, tmp_path) -> None:
     """A stranger may have written it, checksum and all."""
-    files = {file: encryption.Entry(size=3, blake3=blake3(b"abc").hexdigest())}
+    files = {file: Entry(size=3, blake3=blake3(b"abc").hexdigest())}
     written = Manifest.model_construct(name=NAME, attempt="1-" + "0" * 16, key=None, files=files)
     Raw(url).fs.makedirs(f"{Raw(url).root}/manifests", exist_ok=True)
-    Raw(url).write(f"manifests/{NAME}", written.encode())
+    Raw(url).write(f"manifests/{NAME}", written.encode(None))
     refuses(url, None, tmp_path / "x", "^the manifest")
-
-
-@pytest.mark.parametrize("size", [0, 1, CHUNK, 2 * CHUNK])
-def test_a_sealed_stream_is_not_cut_unseen_even_without_its_manifest(size: int) -> None:
-    """`unseal` alone finds it: the last chunk says that it is the last."""
-    whole = b"".join(seal(encryption.split(content(size)), OLD, NAME, "a"))
-    assert len(whole) == sealed_size(size)
-    cuts = {0, HEADER - 1, HEADER, HEADER + CHUNK + TAG, len(whole) - 1}
-    for left in sorted(cut for cut in cuts if cut < len(whole)):
-        part = whole[:left]
-        with pytest.raises(TamperedError):
-            list(unseal(lambda a, b, part=part: part[a:b], len(part), OLD, NAME, "a"))
-        with pytest.raises(TamperedError):
-            list(unseal(lambda a, b, part=part: part[a:b], len(whole), OLD, NAME, "a"))
 
 
 # Uploads that died
@@ -484,6 +475,25 @@ def test_of_two_uploads_the_first_to_end_stays(broken: str, keys: Keys | None, t
     assert Vault.open(broken, keys).fetch(NAME, tmp_path / "to")
 
 
+def test_an_upload_that_fails_beside_another_does_it_no_harm(
+    broken: str, keys: Keys | None, tmp_path
+) -> None:
+    """Libraries of stores keep what was written before an error: that must replace no file."""
+    good = source(tmp_path / "good", {"a": content(3 * CHUNK)})
+    bad = source(tmp_path / "bad", {"a": content(3 * CHUNK)})
+
+    def overtaken() -> None:
+        assert Vault.open(broken, keys).put(NAME, good)
+        bad["a"].unlink()
+        bad["a"].mkdir()
+
+    meanwhile("write", "/a", overtaken)
+    with pytest.raises(UnavailableError, match="cannot be read"):
+        Vault.open(broken, keys).put(NAME, bad)
+    assert Vault.open(broken, keys).fetch(NAME, tmp_path / "to")
+    assert held(tmp_path / "to") == {"a": content(3 * CHUNK)}
+
+
 def test_what_is_removed_below_an_upload_is_not_published(broken: str, keys, tmp_path) -> None:
     """A manifest without its files would be damage."""
     files = source(tmp_path / "from", {"a": b"1"})
@@ -533,9 +543,9 @@ def test_an_artifact_stays_however_old_it_is(url: str, tmp_path) -> None:
     """Only what no manifest names is swept."""
     raw = Raw(url)
     old = f"{int(time.time()) - 10 * STALE_SECONDS:x}-{'1' * 16}"
-    files = {"a": encryption.Entry(size=3, blake3=blake3(b"abc").hexdigest())}
+    files = {"a": Entry(size=3, blake3=blake3(b"abc").hexdigest())}
     written = Manifest(name=NAME, attempt=old, key=None, files=files)
-    for place, data in ((written.place("a"), b"abc"), (f"manifests/{NAME}", written.encode())):
+    for place, data in ((written.place("a"), b"abc"), (f"manifests/{NAME}", written.encode(None))):
         raw.fs.makedirs(f"{raw.root}/{place}".rpartition("/")[0], exist_ok=True)
         raw.write(place, data)
     assert Vault.open(url).sweep() == 0
@@ -545,7 +555,7 @@ def test_an_artifact_stays_however_old_it_is(url: str, tmp_path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from weights.storage.encryption import Keys
+from weights.storage.encryption_keys import Keys
 from weights.storage.artifact_store import Vault
 
 _, what, url, name, folder = sys.argv
@@ -735,167 +745,56 @@ def test_a_model_and_bare_weights_have_names_of_their_own(
     assert set(held(tmp_path / "to")) == {"a.safetensors", "config.json"}
 
 
-def subkey(master: bytes, salt: bytes) -> bytes:
-    """HKDF-SHA256 (RFC 5869) for one block of output, by hand."""
-    extracted = hmac.digest(salt, master, "sha256")
-    return hmac.digest(extracted, b"forge vault 1 file" + b"\x01", "sha256")
+# Other versions of the program
 
 
-def decrypted(stored: bytes, master: bytes, number: int, last: bool, name: str, file: str) -> bytes:
-    """One chunk by the layout in the docstring, through the block cipher's own interface."""
-    header, step = stored[:85], 2**20 + 16
-    salt, prefix = header[41:73], header[73:77]
-    piece = stored[85 + number * step :][:step]
-    counter = number.to_bytes(8, "big")
-    mode = modes.GCM(prefix + counter, piece[-16:])
-    opened = Cipher(algorithms.AES(subkey(master, salt)), mode).decryptor()
-    opened.authenticate_additional_data(
-        header
-        + name.encode()
-        + b"\0"
-        + file.encode()
-        + b"\0"
-        + counter
-        + (b"\1" if last else b"\0")
-    )
-    return opened.update(piece[:-16]) + opened.finalize()
+def other_format(data: bytes, number: int) -> bytes:
+    """Return a manifest's stored bytes with another format number, and a right checksum."""
+    rest = data.partition(b"\n")[2].replace(b"forge manifest 2 ", b"forge manifest %d " % number)
+    return blake3(rest).hexdigest().encode() + b"\n" + rest
 
 
-def test_a_sealed_file_is_what_its_description_says() -> None:
-    """Somebody with the key and the docstring can decrypt it without this program."""
-    data = content(CHUNK + 10)
-    stored = b"".join(seal(encryption.split(data), OLD, NAME, "a"))
-    assert stored[:9] == b"\x89FORGE\r\n\x01"
-    assert stored[9:41] == b"old" + bytes(29)
-    assert stored[77:85] == hashlib.sha256(stored[:77]).digest()[:8]
-    assert decrypted(stored, b"o" * 32, 0, False, NAME, "a") == data[:CHUNK]
-    assert decrypted(stored, b"o" * 32, 1, True, NAME, "a") == data[CHUNK:]
-
-
-def test_a_sealed_file_can_be_read_as_nothing_else() -> None:
-    """Its tags hold for this file of this artifact alone."""
-    stored = b"".join(seal([b"abc"], OLD, NAME, "a"))
-    assert list(unseal(lambda a, b: stored[a:b], len(stored), OLD, NAME, "a")) == [b"abc"]
-    for name, file in ((OTHER, "a"), (NAME, "b"), (NAME, encryption.MANIFEST)):
-        with pytest.raises(TamperedError):
-            list(unseal(lambda a, b: stored[a:b], len(stored), OLD, name, file))
-
-
-def test_a_file_that_was_sealed_long_ago_can_be_read_for_ever() -> None:
-    """Frozen bytes: key 00 01 … 1f under the id `first`, file `a`, text `abc`."""
-    stored = bytes.fromhex(FROZEN)
-    keys = Keys({"first": bytes(range(32))})
-    assert list(unseal(lambda a, b: stored[a:b], len(stored), keys, NAME, "a")) == [b"abc"]
-    assert decrypted(stored, bytes(range(32)), 0, True, NAME, "a") == b"abc"
-
-
-#: Made with hmac and the block cipher alone, not with this program.
-FROZEN = (
-    "89464f5247450d0a0166697273740000000000000000000000000000000000000000000000000000"
-    "00202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f4041424399e88c"
-    "9263b35888ffa7ed954df9431ee6882d109ac344573507fc"
-)
-
-
-def test_a_file_of_a_newer_program_is_refused_and_not_called_damaged(url: str, tmp_path) -> None:
-    """Its header is whole."""
-    Vault.open(url, OLD).put(NAME, source(tmp_path / "from", {"a": b"1"}))
-    body = Raw(url).read(f"manifests/{NAME}")
-    head = body[:8] + b"\x02" + body[9:77]
-    newer = head + hashlib.sha256(head).digest()[:8] + body[85:]
+def test_a_newer_format_is_refused_and_not_called_damaged(
+    url: str, keys: Keys | None, tmp_path
+) -> None:
+    """Its checksum is right: the program is to be updated, and nothing is to be removed."""
+    files = source(tmp_path / "from", {"a": b"1"})
+    vault = Vault.open(url, keys)
+    vault.put(NAME, files)
+    newer = other_format(Raw(url).read(f"manifests/{NAME}"), 3)
     Raw(url).write(f"manifests/{NAME}", newer)
-    with pytest.raises(ConfigError, match=r"has format version 2.*Update the program"):
-        Vault.open(url, OLD).fetch(NAME, tmp_path / "to")
+    for act in (lambda: vault.fetch(NAME, tmp_path / "to"), lambda: vault.put(NAME, files)):
+        with pytest.raises(ConfigError, match=r"in format 3, .* reads 2\. Update the program"):
+            act()
+    assert Raw(url).read(f"manifests/{NAME}") == newer
 
 
-def test_no_nonce_and_no_subkey_is_used_twice() -> None:
-    """The same file sealed again has another salt, and no chunk alike."""
-    one, two = (b"".join(seal([b"x" * CHUNK, b"x"], OLD, NAME, "a")) for _ in range(2))
-    assert one[41:73] != two[41:73]
-    assert one[73:77] != two[73:77]
-    assert one[HEADER : HEADER + CHUNK] != two[HEADER : HEADER + CHUNK]
+#: The first bytes of a manifest of format 1, encrypted and plain.
+FORMAT_1 = {
+    "sealed": b"\x89FORGE\r\n\x01" + b"old".ljust(32, b"\0") + bytes(100),
+    "plain": b'{"format":1,"blake3":"' + b"0" * 64 + b'","manifest":{}}',
+}
 
 
-KEY = base64.b64encode(b"k" * 32).decode()
-KEY2 = base64.b64encode(b"l" * 32).decode()
-
-
-def key_file(tmp_path: Path, text: str | bytes, mode: int = 0o600) -> dict[str, str]:
-    path = tmp_path / "keys"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    path.chmod(mode)
-    return {"FORGE_ARTIFACT_KEY_FILE": str(path)}
-
-
-def test_keys_come_from_a_variable_or_from_a_file(tmp_path) -> None:
-    """The first line encrypts; a key is never shown."""
-    assert Keys.from_environment({}) is None
-    alone = Keys.from_environment({"FORGE_ARTIFACT_KEY": KEY + "\n"})
-    assert alone is not None
-    text = f"# in use since May\nmay {KEY2}\n\n{KEY}\n"
-    several = Keys.from_environment(key_file(tmp_path, text))
-    assert several is not None
-    assert several.first == "may"
-    assert several.by_id == {"may": b"l" * 32, alone.first: b"k" * 32}
-    assert "kkkk" not in repr(alone) + str(several)
-    assert KEY not in repr(alone)
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("", "holds no key"),
-        ("# nothing\n", "holds no key"),
-        (KEY[:-5], "line 1 .* is not base64"),
-        (KEY + "\nmay !!!!", "line 2 .* is not base64"),
-        (base64.b64encode(b"k" * 31).decode(), "line 1 .* holds 31 bytes instead of 32"),
-        (f"may {KEY}\nmay {KEY2}", "line 2 .* a key id that was there before"),
-        (f"{KEY}\n{KEY}", "line 2 .* a key id that was there before"),
-        (f"m/y {KEY}", "line 1 .* a key id that is not 1 to 32"),
-        (f"may june {KEY}", "line 1 .* has 3 words"),
-        (b"\xff" + KEY.encode(), "is not ASCII text"),
-    ],
-)
-def test_a_bad_key_file_is_refused_by_line(text, match: str, tmp_path) -> None:
-    """Before any work, without a word of what the line holds."""
-    with pytest.raises(ConfigError, match=match) as caught:
-        Keys.from_environment(key_file(tmp_path, text))
-    assert "FORGE_ARTIFACT_KEY_FILE" in str(caught.value)
-    assert KEY[:10] not in str(caught.value)
-    assert caught.value.__cause__ is None
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o610])
-def test_a_key_file_that_others_may_use_is_refused(mode: int, tmp_path) -> None:
-    """Whoever reads it reads the weights."""
-    with pytest.raises(ConfigError, match=f"mode {mode:04o}: others may use it.* chmod 600"):
-        Keys.from_environment(key_file(tmp_path, KEY, mode))
-
-
-def test_an_empty_variable_is_not_set() -> None:
-    """That is how a compose file passes on what is not there."""
-    assert Keys.from_environment({"FORGE_ARTIFACT_KEY_FILE": "", "FORGE_ARTIFACT_KEY": ""}) is None
-
-
-def test_bad_variables_are_refused_and_never_shown(tmp_path) -> None:
-    """Also where the key itself was given as the name of the file."""
-    file = key_file(tmp_path, KEY)
-    for environment, match in (
-        ({"FORGE_ARTIFACT_KEY": "é"}, "FORGE_ARTIFACT_KEY is not base64. Make a key with"),
-        ({"FORGE_ARTIFACT_KEY": KEY[:-4]}, "holds 30 bytes instead of 32"),
-        ({"FORGE_ARTIFACT_KEY": KEY, **file}, "are both set. Unset one"),
-        ({"FORGE_ARTIFACT_KEY_FILE": KEY}, "cannot be read: No such file or directory"),
-        ({"FORGE_ARTIFACT_KEY_FILE": "a\0b"}, "cannot be read: ValueError"),
+@pytest.mark.parametrize("before", FORMAT_1)
+def test_a_store_of_format_1_is_refused_in_one_sentence(
+    url: str, before: str, keys: Keys | None, tmp_path
+) -> None:
+    """No release wrote it. It is neither damaged nor taken over, and it can be removed."""
+    vault, files = Vault.open(url, keys), source(tmp_path / "from", {"a": b"1"})
+    vault.put(NAME, files)
+    Raw(url).write(f"manifests/{NAME}", FORMAT_1[before])
+    for act in (
+        lambda: vault.fetch(NAME, tmp_path / "to"),
+        lambda: vault.files(NAME),
+        lambda: vault.put(NAME, files),
+        lambda: Vault.open(url, NEW, plain=True).rotate(),
     ):
-        with pytest.raises(ConfigError, match=match) as caught:
-            Keys.from_environment(environment)
-        assert KEY[:10] not in str(caught.value)
-    with pytest.raises(ConfigError, match="no key"):
-        Keys({})
-    with pytest.raises(ConfigError, match="a key's id must be"):
-        Keys({"ä": b"k" * 32})
-    with pytest.raises(ConfigError, match="must have 32 bytes, not 16"):
-        Keys({"a": b"k" * 16})
+        with pytest.raises(ConfigError, match=r"was stored in format 1, .*forge artifacts remove"):
+            act()
+    assert vault.names() == [NAME]
+    assert vault.remove(NAME)
+    assert vault.put(NAME, files)
 
 
 # Names and places

@@ -1,13 +1,14 @@
 """A store of artifacts for workers that share no file system (`weights/storage/remote_files.py`).
 
-    manifests/NAME            the files of the artifact; without a manifest there is no artifact
-    data/NAME/ATTEMPT/FILE    one file, plain or sealed (`weights/storage/encryption.py`)
+    manifests/NAME            the list of an artifact's files; without it there is no artifact
+    data/NAME/ATTEMPT/FILE    one file, plain or sealed
 
+The list is in `weights/storage/manifest.py`, the sealing in `weights/storage/encryption.py`.
 An artifact's name is a digest of its content; whole models have the prefix `model-`
-(`weights/storage/inputs.py`). Every upload writes into a new attempt, whose name starts with the
-Unix second at which it began, in hex. The upload then replaces the manifest in one step. So uploads
-and downloads never disturb each other, and an upload that died stays invisible. Its files are
-removed by `sweep`, or by a later `put` of the artifact, once they are a day old.
+(`weights/storage/inputs.py`). Every upload writes into a folder of its own, an attempt, whose name
+starts with the Unix second at which it began, in hex. The upload then replaces the manifest in one
+step. So uploads and downloads never disturb each other, and an upload that died stays invisible. Its
+files are removed by `sweep`, or by a later `put` of the artifact, once they are a day old.
 
 A fetched artifact has the bytes that were put, or an error names the file that differs. Without
 keys this protects against accidents only: an attacker who can write to the store can change a file
@@ -34,8 +35,9 @@ from pathlib import Path
 from events import failpoints
 from runs.errors import ConfigError, ForgeError, TamperedError, UnavailableError
 from runs.home import Home
-from weights.storage import encryption
-from weights.storage.encryption import CHUNK, MANIFEST, Entry, Keys, Manifest, damaged
+from weights.storage.encryption import CHUNK, damaged, seal, unseal
+from weights.storage.encryption_keys import FILE_VARIABLE, Keys
+from weights.storage.manifest import ATTEMPT, FILE, NAME, Entry, Manifest, Measured
 from weights.storage.remote_files import GoneError, StoredFiles, connected
 
 log = logging.getLogger(__name__)
@@ -67,8 +69,6 @@ class Vault:
         With keys, files are encrypted when they are put, and artifacts that are not encrypted are
         refused unless `plain`. Raises ConfigError for a bad URL or a missing package.
         """
-        if keys is not None:
-            encryption.check_installed()
         return cls(connected(url), keys, plain)
 
     def put_folder(self, name: str, folder: Path) -> bool:
@@ -129,9 +129,7 @@ class Vault:
 
     def names(self) -> list[str]:
         """Return the names of all artifacts in the store, sorted."""
-        return [
-            name for name in self._store.list("manifests") if re.fullmatch(encryption.NAME, name)
-        ]
+        return [name for name in self._store.list("manifests") if re.fullmatch(NAME, name)]
 
     def remove(self, name: str) -> bool:
         """Remove an artifact, also a damaged one; return True if it was there.
@@ -153,7 +151,7 @@ class Vault:
         raised and no process puts with them.
         """
         if self._keys is None:
-            raise ConfigError(f"encrypting again needs keys. Set {encryption.FILE_VARIABLE}.")
+            raise ConfigError(f"encrypting again needs keys. Set {FILE_VARIABLE}.")
         rewritten, failed = 0, []
         for name in self.names():
             try:
@@ -168,9 +166,7 @@ class Vault:
 
     def sweep(self) -> int:
         """Remove the files of dead uploads that began more than a day ago; return their number."""
-        return sum(
-            self._sweep(n) for n in self._store.list("data") if re.fullmatch(encryption.NAME, n)
-        )
+        return sum(self._sweep(n) for n in self._store.list("data") if re.fullmatch(NAME, n))
 
     def _rotated(self, name: str, key: str) -> bool:
         """Encrypt one artifact under the first key, unless it is under that key already.
@@ -195,7 +191,7 @@ class Vault:
             return 0  # without a readable manifest the current attempt is unknown: remove none
         kept = manifest.attempt if manifest else None
         before = time.time() - STALE_SECONDS
-        found = [a for a in self._store.list(f"data/{name}") if re.fullmatch(encryption.ATTEMPT, a)]
+        found = [a for a in self._store.list(f"data/{name}") if re.fullmatch(ATTEMPT, a)]
         dead = [a for a in found if a != kept and int(a.partition("-")[0], 16) < before]
         for attempt in dead:
             self._store.drop(f"data/{name}/{attempt}")
@@ -211,13 +207,7 @@ class Vault:
             data = self._store.read(place) if size <= MANIFEST_BYTES else b""
         except GoneError:
             return None
-        was_sealed = encryption.is_sealed(data)
-        if was_sealed:
-            parts = encryption.unseal(lambda a, b: data[a:b], len(data), self._keys, name, MANIFEST)
-            data = b"".join(parts)
-        manifest = Manifest.decode(data, name)
-        if was_sealed != (manifest.key is not None):
-            raise damaged(name, MANIFEST, "does not say how the files are encrypted")
+        manifest = Manifest.decode(data, self._keys, name)
         if manifest.key is None and not self._takes_plain:
             raise UnsealedError(
                 f"artifact {name} is not encrypted, and keys are set: whoever can write to the store "
@@ -247,10 +237,7 @@ class Vault:
             entries = {file: self._upload(name, attempt, file, sources[file]) for file in sources}
             key = self._keys.first if self._keys else None
             manifest = Manifest(name=name, attempt=attempt, key=key, files=entries)
-            pieces = encryption.seal(
-                encryption.split(manifest.encode()), self._keys, name, MANIFEST
-            )
-            self._store.write(manifest.place(".manifest"), pieces)
+            self._store.write(manifest.place(".manifest"), [manifest.encode(self._keys)])
             failpoints.hit("vault-uploaded")
             if self._found(name) != before:
                 return False
@@ -267,9 +254,8 @@ class Vault:
                     self._store.drop(f"data/{name}/{dead}")
 
     def _upload(self, name: str, attempt: str, file: str, chunks: Iterable[bytes]) -> Entry:
-        measured = encryption.Measured(chunks)
-        pieces = encryption.seal(measured, self._keys, name, file)
-        self._store.write(f"data/{name}/{attempt}/{file}", pieces)
+        measured = Measured(chunks)
+        self._store.write(f"data/{name}/{attempt}/{file}", seal(measured, self._keys, name, file))
         failpoints.hit("vault-file-uploaded")
         return measured.entry()
 
@@ -280,9 +266,8 @@ class Vault:
         if size != stored:
             lacks = "is not there" if size is None else f"has {size} bytes instead of {stored}"
             raise damaged(name, file, lacks)
-        unseal = encryption.unseal if manifest.key is not None else encryption.plain_chunks
-        chunks = unseal(partial(self._store.read, place), stored, self._keys, name, file)
-        measured = encryption.Measured(chunks)
+        read = partial(self._store.read, place)
+        measured = Measured(unseal(read, stored, self._keys, manifest.key, name, file))
         try:
             yield from measured
         except GoneError:
@@ -302,11 +287,11 @@ class Vault:
 
 def _check(name: str, files: Iterable[str] = ("any",)) -> None:
     """Raise ConfigError if an artifact or its files cannot have these names."""
-    if not re.fullmatch(encryption.NAME, name):
+    if not re.fullmatch(NAME, name):
         raise ConfigError(
             f"{name!r} cannot name an artifact: give a digest of 64 hex digits, or model- and one."
         )
-    if not files or not all(re.fullmatch(encryption.FILE, file) for file in files):
+    if not files or not all(re.fullmatch(FILE, file) for file in files):
         raise ConfigError(
             f"artifact {name} cannot hold the files {sorted(files)}: there must be some, each with "
             "up to 200 letters, digits and ._+- in its name, the first no dot."
