@@ -46,7 +46,7 @@ from events.sqlite import open_store
 from testing.crowd import Crowd
 from testing.power_loss import capture, judge_cut, judge_two_cuts, places, record
 from testing.servers import Postgres as Server
-from tests.events.test_kill_at_syscalls import (
+from tests.acceptance.events.test_kill_at_syscalls import (
     MODES,
     Batch,
     Verdict,
@@ -61,7 +61,7 @@ from tests.events.test_kill_at_syscalls import (
     untraceable,
     workload,
 )
-from tests.events.test_store_machine import SETTINGS, Machine
+from tests.integration.events.test_store_machine import SETTINGS, Machine
 
 _FORK = multiprocessing.get_context("fork")
 WRITERS = 3
@@ -70,10 +70,10 @@ ROOT = Path(__file__).parents[1]
 BAD = ("failure", "error")
 #: Tests of the failures that a log, an artifact and an export must survive.
 BROKEN = (
-    "tests/events/test_log_failures.py",
-    "tests/events/test_sqlite_store.py::test_a_damaged_log_is_reported_by_every_operation",
-    "tests/worker/test_export.py::test_a_full_disk_leaves_nothing_half_written",
-    "tests/worker/test_whole_runs.py::test_a_damaged_cache_file_is_noticed_and_rebuilt",
+    "tests/acceptance/events/test_log_failures.py",
+    "tests/integration/events/test_sqlite_store.py::test_a_damaged_log_is_reported_by_every_operation",
+    "tests/integration/worker/test_export.py::test_a_full_disk_leaves_nothing_half_written",
+    "tests/acceptance/worker/test_whole_runs.py::test_a_damaged_cache_file_is_noticed_and_rebuilt",
 )
 
 

@@ -3,7 +3,7 @@
     map.md    every module with the first sentence of its docstring
     cli.md    every command of `forge` with its help
 
-tests/test_docs.py fails if a page is not what this program writes.
+tests/integration/house/test_docs.py fails if a page is not what this program writes.
 """
 
 from __future__ import annotations

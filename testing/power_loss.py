@@ -27,7 +27,7 @@ from sqlalchemy import Engine, event
 
 from events import Envelope
 from events.sqlite import open_store
-from tests.events.test_kill_at_syscalls import Batch, Verdict, judge, perform
+from tests.acceptance.events.test_kill_at_syscalls import Batch, Verdict, judge, perform
 
 #: What a disk writes at once; a write may be torn between two of them.
 SECTOR = 512

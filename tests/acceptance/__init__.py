@@ -1,0 +1,1 @@
+"""Acceptance tests: processes, kills, clusters, browsers, deployments and examples."""

@@ -1,0 +1,235 @@
+"""Every page renders, in light and dark, wide and narrow; nobody is shut out.
+
+With FORGE_SCREENSHOTS=1 the pages are written to docs/screenshots/.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testing.dashboard_world import DONE, FAILED, REAL, WAITING, Site
+from testing.dashboard_world import FRONT as BUSY
+from testing.toys import Toys
+
+AT = 70
+#: Name → address, and a text that is there when the page is.
+PAGES = {
+    "runs": ("/runs", re.compile(r"\d runs")),
+    "run": (f"/runs/{DONE}", "test score"),
+    "front": (f"/runs/{BUSY}", "Candidates side by side"),
+    "past": (f"/runs/{BUSY}?at={AT}", f"as it was at event {AT}"),
+    "population": (f"/runs/{BUSY}/population", re.compile(r"\d candidates")),
+    "lineage": (f"/runs/{DONE}/lineage", re.compile(r"\d ancestors")),
+    "layers": (f"/runs/{REAL}/layers", "point at a cell"),
+    "events": (f"/runs/{DONE}/events", re.compile(r"\d events")),
+    "settings": (f"/runs/{DONE}/settings", "not the default"),
+    "waiting": (f"/runs/{WAITING}", "Waiting for a worker"),
+    "compare": (f"/compare?a={DONE}&b={FAILED}", "Settings that differ"),
+    "queue": ("/queue", "someone to resume it"),
+    "models": ("/models", "champion of"),
+    "new-run": ("/new", "Advanced settings"),
+    "users": ("/users", "New token"),
+}
+SCREENSHOTS = Path(__file__).resolve().parents[3] / "docs" / "screenshots"
+
+
+def shoot(page: Any, name: str) -> None:
+    if os.environ.get("FORGE_SCREENSHOTS") == "1":
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def accept(page: Any, where: str, only: str | None = None) -> None:
+    """No violation that axe-core knows of, of one rule or of any."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    found = axe.Axe().run(page, options=options | ({"runOnly": [only]} if only else {}))
+    told = [
+        f"{where}: {v['id']}: {v['help']}: {v['nodes'][0]['html'][:200]}"
+        for v in found.response["violations"]
+    ]
+    assert told == []
+
+
+def see(page: Any, site: Site, name: str) -> None:
+    where, text = PAGES[name]
+    page.goto(f"{site.url}/#{where}")
+    page.get_by_text(text).first.wait_for(timeout=90_000)
+    page.get_by_text("Loading …").first.wait_for(state="detached")
+
+
+@pytest.mark.slow
+def test_every_page_renders_and_is_accessible(visit: Callable[..., Any], site: Site) -> None:
+    """In the dark only colours are other ones."""
+    page = visit("/runs", width=1440)
+    for name in PAGES:
+        see(page, site, name)
+        shoot(page, f"{name}-light")
+        accept(page, name)
+        page.emulate_media(color_scheme="dark")
+        shoot(page, f"{name}-dark")
+        accept(page, f"{name}, dark", "color-contrast")
+        page.emulate_media(color_scheme="light")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_dialogs_are_accessible(visit: Callable[..., Any], dark: bool) -> None:
+    page = visit(f"/runs/{BUSY}", dark=dark)
+    for name in ("Cancel", "Fork", "Priority"):
+        page.get_by_role("button", name=name, exact=True).click()
+        accept(page, name)
+        page.keyboard.press("Escape")
+    page.locator(".headline .link").click()
+    page.get_by_role("dialog").get_by_text("Recipe", exact=True).wait_for()
+    accept(page, "recipe")
+    shoot(page, f"recipe-{'dark' if dark else 'light'}")
+
+
+@pytest.mark.slow
+def test_narrow_windows_scroll_in_one_direction_only(visit: Callable[..., Any], site: Site) -> None:
+    page = visit("/runs", width=360, height=740)
+    for name in PAGES:
+        see(page, site, name)
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(wide) == 0, name
+        shoot(page, f"{name}-narrow")
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("link", name="Queue").click()
+    page.get_by_text("someone to resume it").wait_for()
+    accept(page, "narrow")
+
+
+def test_a_chosen_theme_stays(visit: Callable[..., Any]) -> None:
+    page = visit("/queue")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Dark colours").click()
+    dark = page.evaluate(colour)
+    assert dark != light
+    page.reload()
+    page.get_by_role("button", name="Light colours").wait_for()
+    assert page.evaluate(colour) == dark
+
+
+def test_a_token_in_the_address_signs_in_and_leaves_the_address(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    page = visit("/", who=None)
+    page.get_by_text("forge serve").wait_for()
+    accept(page, "sign in")
+    shoot(page, "sign-in-light")
+    page.goto(f"{site.url}/#token={site.tokens['ada']}")
+    page.get_by_text(re.compile(r"\d runs")).wait_for()
+    assert page.url == f"{site.url}/#/runs"
+    page.reload()
+    page.get_by_text(re.compile(r"\d runs")).wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+
+
+def test_a_refused_token_leads_back_to_signing_in(visit: Callable[..., Any]) -> None:
+    page = visit("/", who=None, expected=("401",))
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("does not take that token").wait_for()
+
+
+def test_viewers_are_offered_nothing_that_they_may_not_do(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    page = visit(f"/runs/{BUSY}", who="linus")
+    page.get_by_role("tab", name="Overview").wait_for()
+    page.locator(".bar-who").wait_for()
+    assert page.locator(".run-title button").count() == 0
+    assert page.get_by_role("link", name="New run").count() == 0
+    page.goto(f"{site.url}/#/users")
+    page.get_by_text("For admins only").wait_for()
+
+
+@pytest.mark.slow
+def test_a_new_run_is_checked_as_one_types(
+    visit: Callable[..., Any], site: Site, toys: Toys
+) -> None:
+    page = visit("/new", expected=("422",))
+    submit = page.get_by_role("button", name="Submit the run")
+    page.get_by_label("Model 1").fill(toys.sources[0].name)
+    page.get_by_label("Model 2").fill(toys.sources[1].name)
+    page.get_by_label("Items 1", exact=True).fill(str(toys.data))
+    page.get_by_label("Generations").fill("-3")
+    page.get_by_text("must be 0 or more").wait_for()
+    page.get_by_text("Fix the marked fields first.").wait_for()
+    assert submit.is_disabled()
+    page.get_by_label("Generations").fill("12")
+    page.get_by_text("Advanced settings").click()
+    page.get_by_label("mutation", exact=True).select_option("genes")
+    page.get_by_label("fitness weights", exact=True).fill("everything")
+    page.get_by_text(
+        'must be an object, as {"name": 1}, or must be one of composite, domains'
+    ).wait_for()
+    page.get_by_label("fitness weights", exact=True).fill("")
+    page.get_by_label("Labels").fill("demo, nightly")
+    page.get_by_text("This can be submitted").wait_for(timeout=60_000)
+    page.get_by_text("The run would wait for a worker").wait_for()
+    page.get_by_role("region", name="Items").wait_for()
+    page.wait_for_timeout(800)
+    submit.click()
+    page.get_by_role("tab", name="Overview").wait_for()
+    run = page.locator("h1").inner_text()
+    assert re.fullmatch(r"20\d{6}-[0-9a-f]{12}", run)
+    made = site.get(f"runs/{run}")
+    assert made["labels"] == ["demo", "nightly"]
+    assert (made["config"]["mutation"], made["config"]["generations"]) == ("genes", 12)
+
+
+def test_a_new_users_token_is_shown_once(visit: Callable[..., Any], site: Site) -> None:
+    page = visit("/users")
+    page.get_by_role("button", name="Add a user").click()
+    page.get_by_role("dialog").get_by_label("Name").fill("mary")
+    page.get_by_role("dialog").get_by_role("button", name="Add", exact=True).click()
+    page.get_by_label("Token", exact=True).get_by_text("forge_").wait_for()
+    page.get_by_role("button", name="Done").click()
+    page.get_by_label("Role of mary").select_option("viewer")
+    mary = page.locator("tr, li, section").filter(has_text="mary").last
+    mary.get_by_role("button", name="Revoke").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    page.get_by_role("dialog").wait_for(state="detached")
+    told = {user["name"]: user for user in site.get("users")["users"]}["mary"]
+    assert (told["role"], told["tokens"]) == ("viewer", [])
+    assert page.get_by_text("forge_").count() == 0
+
+
+@pytest.mark.slow
+def test_models_are_registered(visit: Callable[..., Any], site: Site, toys: Toys) -> None:
+    page = visit("/models?kind=specialist")
+    page.get_by_role("button", name="Register").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Register").click()
+    dialog.get_by_text("Give a folder on the server").wait_for()
+    dialog.get_by_label("Folder").fill(toys.base.name)
+    dialog.get_by_role("button", name="Register").click()
+    dialog.wait_for(state="detached")
+    digests = {model["digest"] for model in site.get("models")["models"]}
+    assert site.get(f"runs/{REAL}")["base"]["digest"] in digests
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["run", "front", "layers", "lineage", "compare"])
+def test_every_chart_has_a_name_and_its_numbers_as_a_table(
+    visit: Callable[..., Any], site: Site, name: str
+) -> None:
+    page = visit("/runs")
+    see(page, site, name)
+    nameless = """() => [...document.querySelectorAll('figure.chart svg[role]')]
+        .filter((svg) => !svg.querySelector('title')?.textContent).length"""
+    assert page.evaluate(nameless) == 0
+    tables = page.get_by_text("As a table")
+    assert tables.count() >= page.locator("figure.chart").count()
+    tables.first.click()
+    assert page.locator(".chart-table[open] tbody tr").count() > 1

@@ -1,0 +1,144 @@
+"""What is asked of the server: names are placed and models found beside the event loop, keys hold."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.datastructures import State
+
+from api import commands
+from api.background_jobs import Work
+from api.options import LOOPBACK, Options
+from api.problems import Problem
+from evomerge.config import EvoMergeConfig
+from runs.errors import ConfigError
+from testing.fake_world import RUN
+from tests.integration.api.conftest import Served
+from worker.commands.accounts import User
+from worker.exports.model_origin import Origin
+
+
+class Watched(Options):
+    """Options that note which names were placed, and if that was in the event loop."""
+
+    def place(self, text: str) -> str:
+        """Place a name as ever."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            looped = False
+        else:
+            looped = True
+        self.__dict__.setdefault("placed", []).append((text, looped))
+        return super().place(text)
+
+
+def test_each_name_is_placed_once_and_beside_the_event_loop(served: Served) -> None:
+    """A folder of 100,000 files took 1.25 s, for each time that it was named; nobody was answered."""
+
+    async def enough(*_: Any, **__: Any) -> Any:
+        raise ConfigError("enough")
+
+    app: Any = served.client.app
+    root = app.state.options.roots[0]
+    for name in ("code", "items"):
+        (root / name).mkdir()
+    app.state.options = watched = Watched((root,), hosts=(*LOOPBACK, "testserver"))
+    app.state.readers.ask = enough
+    body = {"models": ["code", "code"], "base": "code", "data": ["items"] * 3}
+    assert served.ask("POST", "/runs/check", json=body).json()["detail"] == "enough"
+    assert sorted(watched.__dict__["placed"]) == [("code", False), ("items", False)]
+    assert served.ask("POST", "/models", json={"path": "code"}).json()["detail"] == "enough"
+    assert watched.__dict__["placed"][2:] == [("code", False)]
+
+
+def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """Six requests for models that take long held every thread that the other routes need."""
+    waiting: list[str] = []
+
+    async def outcome(*order: Any) -> str:
+        waiting.append(order[-1])
+        await asyncio.sleep(60)
+        return ""
+
+    monkeypatch.setattr(commands.origins, "find", lambda *_: Origin("m", "a model", "0" * 64))
+    desk = SimpleNamespace(store=None, home=SimpleNamespace(folder=tmp_path))
+    work = SimpleNamespace(outcome=outcome)
+    state = State({"options": Options((tmp_path,)), "desk": desk, "work": work})
+
+    async def ask() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        users = [User("ada", "submitter"), User("bob", "submitter")]
+        found = [asyncio.ensure_future(commands._model(state, user, "m", "m")) for user in users]
+        while len(waiting) < 2:
+            await asyncio.wait_for(asyncio.to_thread(int), 5)
+        assert waiting == ["ada", "bob"]
+        for task in found:
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(ask(), 30))
+
+
+def test_one_users_models_leave_room_for_the_others() -> None:
+    """Models were built for no user: four of anybody's kept everybody's out."""
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+    async def ask() -> None:
+        work = Work()
+        for n in range(4):
+            with pytest.raises(Problem, match="again in a moment"):
+                await work.outcome(f"model {n}", command, "", 0.01, "ada")
+        with pytest.raises(Problem, match="4 of yours"):
+            await work.outcome("model more", command, "", 0.01, "ada")
+        with pytest.raises(Problem, match="again in a moment"):
+            await work.outcome("model other", command, "", 0.01, "bob")
+        await work.stop()
+
+    asyncio.run(ask())
+
+
+def test_a_key_means_its_run_whatever_a_model_s_name_means_by_then(served: Served) -> None:
+    """The same key and body were answered 503, 422 or 409 once the model was somewhere else."""
+    folders: list[str] = ["/first"]
+
+    async def outcome(*_: Any) -> str:
+        if not folders:
+            raise Problem(503, "Service Unavailable", "again in a moment")
+        return folders[0]
+
+    async def told(_order: str, _user: str, **asked: Any) -> dict[str, Any]:
+        sources = [{"name": "x", "path": path} for path in asked["models"]]
+        config = EvoMergeConfig(**asked["config"]).model_dump(mode="json")
+        return {"config": config, "sources": sources, "base": None, "data": asked["data"]}
+
+    app: Any = served.client.app
+    app.state.readers.ask, app.state.work.outcome = told, outcome
+    (app.state.options.roots[0] / "code").mkdir()
+
+    def ask(key: str = "once", **other: Any) -> Any:
+        body = {"models": [RUN, "code"], "config": {"generations": 2}, **other}
+        return served.ask("POST", "/runs", json=body, headers={"Idempotency-Key": key})
+
+    first = ask()
+    assert first.status_code == 201, first.text
+    for now in (["/second"], []):
+        folders[:] = now
+        again = ask(quarantine="fail")
+        assert (again.status_code, again.json()) == (200, first.json())
+        assert again.headers["location"] == first.headers["location"]
+    folders[:] = ["/first"]
+    others: list[dict[str, Any]] = [
+        {"models": ["code", "code"]}, {"config": {}}, {"priority": 3}, {"reason": "x"},
+    ]  # fmt: skip
+    for other in others:
+        assert ask(**other).status_code == 409
+    assert ask(config={"generations": 2, "seed": EvoMergeConfig().seed}).status_code == 200
+    assert ask("another").status_code == 201

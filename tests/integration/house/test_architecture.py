@@ -1,0 +1,221 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+#: Package → the packages of ours that it may import.
+ALLOWED: dict[str, set[str]] = {
+    "events": set(),
+    "runs": {"events"},
+    "weights": {"runs", "events"},
+    "evaluation": {"weights", "runs", "events"},
+    "evomerge": {"evaluation", "weights", "runs", "events"},
+    "phases": {"evaluation", "weights", "runs", "events"},
+    "worker": {"evomerge", "evaluation", "weights", "runs", "events"},
+    "agent_forge": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
+    "api": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
+    "cli": {
+        "worker", "phases", "evomerge", "evaluation", "weights", "runs", "events", "agent_forge",
+        "api",
+    },
+}  # fmt: skip
+
+#: Rooms that must not load torch, whatever they import; and single modules of other rooms.
+PURE = [
+    "events", "runs", "evaluation.data", "evaluation.verifiers", "evomerge.config",
+    "evomerge.recipes", "evomerge.fitness", "evomerge.search", "evomerge.run", "evomerge.reports",
+    "worker.exports.wandb", "worker.exports.wandb_follower", "worker.exports.parquet",
+    "worker.queue.leases",
+]  # fmt: skip
+
+
+def _imports(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text("utf-8"))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_imports_point_one_way_only(package: str) -> None:
+    """A floor that imports the one above it makes every change travel."""
+    files = list((ROOT / package).rglob("*.py"))
+    assert files
+    for file in files:
+        ours = _imports(file) & (set(ALLOWED) - {package})
+        assert ours <= ALLOWED[package], f"{file} imports {ours - ALLOWED[package]}"
+
+
+def _modules() -> dict[str, Path]:
+    """Every module of ours by its dotted name; a package by its own."""
+    found = {}
+    for package in ALLOWED:
+        for file in (ROOT / package).rglob("*.py"):
+            name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = file
+    return found
+
+
+def _needs(file: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules of ours that a file imports, also those inside its functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module in modules:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in modules else node.module)
+    return found
+
+
+def _child(module: str, package: str) -> str:
+    """The file or the room of `package` that a module is or lies in; empty if in none."""
+    if not module.startswith(f"{package}."):
+        return ""
+    return module.removeprefix(f"{package}.").partition(".")[0]
+
+
+def test_rooms_and_files_form_no_circle() -> None:
+    """What is imported in a circle can be understood, and moved, only as a whole."""
+    modules = _modules()
+    needs = {name: _needs(file, modules) for name, file in modules.items()}
+    packages = [name for name, file in modules.items() if file.name == "__init__.py"]
+    for package in packages:
+        arrows: dict[str, set[str]] = {}
+        for name, needed in needs.items():
+            if (own := _child(name, package)) and name not in packages:
+                others = {_child(other, package) for other in needed} - {own, ""}
+                arrows.setdefault(own, set()).update(others)
+        try:
+            list(TopologicalSorter(arrows).static_order())
+        except CycleError as error:
+            pytest.fail(f"{package}: {' ← '.join(error.args[1])}")
+
+
+def _loaded(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has after a statement."""
+    code = f"{statement}\nimport sys\nprint(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", PURE)
+def test_the_pure_part_does_not_load_torch(module: str) -> None:
+    """Reading a log, deciding and listing must not cost a second of imports."""
+    assert not _loaded(f"import {module}") & {"torch", "transformers"}
+
+
+def test_help_loads_neither_torch_nor_sqlmodel() -> None:
+    """`forge --help` must answer at once."""
+    statement = (
+        "import sys; sys.argv = ['forge', '--help']\n"
+        "from cli.main import forge\n"
+        "forge(['--help'], standalone_mode=False)"
+    )
+    slow = {"torch", "sqlmodel", "sqlalchemy", "pydantic", "transformers", "numpy"}
+    assert not _loaded(statement) & slow
+
+
+def test_modules_and_functions_stay_small() -> None:
+    """Mostly under 400 lines and 40: what grows two subjects is to be split."""
+    long_modules, long_functions = [], []
+    for package in ALLOWED:
+        for file in (ROOT / package).rglob("*.py"):
+            text = file.read_text("utf-8")
+            if text.count("\n") > 420:
+                long_modules.append(file.name)
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    length = (node.end_lineno or 0) - node.lineno + 1
+                    if length > 50:
+                        long_functions.append(f"{file.name}:{node.name} {length}")
+    assert not long_modules
+    assert not long_functions
+
+
+@pytest.mark.slow
+def test_nothing_unpickles_and_nothing_trusts_remote_code() -> None:
+    """Both run a stranger's code."""
+    for package in ALLOWED:
+        for file in (ROOT / package).rglob("*.py"):
+            text = file.read_text("utf-8")
+            assert "pickle" not in _imports(file), file
+            assert "trust_remote_code=True" not in text, file
+            assert "torch.load(" not in text, file
+
+
+def test_every_setting_is_in_the_table() -> None:
+    """The table in docs/settings.md tells users of the source documents what became of a setting."""
+    from evomerge.config import REFUSED, RENAMED, EvoMergeConfig
+
+    def plain(cell: str) -> str:
+        """Without what Markdown marks; a link is the page that it leads to."""
+        return re.sub(r"\[\w+\]\(([\w.]+)[^)]*\)", r"docs/\1", cell).replace("`", "")
+
+    def sentence(words: str) -> str:
+        return words[0].upper() + words[1:] + "."
+
+    rows, said = {}, {}
+    for line in (ROOT / "docs" / "settings.md").read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            rows[cells[0].strip("`")] = cells[1]
+            if cells[1] == "setting":
+                said[cells[0].strip("`")] = [plain(cells[2]), sentence(plain(cells[3]))]
+    defaults = EvoMergeConfig().model_dump(mode="json")
+    defaults["fitness_weights"].pop("domains")
+    for name, field in EvoMergeConfig.model_fields.items():
+        assert rows.get(name) == "setting", name
+        assert said[name] == [str(defaults[name]), " ".join((field.description or "").split())]
+    for name, new in RENAMED.items():
+        assert rows.get(name) == f"renamed `{new}`", name
+    for name in REFUSED:
+        assert rows.get(name) == "refused", name
+
+
+def _page_files() -> dict[str, Path]:
+    """Every file of the dashboard, by its path without ending."""
+    source = ROOT / "dashboard" / "src"
+    return {str(f.with_suffix("")): f for f in source.rglob("*.ts*")}
+
+
+def test_files_of_the_dashboard_form_no_circle() -> None:
+    """As in Python."""
+    files = _page_files()
+    arrows: dict[str, set[str]] = {}
+    for name, file in files.items():
+        found = re.findall(r"""(?:from |import\()["'](\.[^"']+)["']""", file.read_text("utf-8"))
+        arrows[name] = {str((file.parent / one).resolve()) for one in found} & set(files)
+    assert sum(map(len, arrows.values())) > 100
+    try:
+        list(TopologicalSorter(arrows).static_order())
+    except CycleError as error:
+        pytest.fail(" ← ".join(Path(one).name for one in error.args[1]))
+
+
+def test_no_two_files_differ_in_case_only() -> None:
+    """Where a file system folds case, one of them hides the other."""
+    names = [name.lower() for name in _page_files()]
+    assert len(names) == len(set(names))
+
+
+def test_the_doctor_looks_at_every_package() -> None:
+    """A package that was left out of an installation is found there."""
+    from cli.doctor import OURS
+
+    assert set(OURS) == set(ALLOWED)

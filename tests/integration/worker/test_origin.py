@@ -1,0 +1,300 @@
+"""A champion, a candidate or a registered model as the next run's source."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+from api.app import create
+from api.options import Options
+from evomerge.run import events
+from evomerge.run.state import RunState
+from evomerge.tasks.champion import export
+from runs.errors import SourceError
+from runs.home import Home
+from testing import runs
+from testing.toys import Toys
+from tests.integration.cli.test_forge import call, fails
+from weights.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
+from weights.sources import resolve
+from weights.storage import model_copies
+from weights.storage.weight_cache import Artifacts
+from worker.commands import accounts, model_registry
+from worker.commands.control import control
+from worker.exports import model_origin
+
+
+@pytest.fixture(scope="module")
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunState]:
+    """A home with a completed run `first`; not to be written to."""
+    home = Home(tmp_path_factory.mktemp("origin") / "home")
+    runs.submit(home, toys, "first", generations=1, population_size=4, elite_size=1)
+    state = runs.finish(home, "first")
+    return home.folder, state
+
+
+@pytest.fixture
+def home(made: tuple[Path, RunState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A copy of it."""
+    folder = Path(shutil.copytree(made[0], tmp_path / "home"))
+    monkeypatch.setenv("FORGE_HOME", str(folder))  # for processes that a server starts
+    return Home(folder)
+
+
+@pytest.fixture
+def state(made: tuple[Path, RunState]) -> RunState:
+    """The run."""
+    return made[1]
+
+
+def named(home: Home, text: str) -> tuple[events.ModelReference, str]:
+    """What a text means, and what is told of it."""
+    told: list[str] = []
+    found = resolve(text, named=model_origin.finder(home, told.append))
+    return found, told[0]
+
+
+def weights_of(folder: str) -> str:
+    """The digest of a folder's weights."""
+    return digest(open_checkpoint(Path(folder)).tensors())
+
+
+def exported(home: Home, state: RunState, folder: Path) -> None:
+    """Write the champion and record where."""
+    store = home.open_store()
+    assert state.champion
+    recorded = state.built[state.champion][0]
+    try:
+        export(state, Artifacts.of(home), folder, state.head)
+        event = events.Exported(recipe_id=state.champion, folder=str(folder), digest=recorded)
+        control(store, state.run, event)
+    finally:
+        store.close()
+
+
+@pytest.mark.slow
+def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys):
+    """Built into a folder that stays: a run records a path, and can be resumed for years."""
+    assert state.champion
+    found, told = named(home, "first")
+    assert found.name == f"first-{state.champion[:8]}"
+    assert found.path == str(home.folder / "models" / state.built[state.champion][0])
+    assert weights_of(found.path) == state.built[state.champion][0]
+    assert (
+        told == f"first is the champion {state.champion[:12]} of run first, taken from {found.path}"
+    )
+    before = (Path(found.path) / "model.safetensors").stat().st_mtime_ns
+    assert named(home, "firs")[0] == found
+    assert (Path(found.path) / "model.safetensors").stat().st_mtime_ns == before, "built once"
+
+
+@pytest.mark.slow
+def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
+    """From the terminal, as folders are; the run records a folder and a name, as always."""
+    words = ("--base-models", f"first,{toys.sources[0]}", "--base-model", str(toys.base),
+             "--data", str(toys.data), "--gens", "1")  # fmt: skip
+    checked = call(home.folder, "check", *words)
+    assert checked.exit_code == 0, checked.output
+    assert "first is the champion" in checked.stderr
+    submitted = call(home.folder, "submit", *words, "--json")
+    assert submitted.exit_code == 0, submitted.output
+    then = runs.state(home, json.loads(submitted.stdout)["run"]).submitted
+    assert then
+    assert state.champion
+    assert [s.name for s in then.sources] == [f"first-{state.champion[:8]}", toys.sources[0].name]
+    assert weights_of(then.sources[0].path) == state.built[state.champion][0]
+
+
+@pytest.mark.slow
+def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys):
+    """And gets the score that its run recorded."""
+    done = call(home.folder, "score", "first", "--data", str(toys.data), "--json")
+    assert done.exit_code == 0, done.output
+    assert state.champion
+    event = state.evaluations[state.champion, "test", None]
+    assert event.components
+    (found,) = json.loads(done.stdout)
+    assert found["components"]["perplexity"] == event.components.perplexity
+
+
+@pytest.mark.slow
+def test_any_candidate_is_named_by_the_beginning_of_its_id(home: Home, state: RunState):
+    """A loser may be what the next run needs."""
+    other = next(
+        c.recipe_id for c in state.candidates.values()
+        if c.recipe_id != state.champion and not state.is_source(c.recipe_id)
+    )  # fmt: skip
+    found, told = named(home, f"first:{other[:20]}")
+    assert weights_of(found.path) == state.built[other][0]
+    assert f"candidate {other[:12]} of run first" in told
+    assert not (Path(found.path) / "README.md").exists(), "the card is the champion's"
+
+
+@pytest.mark.slow
+def test_an_exported_folder_is_taken_while_it_has_the_weights(
+    home: Home, state: RunState, tmp_path: Path
+):
+    """Nothing is built twice; what somebody changed is not the champion any more."""
+    exported(home, state, tmp_path / "champion")
+    assert named(home, "first")[0].path == str(tmp_path / "champion")
+    tensors = open_checkpoint(tmp_path / "champion").tensors()
+    changed = {name: tensor + 1 for name, tensor in tensors.items()}
+    write_weights(tmp_path / "champion", changed, SHARD_BYTES)
+    assert named(home, "first")[0].path.startswith(str(home.folder / "models"))
+
+
+@pytest.mark.slow
+def test_a_source_of_a_run_is_itself(home: Home, state: RunState, toys: Toys):
+    """Its folder is there already."""
+    assert state.started
+    found, _ = named(home, f"first:{state.started.sources[1].recipe_id}")
+    assert found.path == str(toys.sources[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_model_of_a_run_has_the_config_and_tokenizer_of_the_run(
+    home: Home, state: RunState, tmp_path: Path, name: str
+):
+    """They decide what it computes and says: the same weights beside others are another model."""
+    assert state.started
+    source = state.started.sources[1]
+    copy = home.artifacts / "models" / source.model
+    mine = Path(shutil.copytree(copy, tmp_path / "source"))
+    (mine / model_copies.ORIGIN).unlink(missing_ok=True)
+    exported(home, state, tmp_path / "champion")
+
+    def settled(text: str, folder: Path) -> str:
+        store = home.open_store()
+        found = model_origin.find(store, text)
+        store.close()
+        assert found
+        return model_origin.settle(home, json.loads(found.request([str(folder)])))
+
+    merge = f"first:{state.champion}"
+    for text, folder in ((f"first:{source.recipe_id}", mine), (merge, tmp_path / "champion")):
+        assert settled(text, folder) == str(folder)
+        settings = json.loads((folder / name).read_text("utf-8"))
+        (folder / name).write_text(json.dumps({**settings, "model_max_length": 7}), "utf-8")
+        assert settled(text, folder) != str(folder)
+    assert settled(f"first:{source.recipe_id}", mine) == str(copy)
+    built = settled(merge, tmp_path / "champion")
+    assert built.startswith(str(home.folder / "models"))
+    (Path(built) / name).write_text("{}", "utf-8")
+    assert settled(merge, tmp_path / "champion") == built, "built again"
+    assert (Path(built) / name).read_text("utf-8") != "{}"
+
+
+@pytest.mark.slow
+def test_a_registered_model_is_named_by_id_or_name(home: Home, toys: Toys, tmp_path: Path):
+    """While its weights are those that were registered."""
+    place = Path(shutil.copytree(toys.base, tmp_path / "mine"))
+    write_weights(
+        place, {n: t * 2 for n, t in open_checkpoint(toys.base).tensors().items()}, SHARD_BYTES
+    )
+    store = home.open_store()
+    id_ = model_registry.register(store, place, "good-one")
+    store.close()
+    for text in (id_, id_[:9], "good-one"):
+        found, told = named(home, text)
+        assert (found.name, found.path) == ("good-one", str(place))
+        assert f"registered model {id_}" in told
+    tensors = {n: torch.zeros_like(t) for n, t in open_checkpoint(place).tensors().items()}
+    write_weights(place, tensors, SHARD_BYTES)
+    with pytest.raises(SourceError, match=r"its weights have changed.*Register it again"):
+        named(home, "good-one")
+
+
+@pytest.mark.slow
+def test_a_champion_of_the_registry_is_that_of_its_run(home: Home, state: RunState):
+    """The registry has no folder of it."""
+    assert state.champion
+    found, _ = named(home, "champion of first")
+    assert weights_of(found.path) == state.built[state.champion][0]
+
+
+def test_what_is_nobody_s_name_is_said_with_all_that_may_be(home: Home, toys: Toys):
+    """One message each, with what to do."""
+    runs.submit(home, toys, "second")
+    runs.submit(home, toys, "first-too")
+    for text, words in (
+        ("second", "run second has no champion yet"),
+        ("second:abc", "candidate 'abc' is not known in run second"),
+        ("first:zz", "candidate 'zz' is not known in run first"),
+        ("nothing:abc", "run 'nothing' is not known.*List them with `forge runs`"),
+        ("firs", "beginning of first, first-too"),
+        ("nothing", r"neither a folder here.*nor a run \(RUN or RUN:CANDIDATE\), nor a registered"),
+    ):
+        with pytest.raises(SourceError, match=words):
+            named(home, text)
+    assert "no champion yet" in fails(home.folder, 2, "check", "--base-models", "second,first")
+
+
+# ---- over the API --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client(home: Home, toys: Toys) -> Any:
+    """A server over it that may read the toys, and a submitter who owns no run."""
+    store = home.open_store()
+    accounts.add(store, "ada", "submitter")
+    token = accounts.issue(store, "ada")[1]
+    store.close()
+    app = create(home, Options((toys.base.parent, toys.data.parent), rate=1e5, burst=1000))
+    head = {"Authorization": f"Bearer {token}"}
+    with TestClient(app, "http://127.0.0.1", headers=head) as opened:
+        yield opened
+
+
+def asked(client: TestClient, path: str, body: dict[str, Any]) -> Any:
+    """The answer, asked for again while the server says that the model is being prepared."""
+    for _ in range(20):
+        answer = client.post(path, json=body)
+        if answer.status_code != 503:
+            break
+        assert answer.headers["Retry-After"] == "5"
+    return answer
+
+
+@pytest.mark.slow
+def test_a_run_of_another_s_champion_is_started_over_the_api(
+    client: TestClient, home: Home, state: RunState, toys: Toys, tmp_path: Path
+):
+    """Every user may read every run. A folder outside of the roots is not read, whoever wrote it."""
+    exported(home, state, tmp_path / "outside")
+    body = {"models": ["first", toys.sources[0].name], "base": toys.base.name,
+            "data": [str(toys.data)], "config": {"generations": 1}}  # fmt: skip
+    answer = asked(client, "/runs/check", body)
+    assert answer.status_code == 200, answer.text
+    made = asked(client, "/runs", body)
+    assert made.status_code == 201, made.text
+    then = runs.state(home, made.json()["run"]).submitted
+    assert then
+    assert state.champion
+    assert then.sources[0].name == f"first-{state.champion[:8]}"
+    assert then.sources[0].path == str(home.folder / "models" / state.built[state.champion][0])
+
+
+@pytest.mark.slow
+def test_a_model_that_a_server_may_not_read_is_refused(
+    client: TestClient, home: Home, toys: Toys, tmp_path: Path
+):
+    """Registered at the terminal, outside of the roots: the API gives nobody its weights."""
+    outside = Path(shutil.copytree(toys.base, tmp_path / "outside"))
+    tensors = {n: t * 3 for n, t in open_checkpoint(toys.base).tensors().items()}
+    write_weights(outside, tensors, SHARD_BYTES)
+    store = home.open_store()
+    id_ = model_registry.register(store, outside, "secret")
+    store.close()
+    for text, words in ((id_, "no folder that may be read"), ("first:zz", "candidate 'zz'"),
+                        ("nothing", "in none of this server's folders")):  # fmt: skip
+        body = {"models": [text, toys.sources[0].name], "data": [str(toys.data)]}
+        answer = asked(client, "/runs/check", body)
+        assert answer.status_code == 422, answer.text
+        assert words in answer.json()["detail"]

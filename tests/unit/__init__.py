@@ -1,0 +1,1 @@
+"""Unit tests: no model, no process, no socket."""

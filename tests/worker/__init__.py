@@ -1,1 +1,0 @@
-"""Tests of what carries a run on."""
