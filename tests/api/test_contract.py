@@ -195,6 +195,12 @@ def test_a_fork_says_what_is_wrong_with_it(served: Served) -> None:
         answer = served.ask("POST", f"/runs/{RUN}/fork", json=body)
         assert answer.status_code == status
         assert words in answer.json()["detail"]
+    body = {"generation": 1, "settings": {"mutation_rate": 2, "fitness_weights": {"accuracy": "x"}}}
+    wrong = served.ask("POST", f"/runs/{RUN}/fork", json=body).json()["errors"]
+    assert [part["field"] for part in wrong] == [
+        "settings.fitness_weights.accuracy", "settings.mutation_rate",
+    ]  # fmt: skip
+    assert wrong[1]["message"] == "Input should be less than or equal to 1"
 
 
 def test_problems_are_problem_details(served: Served) -> None:
