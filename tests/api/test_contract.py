@@ -197,10 +197,10 @@ def test_a_fork_says_what_is_wrong_with_it(served: Served) -> None:
         assert words in answer.json()["detail"]
     body = {"generation": 1, "settings": {"mutation_rate": 2, "fitness_weights": {"accuracy": "x"}}}
     wrong = served.ask("POST", f"/runs/{RUN}/fork", json=body).json()["errors"]
-    assert [part["field"] for part in wrong] == [
-        "settings.fitness_weights.accuracy", "settings.mutation_rate",
-    ]  # fmt: skip
-    assert wrong[1]["message"] == "Input should be less than or equal to 1"
+    assert {part["field"]: part["message"][:21] for part in wrong} == {
+        "settings.mutation_rate": "Input should be less ",
+        "settings.fitness_weights.accuracy": "Input should be a val",
+    }
 
 
 def test_problems_are_problem_details(served: Served) -> None:

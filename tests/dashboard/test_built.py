@@ -87,6 +87,13 @@ def test_every_file_that_the_index_does_not_name_is_named_by_another() -> None:
 
 
 def test_no_module_has_300_lines() -> None:
+    """Except the generated one."""
     for name in sources():
-        if name.endswith((".ts", ".tsx")):
+        if name.endswith((".ts", ".tsx")) and name != "src/api/openapi.ts":
             assert len((DASHBOARD / name).read_text("utf-8").splitlines()) < 300, name
+
+
+def test_no_two_sources_differ_in_case_only() -> None:
+    """On a file system that folds case, `./Events` could find `events.ts`: endings do not count."""
+    stems = [name.lower().partition(".")[0] for name in sources() if name.startswith("src/")]
+    assert len(set(stems)) == len(stems)

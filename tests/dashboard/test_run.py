@@ -156,16 +156,21 @@ def test_every_dialog_takes_a_reason_and_gives_the_focus_back(
 
 
 @pytest.mark.slow
-def test_a_fork_is_checked_before_it_is_asked_for(visit: Callable[..., Any], site: Site) -> None:
+def test_a_fork_that_is_refused_marks_the_setting(visit: Callable[..., Any], site: Site) -> None:
+    """The server checks, and answers field by field; then the dialog is still there."""
     at = site.ends(DONE)[1] + 2
-    page = visit(f"/runs/{DONE}?at={at}")
+    page = visit(f"/runs/{DONE}?at={at}", expected=("422",))
     page.get_by_role("button", name="Fork from here").click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_label("Event", exact=True).input_value() == str(at)
     dialog.get_by_label("Setting", exact=True).fill("mutation_rate")
-    dialog.get_by_label("Value of mutation_rate").fill("2")
-    dialog.get_by_text("mutation_rate must be 1 or less").wait_for()
-    dialog.get_by_label("Value of mutation_rate").fill("0.05")
+    value = dialog.get_by_label("Value of mutation_rate")
+    value.fill("2")
+    dialog.get_by_role("button", name="Fork", exact=True).click()
+    dialog.locator(".wrong").get_by_text("mutation_rate: Input should be less than").wait_for()
+    assert value.get_attribute("aria-invalid") == "true"
+    value.fill("0.05")
+    dialog.locator(".wrong").wait_for(state="detached")
     dialog.get_by_role("button", name="Setting").click()
     dialog.get_by_label("Setting", exact=True).nth(1).fill("objectives")
     dialog.get_by_label("Value of objectives").fill("perplexity, speed")

@@ -1,6 +1,6 @@
 /** What waits, what is under way, and who works. */
 import { useEffect } from "react";
-import type { QueueRow, Worker } from "../../api/types";
+import type { Queue as Waiting, QueueRow, Worker, Workers as Devices } from "../../api/types";
 import { bytes, duration, number, setting } from "../../lib/format";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { href } from "../../lib/router";
@@ -9,8 +9,8 @@ import { StatusMark } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 
 export default function QueuePage() {
-  const queue = useResource<{ runs: QueueRow[] }>("queue");
-  const workers = useResource<{ workers: Worker[] }>("workers");
+  const queue = useResource<Waiting>("queue");
+  const workers = useResource<Devices>("workers");
   useTitle("Queue");
   const { reload: again } = queue;
   const { reload: look } = workers;

@@ -1,6 +1,6 @@
 /** The list of runs, page by page as it is needed, kept fresh without moving what is in sight. */
 import { explain, request, withQuery } from "../../api/client";
-import type { Row, RowPage } from "../../api/types";
+import type { Row, Rows } from "../../api/types";
 
 export interface Filter {
   status: string;
@@ -9,7 +9,7 @@ export interface Filter {
   label: string;
 }
 
-export interface FeedView {
+export interface RunListView {
   rows: Row[];
   total: number;
   ready: boolean;
@@ -18,8 +18,8 @@ export interface FeedView {
 
 const PAGE = 200;
 
-export class Feed {
-  private view: FeedView = { rows: [], total: 0, ready: false, error: null };
+export class RunList {
+  private view: RunListView = { rows: [], total: 0, ready: false, error: null };
   private pages: { cursor: string | null; runs: Set<string>; etag: string | null }[] = [];
   private next: string | null = null;
   private wanted = 0;
@@ -39,7 +39,7 @@ export class Feed {
     };
   };
 
-  readonly snapshot = (): FeedView => this.view;
+  readonly snapshot = (): RunListView => this.view;
 
   /** Loads until the row of this index is there. */
   readonly want = (index: number): void => {
@@ -64,7 +64,7 @@ export class Feed {
       const page = this.pages[index];
       if (!page) continue;
       try {
-        const answer = await request<RowPage>(this.path(page.cursor), { etag: page.etag });
+        const answer = await request<Rows>(this.path(page.cursor), { etag: page.etag });
         if (answer) {
           page.etag = answer.etag;
           this.merge(index, answer.data);
@@ -80,7 +80,7 @@ export class Feed {
     try {
       while (!this.over && (!this.view.ready || (this.next !== null && this.view.rows.length <= this.wanted))) {
         const cursor = this.view.ready ? this.next : null;
-        const answer = await request<RowPage>(this.path(cursor));
+        const answer = await request<Rows>(this.path(cursor));
         if (!answer) break;
         const { runs, total, next } = answer.data;
         const known = new Set(this.view.rows.map((row) => row.run));
@@ -96,7 +96,7 @@ export class Feed {
     }
   }
 
-  private merge(index: number, answer: RowPage): void {
+  private merge(index: number, answer: Rows): void {
     const page = this.pages[index];
     if (!page) return;
     const fresh = new Map(answer.runs.map((row) => [row.run, row]));
@@ -114,7 +114,7 @@ export class Feed {
     return withQuery("runs", { ...this.filter, limit: PAGE, before: cursor });
   }
 
-  private show(view: FeedView): void {
+  private show(view: RunListView): void {
     this.view = view;
     for (const listener of this.listeners) listener();
   }

@@ -1,15 +1,16 @@
 /** How much of each layer of the champion is whose. */
 import { useEffect } from "react";
+import type { Layers as Answer } from "../../../api/types";
 import { useResource } from "../../../lib/hooks";
 import { HeatMap } from "../../../charts/HeatMap";
 import { Empty, Loaded } from "../../../ui/Messages";
 import { runPath, useRun } from "../context";
-import { type LayersAnswer, matrix } from "./matrix";
+import { matrix } from "./matrix";
 
 export default function Layers() {
   const { live, shown } = useRun();
   const champion = shown.champion?.recipe_id ?? null;
-  const answer = useResource<LayersAnswer>(champion ? runPath(live.run, "/layers", { candidate: champion }) : null);
+  const answer = useResource<Answer>(champion ? runPath(live.run, "/layers", { candidate: champion }) : null);
   const pending = answer.status === 202 || answer.data?.status === "working";
   const { reload } = answer;
   useEffect(() => {
