@@ -43,7 +43,7 @@ def test_the_built_files_are_those_that_were_built() -> None:
 def test_every_package_in_the_scripts_is_named_with_its_licence() -> None:
     """MIT and ISC ask that the notice goes with every copy; minifying takes the comments out.
 
-    Every package that the sources import is in the scripts; of those behind it, what is not used is not.
+    Every package that the sources import is in the scripts; of those behind it, only what is used.
     """
     told = json.loads((SITE / "BUILD.json").read_text("utf-8"))
     locked = json.loads((DASHBOARD / "package-lock.json").read_text("utf-8"))["packages"]

@@ -70,6 +70,7 @@ def test_every_page_renders_and_is_accessible(visit: Callable[..., Any], site: S
     page = visit("/runs", width=1440)
     for name in PAGES:
         see(page, site, name)
+        assert page.locator("style").count() == 0, "a library writes styles of its own"
         shoot(page, f"{name}-light")
         accept(page, name)
         page.emulate_media(color_scheme="dark")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,26 @@ def test_live_events_move_the_page_and_leave_the_past_alone(
     site.advance(BUSY, 2)
     page.locator(".dock-caption b").get_by_text(f"/ {site.places(BUSY)}").wait_for()
     assert page.get_by_text(f"as it was at event {past}").count() == 1
+
+
+@pytest.mark.slow
+def test_an_event_that_comes_while_the_run_is_read_is_not_missed(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """The answer under way is older than the event: the run is read once more after it."""
+    held = {"once": True}
+
+    def late(route: Any) -> None:
+        answer = route.fetch()
+        if held.pop("once", None):
+            time.sleep(0.7)  # the live connection is there
+            site.advance(BUSY, 1)
+            time.sleep(0.7)  # its event too
+        route.fulfill(response=answer)
+
+    page = visit(f"/runs/{BUSY}", before=lambda page: page.route(f"**/runs/{BUSY}", late))
+    page.locator(".dock-caption b").get_by_text(f"/ {site.places(BUSY)}").wait_for()
+    assert not held
 
 
 @pytest.mark.slow

@@ -1,11 +1,11 @@
 /** All runs, the newest first. */
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { useDebounced, useThrottled, useTitle, useTold } from "../../lib/hooks";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { useDebounced, useTitle } from "../../lib/hooks";
 import { useMaySubmit } from "../../lib/currentUser";
 import { go, href, replace, type Route } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { plural } from "../../lib/format";
-import { RunList, type Filter } from "./runList";
+import { type Filter, useRunList } from "./runList";
 import { RunsTable } from "./RunsTable";
 
 const STATUSES = ["submitted", "running", "paused", "completed", "failed", "cancelled"];
@@ -18,8 +18,7 @@ export function RunsPage({ route }: { route: Route }) {
   const [text, setText] = useState(query.get("q") ?? "");
   const q = useDebounced(text.trim(), 250);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const list = useMemo(() => new RunList({ status, owner, q, label }), [status, owner, q, label]);
-  const view = useSyncExternalStore(list.subscribe, list.snapshot);
+  const view = useRunList(useMemo(() => ({ status, owner, q, label }), [status, owner, q, label]));
   const maySubmit = useMaySubmit();
   useTitle("Runs");
 
@@ -37,13 +36,6 @@ export function RunsPage({ route }: { route: Route }) {
     written.current = given;
     setText(given);
   }, [given]);
-  useEffect(() => list.want(0), [list]);
-  const freshen = useThrottled(() => void list.freshen(), 700);
-  useTold((told) => {
-    if (told.type === "reconnected") list.markAll();
-    else list.mark(told.run);
-    freshen();
-  });
 
   const choose = (run: string) => {
     const next = new Set(chosen);
@@ -115,7 +107,7 @@ export function RunsPage({ route }: { route: Route }) {
           </div>
         )}
       </div>
-      {view.error && <Failure error={new Error(view.error)} onRetry={() => list.want(0)} />}
+      {view.error !== null && <Failure error={view.error} onRetry={view.retry} />}
       {view.ready && view.rows.length === 0 ? (
         <div className="sheet">
           {filtered ? (
@@ -132,7 +124,7 @@ export function RunsPage({ route }: { route: Route }) {
           )}
         </div>
       ) : (
-        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={list.want} />
+        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} />
       )}
     </>
   );

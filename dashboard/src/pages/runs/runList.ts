@@ -1,6 +1,10 @@
 /** The list of runs, page by page as it is needed, kept fresh without moving what is in sight. */
-import { explain, request, withQuery } from "../../api/client";
+import { type InfiniteData, useInfiniteQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { request, withQuery } from "../../api/client";
+import { queries } from "../../api/queries";
 import type { Row, Rows } from "../../api/types";
+import { useThrottled, useTold } from "../../lib/hooks";
 
 export interface Filter {
   status: string;
@@ -13,109 +17,84 @@ export interface RunListView {
   rows: Row[];
   total: number;
   ready: boolean;
-  error: string | null;
+  error: unknown;
+  /** Loads until the row of this index is there. */
+  want: (index: number) => void;
+  retry: () => void;
 }
+
+type Cursor = string | null;
+type Page = Rows & { etag: string | null };
+type Pages = InfiniteData<Page, Cursor>;
 
 const PAGE = 200;
 
-export class RunList {
-  private view: RunListView = { rows: [], total: 0, ready: false, error: null };
-  private pages: { cursor: string | null; runs: Set<string>; etag: string | null }[] = [];
-  private next: string | null = null;
-  private wanted = 0;
-  private busy = false;
-  private over = false;
-  private readonly listeners = new Set<() => void>();
-  private readonly dirty = new Set<number>();
+export function useRunList(filter: Filter): RunListView {
+  const key = useMemo(() => ["runs", filter] as const, [filter]);
+  const [last, setLast] = useState({ key, index: 0 });
+  const wanted = last.key === key ? last.index : 0;
+  const query = useInfiniteQuery({
+    queryKey: key,
+    queryFn: ({ pageParam, signal }) => load(filter, pageParam, null, signal) as Promise<Page>,
+    initialPageParam: null as Cursor,
+    getNextPageParam: (last) => last.next,
+    gcTime: 0,
+    structuralSharing: false,
+  });
+  const { data, error, isFetching, hasNextPage, fetchNextPage, refetch } = query;
+  const rows = useMemo(() => distinct(data?.pages.flatMap((page) => page.runs) ?? []), [data]);
+  useEffect(() => {
+    if (hasNextPage && !isFetching && error === null && rows.length <= wanted) void fetchNextPage();
+  }, [hasNextPage, isFetching, error, rows, wanted, fetchNextPage]);
+  useFreshPages(key, filter);
+  const want = useCallback((index: number) => setLast((now) => (now.key === key && now.index >= index ? now : { key, index })), [key]);
+  const retry = useCallback(() => void (data ? fetchNextPage() : refetch()), [data, fetchNextPage, refetch]);
+  return { rows, total: data?.pages.at(-1)?.total ?? 0, ready: data !== undefined, error, want, retry };
+}
 
-  constructor(private readonly filter: Filter) {}
-
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.over = false;
-    this.listeners.add(listener);
-    return () => {
-      this.listeners.delete(listener);
-      this.over = this.listeners.size === 0;
-    };
-  };
-
-  readonly snapshot = (): RunListView => this.view;
-
-  /** Loads until the row of this index is there. */
-  readonly want = (index: number): void => {
-    this.wanted = Math.max(this.wanted, index);
-    if (!this.busy) void this.fill();
-  };
-
-  /** Something happened to a run: the page that it stands on is asked for again by `freshen`. */
-  mark(run: string | undefined): void {
-    const page = this.pages.findIndex((known) => run !== undefined && known.runs.has(run));
-    this.dirty.add(Math.max(0, page));
-  }
-
-  markAll(): void {
-    for (const index of this.pages.keys()) this.dirty.add(index);
-  }
-
-  async freshen(): Promise<void> {
-    const todo = [...this.dirty];
-    this.dirty.clear();
+/** Asks again for the pages whose runs had events, one by one: TanStack Query itself would ask for all of them. */
+function useFreshPages(key: readonly ["runs", Filter], filter: Filter): void {
+  const old = useRef(new Set<number>());
+  const freshen = useThrottled(async () => {
+    const todo = [...old.current];
+    old.current.clear();
     for (const index of todo) {
-      const page = this.pages[index];
-      if (!page) continue;
+      const known = queries.getQueryData<Pages>(key);
+      const page = known?.pages[index];
+      if (!known || !page) continue;
       try {
-        const answer = await request<Rows>(this.path(page.cursor), { etag: page.etag });
-        if (answer) {
-          page.etag = answer.etag;
-          this.merge(index, answer.data);
-        }
+        const fresh = await load(filter, known.pageParams[index] ?? null, page.etag);
+        if (fresh) queries.setQueryData<Pages>(key, (now) => now && { ...now, pages: withFresh(now.pages, index, fresh) });
       } catch {
-        this.dirty.add(index);
+        old.current.add(index);
       }
     }
-  }
+  }, 700);
+  useTold((told) => {
+    const pages = queries.getQueryData<Pages>(key)?.pages ?? [];
+    if (told.type === "reconnected") for (const index of pages.keys()) old.current.add(index);
+    else old.current.add(Math.max(0, pages.findIndex((page) => page.runs.some((row) => row.run === told.run))));
+    freshen();
+  });
+}
 
-  private async fill(): Promise<void> {
-    this.busy = true;
-    try {
-      while (!this.over && (!this.view.ready || (this.next !== null && this.view.rows.length <= this.wanted))) {
-        const cursor = this.view.ready ? this.next : null;
-        const answer = await request<Rows>(this.path(cursor));
-        if (!answer) break;
-        const { runs, total, next } = answer.data;
-        const known = new Set(this.view.rows.map((row) => row.run));
-        this.pages.push({ cursor, runs: new Set(runs.map((row) => row.run)), etag: answer.etag });
-        this.next = next;
-        const rows = [...this.view.rows, ...runs.filter((row) => !known.has(row.run))];
-        this.show({ rows, total, ready: true, error: null });
-      }
-    } catch (error) {
-      this.show({ ...this.view, error: explain(error) });
-    } finally {
-      this.busy = false;
-    }
-  }
+/** One page; null where the server says that nothing changed. */
+async function load(filter: Filter, before: Cursor, etag: string | null, signal?: AbortSignal): Promise<Page | null> {
+  const answer = await request<Rows>(withQuery("runs", { ...filter, limit: PAGE, before }), { etag, signal });
+  return answer && { ...answer.data, etag: answer.etag };
+}
 
-  private merge(index: number, answer: Rows): void {
-    const page = this.pages[index];
-    if (!page) return;
-    const fresh = new Map(answer.runs.map((row) => [row.run, row]));
-    const oldest = this.view.rows.findLastIndex((row) => fresh.has(row.run));
-    const kept = this.view.rows
-      .filter((row, at) => fresh.has(row.run) || !page.runs.has(row.run) || at > oldest)
-      .map((row) => fresh.get(row.run) ?? row);
-    const known = new Set(kept.map((row) => row.run));
-    const added = index === 0 ? answer.runs.filter((row) => !known.has(row.run)) : [];
-    for (const row of added) page.runs.add(row.run);
-    this.show({ ...this.view, rows: [...added, ...kept], total: answer.total, error: null });
-  }
+/** The pages with one of them fresh. Runs that new ones push out of it stay in it; those that match no more go. */
+function withFresh(pages: Page[], index: number, fresh: Page): Page[] {
+  return pages.map((page, at) => {
+    if (at !== index) return { ...page, total: fresh.total };
+    const there = new Set(fresh.runs.map((row) => row.run));
+    const oldest = page.runs.findLastIndex((row) => there.has(row.run));
+    const pushed = page.runs.slice(oldest + 1).filter((row) => !there.has(row.run));
+    return { ...fresh, runs: [...fresh.runs, ...pushed], next: page.next };
+  });
+}
 
-  private path(cursor: string | null): string {
-    return withQuery("runs", { ...this.filter, limit: PAGE, before: cursor });
-  }
-
-  private show(view: RunListView): void {
-    this.view = view;
-    for (const listener of this.listeners) listener();
-  }
+function distinct(rows: Row[]): Row[] {
+  return [...new Map(rows.map((row) => [row.run, row])).values()];
 }

@@ -1,7 +1,7 @@
 /** Pause, resume, cancel, retry, priority and export: each with a reason, which is recorded. */
 import { useState } from "react";
 import { send } from "../../../api/client";
-import { invalidate } from "../../../api/cache";
+import { invalidate } from "../../../api/queries";
 import type { Action } from "../../../api/types";
 import { Dialog } from "../../../ui/Dialog";
 import { Field } from "../../../ui/Field";

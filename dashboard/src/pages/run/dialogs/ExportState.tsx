@@ -1,5 +1,4 @@
 /** How far an export is; asked every two seconds until it is over. */
-import { useEffect } from "react";
 import type { Export } from "../../../api/types";
 import { useResource } from "../../../lib/hooks";
 import { CopyButton } from "../../../ui/CopyButton";
@@ -14,14 +13,7 @@ const WORDS: Record<Export["status"], string> = {
 };
 
 export function ExportState({ run }: { run: string }) {
-  const state = useResource<Export>(runPath(run, "/export"));
-  const { data, reload } = state;
-  const over = data !== undefined && (data.status === "done" || data.status === "failed");
-  useEffect(() => {
-    if (over) return;
-    const timer = window.setInterval(() => void reload(), 2000);
-    return () => window.clearInterval(timer);
-  }, [over, reload]);
+  const state = useResource<Export>(runPath(run, "/export"), (now) => (now?.status === "done" || now?.status === "failed" ? false : 2000));
   return (
     <Loaded of={state}>
       {(now) => (
