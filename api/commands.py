@@ -145,15 +145,20 @@ def _check_fields(config: dict[str, Any]) -> None:
     try:
         EvoMergeConfig.model_validate(config)
     except ValidationError as error:
-        found = [
-            {
-                "field": ".".join(["config", *map(str, e["loc"])]),
-                "message": str(e["msg"]).removeprefix("Value error, "),
-            }
-            for e in error.errors()
-        ]
+        found = _wrong_fields(error, "config")
         said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
         raise Problem(422, UNPROCESSABLE, said, errors=found) from error
+
+
+def _wrong_fields(error: ValidationError, where: str) -> list[dict[str, str]]:
+    """Return the settings that are wrong, by their places below `where` in the body."""
+    return [
+        {
+            "field": ".".join([where, *map(str, e["loc"])]),
+            "message": str(e["msg"]).removeprefix("Value error, "),
+        }
+        for e in error.errors()
+    ]
 
 
 @router.post("/runs/check", response_model=schemas.Checked)
@@ -307,7 +312,13 @@ def fork(
 ) -> Response:  # fmt: skip
     """Branch a run, anybody's: its history up to a place, a future of its own."""
     desk = desk_of(request)
-    branch = forks.plan(desk.store, desk.name(run), body.at, body.generation, body.settings)
+    try:
+        branch = forks.plan(desk.store, desk.name(run), body.at, body.generation, body.settings)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, ValidationError):
+            raise
+        found = _wrong_fields(error.__cause__, "settings")
+        raise Problem(422, UNPROCESSABLE, str(error), errors=found) from error
     made = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
     append.project(desk.store)
     return JSONResponse({"run": made}, 201, {"Location": f"/runs/{made}"})

@@ -88,7 +88,10 @@ def _message(seen: dict[str, Any]) -> str:
     return f"waiting for {seen['waits_for']}" if seen["waits_for"] else seen["status"]
 
 
-@router.get("/status", response_model=schemas.PhaseStatus, dependencies=[Depends(VIEWER)])
+@router.get(
+    "/status", response_model=schemas.Phases, response_model_exclude_unset=True,
+    dependencies=[Depends(VIEWER)],
+)  # fmt: skip
 def phases(request: Request) -> dict[str, Any]:
     """The newest run of every phase that there is; above them the newest run of all."""
     rows, _ = queries.page(desk_of(request).store, 1)

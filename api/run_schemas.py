@@ -6,14 +6,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evomerge.fitness.composite import Components
+from weights.cost import Speed
+
 Status = Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
+Action = Literal["pause", "resume", "cancel", "retry", "priority", "export", "fork"]
 Json = dict[str, Any]
 
 
 class Answer(BaseModel):
-    """An answer that may grow."""
+    """An answer with exactly these fields: the dashboard's types are generated from them."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="forbid")
 
 
 class Row(Answer):
@@ -24,6 +28,9 @@ class Row(Answer):
     owner: str
     priority: int
     labels: list[str]
+    device: str
+    #: It was imported only as the past of a fork, and waits.
+    past: bool
     submitted_at: str
     updated_at: str
     parent: str | None
@@ -60,7 +67,7 @@ class Champion(Answer):
     what: str
     score: float | None
     since: int
-    components: Json
+    components: dict[str, float]
     digest: str
 
 
@@ -89,7 +96,7 @@ class GenerationRow(Answer):
     changed: bool
     diversity: float | None
     level: str | None
-    components: Json
+    components: dict[str, float]
 
 
 class Technique(Answer):
@@ -182,7 +189,33 @@ class Test(Answer):
 
     score: float | None
     quality: float | None
-    components: Json | None
+    components: Components | None
+
+
+class Verdict(Answer):
+    """The sources, base and baselines that the champion beats on the test slice."""
+
+    beats_sources_and_base: bool
+    not_beaten: list[str]
+    best_baseline: str | None
+    loses_to_best_baseline: bool
+    beats_best_baseline: bool
+    sentence: str
+
+
+class ShapeCost(Answer):
+    """Cost of a model, by arithmetic."""
+
+    flops_per_token: float
+    bytes: float
+    blocks: int
+
+
+class ModelCost(ShapeCost):
+    """Cost of the champion, or before it of the base; cost of the sources; the measured speed."""
+
+    sources: ShapeCost
+    measured: Speed | None
 
 
 class Thresholds(Answer):
@@ -219,7 +252,7 @@ class Run(Answer):
     version: int
     head: str
     forked_from: Origin | None
-    allowed: list[str]
+    allowed: list[Action]
     config: Json
     sources: list[SourceModel]
     base: SourceModel | None
@@ -244,11 +277,11 @@ class Run(Answer):
     genes: list[GeneRow]
     front: Front | None
     stages: dict[str, float]
-    cost: Json | None
+    cost: ModelCost | None
     spent: Spent
     test: Test | None
     rivals: list[Rival]
-    verdict: Json | None
+    verdict: Verdict | None
     lineage_digest: str | None
 
 

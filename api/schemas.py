@@ -14,7 +14,20 @@ from pydantic import (
     model_validator,
 )
 
-from api.run_schemas import Answer, Events, Head, Row, Rows, Run
+from api.listing_schemas import (
+    IssuedToken,
+    ListedModel,
+    MadeModel,
+    Me,
+    Model,
+    ModelList,
+    Queue,
+    Settings,
+    UserRow,
+    Users,
+    Workers,
+)
+from api.run_schemas import Answer, Events, Head, Rows, Run, Status
 from api.view_schemas import Candidate, Comparison, Layers, Lineage, Population
 from runs.errors import ConfigError
 from runs.system import plain_text
@@ -64,9 +77,9 @@ Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
 __all__ = [
     "Asked", "Candidate", "Checked", "Comparison", "CreatedModel", "Events", "Export", "Fork", "Head",
     "IssuedToken", "Layers", "Lineage", "ListedModel", "Made", "MadeModel", "Me", "Model", "ModelList",
-    "NewModel", "NewRole", "NewToken", "NewUser", "Phase", "PhaseStatus", "Population", "Priority",
-    "Problem", "Queue", "Reason", "Rows", "Run", "Settings", "StartedPhase", "Users", "Wanted",
-    "Workers",
+    "NewModel", "NewRole", "NewToken", "NewUser", "Phase", "PhaseStatus", "Phases", "Population",
+    "Priority", "Problem", "Queue", "Reason", "Rows", "Run", "Settings", "StartedPhase", "UserRow",
+    "Users", "Wanted", "Workers",
 ]  # fmt: skip
 
 
@@ -203,15 +216,21 @@ class NewToken(_Body):
     days: int | None = Field(None, ge=1, le=MOST_DAYS)
 
 
-class Problem(BaseModel):
-    """Problem details (RFC 9457)."""
+class WrongField(Answer):
+    """A part of a body or query that is wrong, and why."""
 
-    model_config = ConfigDict(extra="allow")
+    field: str
+    message: str
+
+
+class Problem(Answer):
+    """Problem details (RFC 9457); `errors` only if parts of a body or query are wrong."""
 
     type: str
     title: str
     status: int
     detail: str
+    errors: list[WrongField] | None = None
 
 
 class Checked(Answer):
@@ -239,14 +258,43 @@ class StartedPhase(Made):
 
 
 class PhaseStatus(Answer):
-    """Progress of the newest run: the source documents' fields, and further ones."""
+    """Progress of a run: the source documents' fields, and further ones."""
+
+    run: str
+    phase: str
+    task_id: str
+    status: Status
+    generation: int | None
+    generations: int
+    total_generations: int
+    progress: float
+    percent: float
+    best_fitness: float | None
+    avg_fitness: float | None
+    diversity: float | None
+    message: str
+
+
+class Phases(Answer):
+    """Progress of the newest run of each phase; above `phases` that of the newest run of all.
+
+    Before there is a run, `task_id` and `status` are null, and the fields with a default are missing.
+    """
 
     phase: str
     task_id: str | None
-    status: str | None
+    status: Status | None
     progress: float
     percent: float
     message: str
+    phases: dict[str, PhaseStatus | None]
+    run: str | None = None
+    generation: int | None = None
+    generations: int | None = None
+    total_generations: int | None = None
+    best_fitness: float | None = None
+    avg_fitness: float | None = None
+    diversity: float | None = None
 
 
 class Asked(Answer):
@@ -263,120 +311,3 @@ class Export(Answer):
     status: Literal["none", "running", "done", "failed"]
     folder: str | None
     error: str | None
-
-
-class Model(Answer):
-    """A model of the registry."""
-
-    id: str
-    name: str
-    kind: str
-    digest: str
-    bytes: int | None
-    parameters: int
-    metrics: dict[str, float]
-    lineage: list[str]
-    run: str | None
-    path: str | None
-    registered_at: str
-
-
-class ListedModel(Model):
-    """A model with the source documents' `size`: its bytes, 0 if they are not known."""
-
-    size: int
-
-
-class MadeModel(Model):
-    """A registered model with the source documents' fields."""
-
-    model_id: str
-    metadata: dict[str, Any]
-
-
-class ModelList(Answer):
-    """Models, the newest first."""
-
-    models: list[Model]
-    total: int
-
-
-class Me(Answer):
-    """Who asks."""
-
-    name: str
-    role: Role
-    version: str
-    roots: list[str]
-
-
-class Token(Answer):
-    """A token of a user, without its secret."""
-
-    id: str
-    note: str
-    issued_at: str
-
-
-class UserRow(Answer):
-    """A user."""
-
-    name: str
-    role: Role
-    tokens: list[Token]
-
-
-class Users(Answer):
-    """Everybody who may use the API."""
-
-    users: list[UserRow]
-
-
-class QueueRow(Row):
-    """A run that has not ended, and what it waits for."""
-
-    waits_for: str
-
-
-class Queue(Answer):
-    """The runs that have not ended, in their order."""
-
-    runs: list[QueueRow]
-
-
-class Worker(Answer):
-    """A device, and what it works on; `doing` is its task in words."""
-
-    name: str
-    device: str
-    status: str
-    run: str | None
-    task: str | None
-    doing: str | None
-    done: int
-    seconds: float
-    living: bool
-    labels: list[str]
-    memory: int
-    profile: str | None
-
-
-class Workers(Answer):
-    """Every device."""
-
-    workers: list[Worker]
-
-
-class Settings(Answer):
-    """Settings that a run can be submitted with."""
-
-    schema_: dict[str, Any] = Field(alias="schema")
-    defaults: dict[str, Any]
-    strategies: list[str]
-
-
-class IssuedToken(Answer):
-    """A token; it is shown this once."""
-
-    id: str
-    token: str

@@ -39,14 +39,14 @@ def _told(access: Access, name: str) -> dict[str, Any]:
     return {"name": name, "role": known.roles[name], "tokens": tokens}
 
 
-@router.post("/users", status_code=201)
+@router.post("/users", status_code=201, response_model=schemas.UserRow)
 def add(request: Request, new: schemas.NewUser, user: User = Depends(ADMIN)) -> Response:
     """Let somebody use the API; a token is made apart."""
     accounts.add(desk_of(request).store, new.name, new.role, user.name)
     return JSONResponse(_told(request.app.state.access, new.name), 201)
 
 
-@router.patch("/users/{name}")
+@router.patch("/users/{name}", response_model=schemas.UserRow)
 def change(
     request: Request, name: str, new: schemas.NewRole, user: User = Depends(ADMIN)
 ) -> dict[str, Any]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from api.run_schemas import Answer, Json, Status
+from evomerge.fitness.composite import Components
 
 
 class PopulationRow(Answer):
@@ -41,12 +44,15 @@ class Evaluation(Answer):
     generation: int | None
     fitness: float | None
     quality: float | None
-    components: Json | None
+    components: Components | None
     stopped: str | None
 
 
 class Candidate(Answer):
-    """A candidate: recipe, scores, parents, children."""
+    """A candidate: recipe, scores, parents, children.
+
+    Candidates that were merged have `document`, and `yaml`, null if no config can express the recipe.
+    """
 
     recipe_id: str
     kind: str
@@ -60,6 +66,7 @@ class Candidate(Answer):
     children: list[str]
     evaluations: list[Evaluation]
     yaml: str | None = None
+    document: Json | None = None
 
 
 class LineageNode(Answer):
@@ -77,12 +84,19 @@ class LineageNode(Answer):
     champion: bool
 
 
+class LineageEdge(Answer):
+    """Parent and child."""
+
+    from_: str = Field(alias="from")
+    to: str
+
+
 class Lineage(Answer):
     """Nodes and edges."""
 
     candidate: str
     nodes: list[LineageNode]
-    edges: list[dict[str, str]]
+    edges: list[LineageEdge]
 
 
 class LayerRow(Answer):
@@ -122,15 +136,42 @@ class ComparedGeneration(Answer):
     diversity_b: float | None
 
 
+class ComparedChampion(Answer):
+    """The champion of one of two runs, with its score on the selection slice."""
+
+    recipe_id: str
+    score: float | None
+    since: int
+    what: str
+
+
+class ComparedCandidates(Answer):
+    """Ids of the models that one run has built and the other has not, and the number of the rest."""
+
+    only_a: list[str]
+    only_b: list[str]
+    both: int
+
+
+class ComparedEvaluations(Answer):
+    """Numbers of evaluations of one run alone, and the evaluations with other outcomes."""
+
+    only_a: int
+    only_b: int
+    different: list[str]
+
+
 class Comparison(Answer):
-    """Two runs side by side."""
+    """Two runs side by side; `weights` has the ids of models whose weights differ."""
 
     a: Side
     b: Side
-    settings: dict[str, list[Any]]
+    settings: dict[str, tuple[Any, Any]]
     sources: list[list[str]]
-    champion: list[Json | None]
-    candidates: Json
+    champion: list[ComparedChampion | None]
+    candidates: ComparedCandidates
+    weights: list[str]
+    evaluations: ComparedEvaluations
     generations: list[ComparedGeneration]
     test: list[float | None]
     comparable: str | None

@@ -6,7 +6,7 @@ import { lazily } from "./lib/lazily";
 import { type Route, useRoute } from "./lib/router";
 import { RunsPage } from "./pages/runs/RunsPage";
 import { SignIn } from "./pages/SignIn";
-import { MeContext } from "./lib/me";
+import { MeContext } from "./lib/currentUser";
 import { Bar } from "./ui/Bar";
 import { Arriving, Boundary } from "./ui/Boundary";
 import { Empty, Failure } from "./ui/Messages";

@@ -1,6 +1,8 @@
+import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { goLive } from "./api/live";
+import { beginQueries, queries } from "./api/queries";
 import { begin } from "./api/session";
 import { App } from "./App";
 import { Boundary } from "./ui/Boundary";
@@ -16,13 +18,16 @@ import "./styles/pages.css";
 
 begin();
 beginTheme();
+beginQueries();
 goLive();
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(
     <StrictMode>
       <Boundary at="">
-        <App />
+        <QueryClientProvider client={queries}>
+          <App />
+        </QueryClientProvider>
       </Boundary>
     </StrictMode>,
   );

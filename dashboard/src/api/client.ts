@@ -1,13 +1,13 @@
 /** Requests to the API: the token, problems as errors, ETags. */
 import type { Problem } from "./types";
-import { readJson, writeJson } from "../lib/exact";
+import { readJson, writeJson } from "../lib/bigJson";
 import { expire, token } from "./session";
 
 export class ApiError extends Error {
   readonly problem: Problem;
 
   constructor(problem: Problem) {
-    super(problem.detail ?? problem.title);
+    super(problem.detail);
     this.problem = problem;
   }
 
@@ -49,11 +49,7 @@ export async function request<T>(path: string, wish: Wish = {}): Promise<Answer<
     });
   } catch (cause) {
     if (wish.signal?.aborted) throw cause;
-    throw new ApiError({
-      title: "The server does not answer",
-      status: 0,
-      detail: "The server does not answer. Is `forge serve` running?",
-    });
+    throw problem("The server does not answer", 0, "The server does not answer. Is `forge serve` running?");
   }
   if (response.status === 304) return null;
   if (!response.ok) throw await failure(response);
@@ -68,20 +64,24 @@ export async function request<T>(path: string, wish: Wish = {}): Promise<Answer<
 
 async function failure(response: Response): Promise<ApiError> {
   if (response.status === 401) expire();
-  let problem: Partial<Problem> = {};
+  let told: Partial<Problem> = {};
   try {
-    problem = (await response.json()) as Partial<Problem>;
+    told = (await response.json()) as Partial<Problem>;
   } catch {
     // A proxy's error page says nothing more than its status.
   }
-  const title = problem.title ?? (response.statusText || `Error ${response.status}`);
-  return new ApiError({ ...problem, title, status: response.status });
+  const title = told.title ?? (response.statusText || `Error ${response.status}`);
+  return problem(title, response.status, told.detail ?? title, told.errors);
+}
+
+function problem(title: string, status: number, detail = title, errors: Problem["errors"] = null): ApiError {
+  return new ApiError({ type: "about:blank", title, status, detail, errors });
 }
 
 /** A request whose answer is always wanted. */
 export async function send<T>(path: string, method: string, body?: unknown, more: Wish = {}): Promise<Answer<T>> {
   const answer = await request<T>(path, { ...more, method, body });
-  if (!answer) throw new ApiError({ title: "Nothing changed", status: 304 });
+  if (!answer) throw problem("Nothing changed", 304);
   return answer;
 }
 
@@ -95,6 +95,13 @@ export function withQuery(path: string, query: Record<string, string | number | 
 
 /** The words of an error for a person. */
 export function explain(error: unknown): string {
-  if (error instanceof ApiError) return error.problem.detail ?? error.problem.title;
+  if (error instanceof ApiError) return error.problem.detail;
   return error instanceof Error ? error.message : String(error);
+}
+
+/** What the server says of single fields of a body; of settings under the setting's name. */
+export function wrongFields(error: unknown): Record<string, string> {
+  if (!(error instanceof ApiError)) return {};
+  const parts = error.problem.errors ?? [];
+  return Object.fromEntries(parts.map((part) => [part.field.replace(/^(config|settings)\./, "").split(".")[0] ?? "", part.message]));
 }

@@ -1,5 +1,5 @@
 /** The live connection: one WebSocket for the page, which reconnects and says what it saw last. */
-import type { RunEvent } from "./types";
+import type { Event } from "./types";
 import { request } from "./client";
 import { onSession, token } from "./session";
 
@@ -10,7 +10,7 @@ export interface Told {
   run?: string;
   place?: number;
   position?: number;
-  event?: RunEvent;
+  event?: Event;
 }
 
 /** Close code of a connection that may not go on (RFC 6455, 7.4.1). */

@@ -1,9 +1,9 @@
 /** Lines over generations. The legend says the values at the cursor; arrow keys move it. */
 import { type KeyboardEvent, type PointerEvent, useId, useMemo, useState } from "react";
+import { area, curveLinear, curveStepAfter, line } from "d3-shape";
 import { useWidth } from "../lib/hooks";
-import { type Extent, extent, linear, padded, tickFormat, ticks, wholeTicks } from "../lib/scale";
+import { type Extent, extent, linear, padded, type Scale, tickFormat } from "../lib/scale";
 import { ChartTable } from "./ChartTable";
-import { bandPath, linePath, stepPath } from "./paths";
 
 export interface Series {
   key: string;
@@ -50,8 +50,8 @@ export function LineChart(props: Props) {
   const xHigh = Math.max(props.xMax ?? 0, xs[last] ?? 0, (xs[0] ?? 0) + 1);
   const x = linear([xs[0] ?? 0, xHigh], [LEFT, width - RIGHT]);
   const y = linear(domain, [height - BOTTOM, TOP]);
-  const yTicks = ticks(domain, Math.max(2, Math.round(height / 56)));
-  const tell = tickFormat(yTicks);
+  const wished = Math.max(2, Math.round(height / 56));
+  const tell = tickFormat(y, wished);
   const near = (event: PointerEvent<SVGSVGElement>) => {
     const spot = event.clientX - event.currentTarget.getBoundingClientRect().left;
     let best = 0;
@@ -98,7 +98,7 @@ export function LineChart(props: Props) {
           onPointerDown={near} onPointerLeave={() => setCursor(null)}>
           <title id={`${id}-t`}>{title}</title>
           <desc id={`${id}-d`}>{description}</desc>
-          {yTicks.map((tick) => (
+          {y.ticks(wished).map((tick) => (
             <g key={tick} className="grid">
               <line x1={LEFT} x2={width - RIGHT} y1={y(tick)} y2={y(tick)} />
               <text x={LEFT - 8} y={y(tick)} dy="0.32em" textAnchor="end">
@@ -106,7 +106,7 @@ export function LineChart(props: Props) {
               </text>
             </g>
           ))}
-          {wholeTicks([xs[0] ?? 0, xHigh], Math.max(2, width / 70)).map((tick) => (
+          {x.ticks(Math.max(2, width / 70)).filter(Number.isInteger).map((tick) => (
             <text key={tick} className="tick" x={x(tick)} y={height - 8} textAnchor="middle">
               {tick}
             </text>
@@ -119,10 +119,10 @@ export function LineChart(props: Props) {
               </text>
             </g>
           ))}
-          {band && <path className="band" d={bandPath(xs, band.low, band.high, x, y)} />}
+          {band && <path className="band" d={bandPath(xs, band, x, y)} />}
           {series.map((one) => (
             <path key={one.key} className="line" stroke={one.color} strokeDasharray={one.dash}
-              d={(one.step ? stepPath : linePath)(xs, one.values, x, y)} />
+              d={linePath(xs, one, x, y)} />
           ))}
           <line className="cursor" data-on={cursor !== null} x1={x(xs[at] ?? 0)} x2={x(xs[at] ?? 0)} y1={TOP} y2={height - BOTTOM} />
           {series.map((one) => {
@@ -144,6 +144,26 @@ export function LineChart(props: Props) {
       />
     </figure>
   );
+}
+
+const isThere = (value: number | null | undefined): value is number => value !== null && value !== undefined;
+
+/** A line with gaps where values are missing; a step stays until the next value. */
+function linePath(xs: number[], { values, step }: Series, x: Scale, y: Scale): string | undefined {
+  const path = line<number | null>(
+    (_, index) => x(xs[index] ?? 0),
+    (value) => y(value ?? 0),
+  );
+  return path.defined(isThere).curve(step ? curveStepAfter : curveLinear).digits(1)(values) ?? undefined;
+}
+
+function bandPath(xs: number[], { low, high }: NonNullable<Props["band"]>, x: Scale, y: Scale): string | undefined {
+  const path = area<number | null>(
+    (_, index) => x(xs[index] ?? 0),
+    (_, index) => y(low[index] ?? 0),
+    (value) => y(value ?? 0),
+  );
+  return path.defined((value, index) => isThere(value) && isThere(low[index])).digits(1)(high) ?? undefined;
 }
 
 function yDomain({ series, band, thresholds = [], also = [] }: Props): Extent | null {

@@ -1,4 +1,5 @@
 /** Parallel coordinates: an axis a number, a line a candidate. Dragging along an axis keeps what lies in between. */
+import { line } from "d3-shape";
 import { type PointerEvent, useId, useMemo, useRef, useState } from "react";
 import { number, short } from "../lib/format";
 import { useWidth } from "../lib/hooks";
@@ -24,6 +25,7 @@ const HEIGHT = 320;
 const BOTTOM = 22;
 const EDGE = 56;
 const GAP = 92;
+const path = line().digits(1);
 
 export function inside(axes: Axis[], limits: Record<string, Extent>, index: number): boolean {
   return axes.every((axis) => {
@@ -41,22 +43,19 @@ export function Parallel({ axes, ids, champion, limits, onLimits, onPick }: Prop
   const width = Math.max(seen, 2 * EDGE + GAP * (axes.length - 1));
   const x = (index: number) => EDGE + (index * (width - 2 * EDGE)) / Math.max(1, axes.length - 1);
   const scales = useMemo(
-    () => axes.map((axis) => ({ domain: wide(extent(axis.values) ?? [0, 1]) })).map(({ domain }) => ({
-      domain,
-      y: linear(domain, [HEIGHT - BOTTOM, TOP]),
-      value: linear([HEIGHT - BOTTOM, TOP], domain),
-    })),
+    () => axes.map((axis) => {
+      const domain = wide(extent(axis.values) ?? [0, 1]);
+      return { domain, y: linear(domain, [HEIGHT - BOTTOM, TOP]) };
+    }),
     [axes],
   );
   const lines = useMemo(
     () => ids.map((_, index) => {
-      let path = "";
-      axes.forEach((axis, n) => {
+      const points = axes.flatMap((axis, n): [number, number][] => {
         const value = axis.values[index];
-        if (value === null || value === undefined) return;
-        path += `${path ? "L" : "M"}${x(n).toFixed(1)} ${(scales[n]?.y(value) ?? 0).toFixed(1)}`;
+        return value === null || value === undefined ? [] : [[x(n), scales[n]?.y(value) ?? 0]];
       });
-      return path;
+      return path(points) ?? undefined;
     }),
     // x follows from the width and the axes.
     [ids, axes, scales, width],
@@ -80,7 +79,7 @@ export function Parallel({ axes, ids, champion, limits, onLimits, onPick }: Prop
     const scale = scales[n];
     const axis = axes[n];
     if (!held || !scale || axis?.key !== held.key) return;
-    const ends = [held.from, spot(event)].map((pixel) => scale.value(Math.max(TOP, Math.min(HEIGHT - BOTTOM, pixel))));
+    const ends = [held.from, spot(event)].map((pixel) => scale.y.invert(Math.max(TOP, Math.min(HEIGHT - BOTTOM, pixel))));
     onLimits({ ...limits, [axis.key]: [Math.min(...ends), Math.max(...ends)] });
   };
   const end = (event: PointerEvent<SVGRectElement>) => {

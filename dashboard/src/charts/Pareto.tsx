@@ -1,9 +1,10 @@
 /** The Pareto front in two of its objectives. A point is a candidate: click it for its recipe. */
+import { curveStepBefore, line } from "d3-shape";
 import { useId, useState } from "react";
 import type { Front, FrontPoint } from "../api/types";
 import { number, plural, short } from "../lib/format";
 import { useWidth } from "../lib/hooks";
-import { extent, linear, padded, tickFormat, ticks } from "../lib/scale";
+import { extent, linear, padded, tickFormat } from "../lib/scale";
 import { ChartTable } from "./ChartTable";
 
 const LEFT = 58;
@@ -11,6 +12,7 @@ const BOTTOM = 40;
 const TOP = 12;
 const RIGHT = 16;
 const HEIGHT = 300;
+const Y_TICKS = 5;
 
 interface Props {
   front: Front;
@@ -34,10 +36,10 @@ export function Pareto({ front, champion, onPick }: Props) {
   const yDomain = padded(extent(all.map((p) => p.y)) ?? [0, 1], 0.12);
   const x = linear(xDomain, [LEFT, width - RIGHT]);
   const y = linear(yDomain, [HEIGHT - BOTTOM, TOP]);
-  const xTicks = ticks(xDomain, Math.max(2, width / 110));
-  const yTicks = ticks(yDomain, 5);
-  const tellX = tickFormat(xTicks);
-  const tellY = tickFormat(yTicks);
+  const xWished = Math.max(2, width / 110);
+  const tellX = tickFormat(x, xWished);
+  const tellY = tickFormat(y, Y_TICKS);
+  const stairs = line<(typeof points)[number]>((p) => x(p.x), (p) => y(p.y)).curve(curveStepBefore).digits(1);
   const axisName = (axis: number) => `${names[axis]} (${front.axes[axis]?.better === "up" ? "higher" : "lower"} is better)`;
   const told = all.find((point) => point.id === on);
   return (
@@ -80,7 +82,7 @@ export function Pareto({ front, champion, onPick }: Props) {
       <svg width={width} height={HEIGHT} role="group" aria-labelledby={`${id}-t`} aria-describedby={`${id}-d`}>
         <title id={`${id}-t`}>Pareto front</title>
         <desc id={`${id}-d`}>{`${axisName(a)} against ${axisName(b)}, ${points.length} candidates on the front.`}</desc>
-        {yTicks.map((tick) => (
+        {y.ticks(Y_TICKS).map((tick) => (
           <g key={tick} className="grid">
             <line x1={LEFT} x2={width - RIGHT} y1={y(tick)} y2={y(tick)} />
             <text x={LEFT - 8} y={y(tick)} dy="0.32em" textAnchor="end">
@@ -88,7 +90,7 @@ export function Pareto({ front, champion, onPick }: Props) {
             </text>
           </g>
         ))}
-        {xTicks.map((tick) => (
+        {x.ticks(xWished).map((tick) => (
           <text key={tick} x={x(tick)} y={HEIGHT - BOTTOM + 16} textAnchor="middle">
             {tellX(tick)}
           </text>
@@ -99,7 +101,7 @@ export function Pareto({ front, champion, onPick }: Props) {
         <text className="axis-name" x={LEFT} y={TOP} dx="4" dy="4">
           {axisName(b)}
         </text>
-        {a !== b && <path className="front-line" d={points.map((p, n) => (n ? `V${y(p.y)}H${x(p.x)}` : `M${x(p.x)} ${y(p.y)}`)).join("")} />}
+        {a !== b && <path className="front-line" d={stairs(points) ?? undefined} />}
         {all.map((point) => (
           <circle key={point.id} className="point" cx={x(point.x)} cy={y(point.y)} r={point.kept ? 6 : 3.5} tabIndex={0} data-kept={point.kept} role="button"
             data-champion={point.id === champion} data-on={point.id === on}

@@ -1,6 +1,5 @@
 /** Numbers, times and names as the dashboard writes them. */
-import type { Json } from "../api/types";
-import { plain, writeJson } from "./exact";
+import { plain, writeJson } from "./bigJson";
 
 export const NONE = "–";
 
@@ -81,11 +80,11 @@ export function utc(text: string | null | undefined): string | undefined {
 }
 
 /** A setting's value in one line. */
-export function setting(value: Json | undefined): string {
+export function setting(value: unknown): string {
   if (value === undefined) return NONE;
   if (value === null) return "not set";
   if (typeof value === "string") return value === "" ? "empty" : plain(value);
-  if (Array.isArray(value) && value.every((item) => typeof item !== "object")) return value.join(", ") || "none";
+  if (Array.isArray(value) && value.every((item: unknown) => typeof item !== "object")) return value.join(", ") || "none";
   return typeof value === "object" ? writeJson(value) : String(value);
 }
 

@@ -1,29 +1,29 @@
 /** Small hooks that every page uses. */
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
-import { type Entry, peek, refresh, subscribe } from "../api/cache";
 import { liveState, onLiveState, onTold, type LiveState, type Told } from "../api/live";
+import { read, refresh } from "../api/queries";
 import { onSession, token } from "../api/session";
 
-export interface Resource<T> extends Entry<T> {
+export interface Resource<T> {
+  data: T | undefined;
+  error: unknown;
   /** What is shown belongs to an earlier path, until the new answer is there. */
   stale: boolean;
   reload: () => Promise<void>;
 }
 
-/** What a path of the API answers. While a new path loads, the last answer stays. */
-export function useResource<T>(path: string | null): Resource<T> {
-  const key = path ?? "";
-  const listen = useCallback((listener: () => void) => (key ? subscribe(key, listener) : () => undefined), [key]);
-  const entry = useSyncExternalStore(listen, () => peek<T>(key));
-  const kept = useRef<{ data: T | undefined }>({ data: undefined });
-  if (entry.data !== undefined) kept.current = { data: entry.data };
-  useEffect(() => {
-    if (key) void refresh(key);
-  }, [key]);
-  const reload = useCallback(() => (key ? refresh(key) : Promise.resolve()), [key]);
-  const failed = entry.error !== null && entry.data === undefined;
-  const data = entry.data ?? (failed ? undefined : kept.current.data);
-  return { ...entry, data, stale: entry.data === undefined && data !== undefined, reload };
+/** What a path of the API answers, asked for again every so many milliseconds. While a new path loads, the last answer stays. */
+export function useResource<T>(path: string | null, every?: number | ((data: T | undefined) => number | false)): Resource<T> {
+  const query = useQuery({
+    queryKey: [path ?? ""] as const,
+    queryFn: read<T>,
+    enabled: path !== null,
+    placeholderData: keepPreviousData,
+    refetchInterval: typeof every === "function" ? ({ state }) => every(state.data?.data) : (every ?? false),
+  });
+  const reload = useCallback(() => (path === null ? Promise.resolve() : refresh(path)), [path]);
+  return { data: query.data?.data, error: query.error, stale: query.isPlaceholderData, reload };
 }
 
 /** A value that follows after it has been still for a while. */

@@ -3,10 +3,8 @@ import type { Settings } from "../api/types";
 import { type Resource, useResource } from "./hooks";
 import type { Schema } from "./schema";
 
-export interface KnownSettings {
+export interface KnownSettings extends Omit<Settings, "schema"> {
   schema: Schema;
-  defaults: Settings;
-  strategies: string[];
 }
 
 export function useSettings(): Resource<KnownSettings> {

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { forget } from "../api/session";
 import { useLiveState } from "../lib/hooks";
-import { useMaySubmit, useMe } from "../lib/me";
+import { useMaySubmit, useMe } from "../lib/currentUser";
 import type { Route } from "../lib/router";
 import { Brand } from "./Brand";
 import { Icon } from "./Icon";

@@ -1,7 +1,5 @@
 /** Asks once more before something that cannot be taken back. */
-import { useState } from "react";
-import { Dialog } from "./Dialog";
-import { Failure } from "./Messages";
+import { FormDialog } from "./FormDialog";
 
 export interface Question {
   title: string;
@@ -11,34 +9,13 @@ export interface Question {
 }
 
 export function Confirm({ asked, onClose }: { asked: Question; onClose: () => void }) {
-  const [error, setError] = useState<unknown>(null);
-  const submit = async () => {
-    setError(null);
-    try {
-      await asked.act();
-      onClose();
-    } catch (cause) {
-      setError(cause);
-    }
+  const act = async () => {
+    await asked.act();
+    onClose();
   };
   return (
-    <Dialog
-      title={asked.title}
-      onClose={onClose}
-      onSubmit={() => void submit()}
-      foot={
-        <>
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary danger">
-            {asked.does}
-          </button>
-        </>
-      }
-    >
+    <FormDialog title={asked.title} does={asked.does} danger onClose={onClose} act={act}>
       <p className="soft">{asked.says}</p>
-      {error !== null && <Failure error={error} />}
-    </Dialog>
+    </FormDialog>
   );
 }

@@ -79,6 +79,12 @@ def visit(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
 
         page.on("pageerror", lambda error: hear(str(error)))
         page.on("console", lambda m: hear(m.text) if m.type in ("error", "warning") else None)
+
+        def elsewhere(url: str) -> None:
+            if not url.startswith((site.url, "data:", "blob:")):
+                wrong.append(f"asked for {url}")
+
+        page.on("request", lambda request: elsewhere(request.url))
         if who is not None:
             kept = (
                 f"try {{ localStorage.setItem('forge.token', '{site.tokens[who]}'); }} catch {{}}"

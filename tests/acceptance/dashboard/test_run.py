@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,26 @@ def test_live_events_move_the_page_and_leave_the_past_alone(
 
 
 @pytest.mark.slow
+def test_an_event_that_comes_while_the_run_is_read_is_not_missed(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """The answer under way is older than the event: the run is read once more after it."""
+    held = {"once": True}
+
+    def late(route: Any) -> None:
+        answer = route.fetch()
+        if held.pop("once", None):
+            time.sleep(0.7)  # the live connection is there
+            site.advance(BUSY, 1)
+            time.sleep(0.7)  # its event too
+        route.fulfill(response=answer)
+
+    page = visit(f"/runs/{BUSY}", before=lambda page: page.route(f"**/runs/{BUSY}", late))
+    page.locator(".dock-caption b").get_by_text(f"/ {site.places(BUSY)}").wait_for()
+    assert not held
+
+
+@pytest.mark.slow
 def test_a_connection_that_broke_goes_on_after_the_last_event(
     visit: Callable[..., Any], site: Site
 ) -> None:
@@ -156,16 +177,21 @@ def test_every_dialog_takes_a_reason_and_gives_the_focus_back(
 
 
 @pytest.mark.slow
-def test_a_fork_is_checked_before_it_is_asked_for(visit: Callable[..., Any], site: Site) -> None:
+def test_a_fork_that_is_refused_marks_the_setting(visit: Callable[..., Any], site: Site) -> None:
+    """The server checks, and answers field by field; then the dialog is still there."""
     at = site.ends(DONE)[1] + 2
-    page = visit(f"/runs/{DONE}?at={at}")
+    page = visit(f"/runs/{DONE}?at={at}", expected=("422",))
     page.get_by_role("button", name="Fork from here").click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_label("Event", exact=True).input_value() == str(at)
     dialog.get_by_label("Setting", exact=True).fill("mutation_rate")
-    dialog.get_by_label("Value of mutation_rate").fill("2")
-    dialog.get_by_text("mutation_rate must be 1 or less").wait_for()
-    dialog.get_by_label("Value of mutation_rate").fill("0.05")
+    value = dialog.get_by_label("Value of mutation_rate")
+    value.fill("2")
+    dialog.get_by_role("button", name="Fork", exact=True).click()
+    dialog.locator(".wrong").get_by_text("mutation_rate: Input should be less than").wait_for()
+    assert value.get_attribute("aria-invalid") == "true"
+    value.fill("0.05")
+    dialog.locator(".wrong").wait_for(state="detached")
     dialog.get_by_role("button", name="Setting").click()
     dialog.get_by_label("Setting", exact=True).nth(1).fill("objectives")
     dialog.get_by_label("Value of objectives").fill("perplexity, speed")

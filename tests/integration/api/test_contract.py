@@ -195,6 +195,12 @@ def test_a_fork_says_what_is_wrong_with_it(served: Served) -> None:
         answer = served.ask("POST", f"/runs/{RUN}/fork", json=body)
         assert answer.status_code == status
         assert words in answer.json()["detail"]
+    body = {"generation": 1, "settings": {"mutation_rate": 2, "fitness_weights": {"accuracy": "x"}}}
+    wrong = served.ask("POST", f"/runs/{RUN}/fork", json=body).json()["errors"]
+    assert {part["field"]: part["message"][:21] for part in wrong} == {
+        "settings.mutation_rate": "Input should be less ",
+        "settings.fitness_weights.accuracy": "Input should be a val",
+    }
 
 
 def test_problems_are_problem_details(served: Served) -> None:

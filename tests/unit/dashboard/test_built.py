@@ -41,22 +41,22 @@ def test_the_built_files_are_those_that_were_built() -> None:
 
 
 def test_every_package_in_the_scripts_is_named_with_its_licence() -> None:
-    """MIT asks that its notice goes with every copy; minifying takes the comments out."""
+    """MIT and ISC ask that the notice goes with every copy; minifying takes the comments out.
+
+    Every package that the sources import is in the scripts; of those behind it, only what is used.
+    """
     told = json.loads((SITE / "BUILD.json").read_text("utf-8"))
     locked = json.loads((DASHBOARD / "package-lock.json").read_text("utf-8"))["packages"]
-    versions = {
-        name.rpartition("node_modules/")[2]: each["version"]
-        for name, each in locked.items()
-        if name
-    }
-    needed = {n for n in versions if not locked[f"node_modules/{n}"].get("dev")}
-    assert needed <= set(told["packages"])
+    assert set(locked[""]["dependencies"]) <= set(told["packages"])
     notice = (SITE / "NOTICE.txt").read_text("utf-8")
     parts = notice.partition("\n\n")[2].split("-" * 80)
     assert len(parts) == len(told["packages"])
     for name, part in zip(told["packages"], parts, strict=True):
-        assert part.strip().startswith(f"{name} {versions[name]} (MIT)")
-        assert "Permission is hereby granted" in part
+        package = locked[f"node_modules/{name}"]
+        assert package["license"] in ("MIT", "ISC")
+        assert part.strip().startswith(f"{name} {package['version']} ({package['license']})")
+        words = " ".join(part.split())
+        assert re.search("Permission (to use, .* )?is hereby granted", words)
         assert "Copyright" in part
 
 
@@ -87,6 +87,13 @@ def test_every_file_that_the_index_does_not_name_is_named_by_another() -> None:
 
 
 def test_no_module_has_300_lines() -> None:
+    """Except the generated one."""
     for name in sources():
-        if name.endswith((".ts", ".tsx")):
+        if name.endswith((".ts", ".tsx")) and name != "src/api/openapi.ts":
             assert len((DASHBOARD / name).read_text("utf-8").splitlines()) < 300, name
+
+
+def test_no_two_sources_differ_in_case_only() -> None:
+    """On a file system that folds case, `./Events` could find `events.ts`: endings do not count."""
+    stems = [name.lower().partition(".")[0] for name in sources() if name.startswith("src/")]
+    assert len(set(stems)) == len(stems)

@@ -1,13 +1,13 @@
 /** Two runs or more beside each other. */
 import { useEffect, useState } from "react";
-import type { RowPage, Run } from "../../api/types";
+import type { Rows, Run } from "../../api/types";
 import { withQuery } from "../../api/client";
 import { useResource, useTitle } from "../../lib/hooks";
 import { href, replace, type Route } from "../../lib/router";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure } from "../../ui/Messages";
 import { runPath } from "../run/context";
-import { Beside } from "./Beside";
+import { RunComparison } from "./RunComparison";
 
 /** Runs that are compared at once, at most: as many as there are colours. */
 const MOST = 6;
@@ -53,7 +53,7 @@ export default function ComparePage({ route }: { route: Route }) {
 
 function Adder({ names, onAdd }: { names: string[]; onAdd: (name: string) => void }) {
   const [text, setText] = useState("");
-  const recent = useResource<RowPage>(withQuery("runs", { limit: 50 }));
+  const recent = useResource<Rows>(withQuery("runs", { limit: 50 }));
   return (
     <form
       className="adder"
@@ -91,7 +91,7 @@ function Gathered({ names }: { names: string[] }) {
       {names.map((name) => (
         <Reader key={name} name={name} onRun={take} />
       ))}
-      {found.length >= 2 && <Beside runs={found} />}
+      {found.length >= 2 && <RunComparison runs={found} />}
     </>
   );
 }

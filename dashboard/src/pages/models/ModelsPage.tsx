@@ -1,12 +1,12 @@
 /** The registry of models. */
 import { useState } from "react";
 import { withQuery } from "../../api/client";
-import type { Model, ModelKind } from "../../api/types";
+import type { Model, ModelKind, ModelList } from "../../api/types";
 import { bytes, number, plural, score } from "../../lib/format";
 import { useDebounced, useResource, useTitle } from "../../lib/hooks";
-import { useMaySubmit, useMe } from "../../lib/me";
+import { useMaySubmit, useMe } from "../../lib/currentUser";
 import { href, replace, type Route } from "../../lib/router";
-import { Id } from "../../ui/Copy";
+import { Id } from "../../ui/CopyButton";
 import { Empty, Loaded } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { RegisterDialog } from "./RegisterDialog";
@@ -21,7 +21,7 @@ export default function ModelsPage({ route }: { route: Route }) {
   const [dialog, setDialog] = useState<"register" | Model | null>(null);
   const maySubmit = useMaySubmit();
   const admin = useMe()?.role === "admin";
-  const answer = useResource<{ models: Model[]; total: number }>(withQuery("models", { kind, q }));
+  const answer = useResource<ModelList>(withQuery("models", { kind, q }));
   const done = () => {
     setDialog(null);
     void answer.reload();
@@ -109,7 +109,9 @@ function Table({ models, filtered, onRemove }: TableProps) {
               <td>
                 <span className={`tag ${model.kind === "champion" ? "champion" : ""}`}>{model.kind}</span>
               </td>
-              <td>{model.digest ? <Id id={model.digest} what="digest" /> : "–"}</td>
+              <td>
+                <Id id={model.digest} what="digest" />
+              </td>
               <td>
                 {model.run ? (
                   <a className="mono nowrap" href={href(["runs", model.run])}>
@@ -121,7 +123,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
               </td>
               <td className="num">{number(model.parameters)}</td>
               <td className="num nowrap">{bytes(model.bytes)}</td>
-              <td className="num">{typeof model.metrics.test === "number" ? score(model.metrics.test) : "–"}</td>
+              <td className="num">{score(model.metrics.test)}</td>
               <td>
                 <Time at={model.registered_at} />
               </td>

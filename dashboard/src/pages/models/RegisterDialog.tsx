@@ -2,10 +2,9 @@
 import { useState } from "react";
 import { send } from "../../api/client";
 import type { ModelKind } from "../../api/types";
-import { useMe } from "../../lib/me";
-import { Dialog } from "../../ui/Dialog";
+import { useMe } from "../../lib/currentUser";
 import { Field } from "../../ui/Field";
-import { Failure } from "../../ui/Messages";
+import { FormDialog } from "../../ui/FormDialog";
 
 /** Champions come from runs only. */
 const KINDS: ModelKind[] = ["specialist", "source", "base"];
@@ -16,37 +15,14 @@ export function RegisterDialog({ onClose, onDone }: { onClose: () => void; onDon
   const [name, setName] = useState("");
   const [kind, setKind] = useState<ModelKind>("specialist");
   const [tried, setTried] = useState(false);
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>(null);
-  const submit = async () => {
+  const act = async () => {
     setTried(true);
     if (!path.trim()) return;
-    setBusy(true);
-    setError(null);
-    try {
-      await send("models", "POST", { path: path.trim(), name: name.trim() || null, kind });
-      onDone();
-    } catch (cause) {
-      setError(cause);
-      setBusy(false);
-    }
+    await send("models", "POST", { path: path.trim(), name: name.trim() || null, kind });
+    onDone();
   };
   return (
-    <Dialog
-      title="Register a model"
-      onClose={onClose}
-      onSubmit={() => void submit()}
-      foot={
-        <>
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary" disabled={busy}>
-            Register
-          </button>
-        </>
-      }
-    >
+    <FormDialog title="Register a model" does="Register" onClose={onClose} act={act}>
       <Field label="Folder" wrong={tried && !path.trim() ? "Give a folder on the server." : null}
         hint={roots.length > 0 ? `below ${roots.join(" or ")}` : "a folder with safetensors, on the server"}>
         {(given) => <input {...given} className="input mono" value={path} onChange={(event) => setPath(event.target.value)} />}
@@ -63,7 +39,6 @@ export function RegisterDialog({ onClose, onDone }: { onClose: () => void; onDon
           </select>
         )}
       </Field>
-      {error !== null && <Failure error={error} />}
-    </Dialog>
+    </FormDialog>
   );
 }

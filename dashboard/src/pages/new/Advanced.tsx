@@ -1,6 +1,6 @@
 /** Every other setting, from its schema. Empty means the default. */
 import { useState } from "react";
-import type { Json, Settings } from "../../api/types";
+import type { Values } from "../../api/types";
 import { setting, words } from "../../lib/format";
 import { kinds, resolve, type Schema } from "../../lib/schema";
 import { Field } from "../../ui/Field";
@@ -8,7 +8,7 @@ import { OWN } from "./draft";
 
 interface Props {
   schema: Schema;
-  defaults: Settings;
+  defaults: Values;
   values: Record<string, string>;
   problems: Record<string, string>;
   onChange: (values: Record<string, string>) => void;
@@ -43,7 +43,7 @@ interface ControlProps {
   bind: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean | undefined };
   schema: Schema;
   root: Schema;
-  standard: Json | undefined;
+  standard: unknown;
   value: string;
   onChange: (value: string) => void;
 }

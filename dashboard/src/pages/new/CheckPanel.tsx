@@ -1,21 +1,21 @@
 /** What the server says of a run before it is submitted. Nothing here is guessed. */
-import type { Check, Settings } from "../../api/types";
+import type { Checked, Values } from "../../api/types";
 import { number, setting } from "../../lib/format";
 import { Failure } from "../../ui/Messages";
-import type { Checked } from "./useCheck";
+import type { CheckState } from "./useCheck";
 
 interface Props {
   begun: boolean;
   blocked: boolean;
-  checked: Checked;
-  config: Settings;
+  checked: CheckState;
+  config: Values;
 }
 
 export function CheckPanel({ begun, blocked, checked, config }: Props) {
   const { answer, error, busy } = checked;
   return (
     <div className="check-panel" aria-live="polite" aria-busy={busy}>
-      <h2>Check</h2>
+      <h2>Checked</h2>
       {!begun && <p className="soft small">Name the sources: what they are is checked here as you type. Nothing is started.</p>}
       {begun && blocked && <p className="soft small">Fix the marked fields first.</p>}
       {begun && !blocked && busy && !answer && error === null && <p className="soft small">Checking …</p>}
@@ -29,7 +29,7 @@ export function CheckPanel({ begun, blocked, checked, config }: Props) {
   );
 }
 
-function Said({ answer, config }: { answer: Check; config: Settings }) {
+function Said({ answer, config }: { answer: Checked; config: Values }) {
   const slices = [...new Set(Object.values(answer.items ?? {}).flatMap((row) => Object.keys(row)))];
   const counted = ["generations", "population_size", "strategy"].filter((name) => name in answer.config || name in config);
   return (

@@ -1,31 +1,31 @@
 /** A form for a new run, checked by the server as one types. */
 import { useMemo, useRef, useState } from "react";
-import { ApiError, send } from "../../api/client";
-import type { Model } from "../../api/types";
+import { ApiError, send, wrongFields } from "../../api/client";
+import type { Made, ModelList } from "../../api/types";
 import { useResource, useTitle } from "../../lib/hooks";
-import { useMe, useMaySubmit } from "../../lib/me";
+import { useMe, useMaySubmit } from "../../lib/currentUser";
 import { go, href } from "../../lib/router";
 import { useSettings } from "../../lib/settings";
 import { Field } from "../../ui/Field";
 import { Empty, Failure } from "../../ui/Messages";
 import { Advanced } from "./Advanced";
 import { CheckPanel } from "./CheckPanel";
-import { BLANK, bodyOf, type Draft, problemsOf } from "./draft";
+import { BLANK, bodyOf, type Draft, unreadable } from "./draft";
 import { TextList } from "./TextList";
-import { byField, useCheck } from "./useCheck";
+import { useCheck } from "./useCheck";
 
 export default function NewRunPage() {
   const me = useMe();
   const maySubmit = useMaySubmit();
   const settings = useSettings();
-  const models = useResource<{ models: Model[] }>("models");
+  const models = useResource<ModelList>("models");
   const [draft, setDraft] = useState<Draft>(BLANK);
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const key = useRef(newKey());
   const schema = settings.data?.schema;
   const body = useMemo(() => bodyOf(draft, schema), [draft, schema]);
-  const own = useMemo(() => problemsOf(draft, schema), [draft, schema]);
+  const own = useMemo(() => unreadable(draft), [draft]);
   const begun = body.models.length > 0;
   const checked = useCheck(body, begun && Object.keys(own).length === 0);
   useTitle("New run");
@@ -36,7 +36,7 @@ export default function NewRunPage() {
       </Empty>
     );
   }
-  const problems: Record<string, string> = { ...byField(checked.error), ...own };
+  const problems: Record<string, string> = { ...wrongFields(checked.error), ...own };
   const put = (part: Partial<Draft>) => {
     setError(null);
     setDraft({ ...draft, ...part });
@@ -45,7 +45,7 @@ export default function NewRunPage() {
     setBusy(true);
     setError(null);
     try {
-      const answer = await send<{ run: string }>("runs", "POST", body, { headers: { "Idempotency-Key": key.current } });
+      const answer = await send<Made>("runs", "POST", body, { headers: { "Idempotency-Key": key.current } });
       go(href(["runs", answer.data.run]));
     } catch (cause) {
       setError(cause);

@@ -1,6 +1,6 @@
 /** What the form of a new run says, as the body that the API takes. */
-import type { Json, Settings } from "../../api/types";
-import { parse, type Schema, wrong } from "../../lib/schema";
+import type { Json, Values } from "../../api/types";
+import { parse, type Schema } from "../../lib/schema";
 
 export interface Draft {
   models: string[];
@@ -36,14 +36,14 @@ export interface Body {
   models: string[];
   base: string | null;
   data: string[];
-  config: Settings;
+  config: Values;
   priority: number;
   labels: string[];
   reason?: string;
 }
 
 export function bodyOf(draft: Draft, schema: Schema | undefined): Body {
-  const config: Settings = {};
+  const config: Values = {};
   for (const [name, text] of Object.entries(given(draft))) config[name] = read(name, text, schema);
   return {
     models: kept(draft.models),
@@ -56,16 +56,10 @@ export function bodyOf(draft: Draft, schema: Schema | undefined): Body {
   };
 }
 
-/** What can be said to be wrong before the server is asked, by field. */
-export function problemsOf(draft: Draft, schema: Schema | undefined): Record<string, string> {
-  const found: Record<string, string> = {};
-  if (draft.priority.trim() && !/^-?\d+$/.test(draft.priority.trim())) found.priority = "must be a whole number";
-  for (const [name, text] of Object.entries(given(draft))) {
-    const known = schema?.properties?.[name];
-    const said = schema && known ? wrong(parse(text, known, schema), known, schema) : null;
-    if (said) found[name] = said;
-  }
-  return found;
+/** Fields whose text is no value that could be sent. */
+export function unreadable(draft: Draft): Record<string, string> {
+  const text = draft.priority.trim();
+  return text === "" || /^-?\d+$/.test(text) ? {} : { priority: "must be a whole number" };
 }
 
 function given(draft: Draft): Record<string, string> {

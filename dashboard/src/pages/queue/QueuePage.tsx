@@ -1,6 +1,6 @@
 /** What waits, what is under way, and who works. */
-import { useEffect } from "react";
-import type { QueueRow, Worker } from "../../api/types";
+import { invalidate } from "../../api/queries";
+import type { Queue as Waiting, QueueRow, Worker, Workers as Devices } from "../../api/types";
 import { bytes, duration, number, setting } from "../../lib/format";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { href } from "../../lib/router";
@@ -8,21 +8,13 @@ import { Empty, Loaded } from "../../ui/Messages";
 import { StatusMark } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 
+const EVERY = 10_000;
+
 export default function QueuePage() {
-  const queue = useResource<{ runs: QueueRow[] }>("queue");
-  const workers = useResource<{ workers: Worker[] }>("workers");
+  const queue = useResource<Waiting>("queue", EVERY);
+  const workers = useResource<Devices>("workers", EVERY);
   useTitle("Queue");
-  const { reload: again } = queue;
-  const { reload: look } = workers;
-  const both = useThrottled(() => {
-    void again();
-    void look();
-  }, 1000);
-  useTold(both);
-  useEffect(() => {
-    const timer = window.setInterval(both, 10_000);
-    return () => window.clearInterval(timer);
-  }, [both]);
+  useTold(useThrottled(() => invalidate((path) => path === "queue" || path === "workers"), 1000));
   return (
     <>
       <header className="page-head">

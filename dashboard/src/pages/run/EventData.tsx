@@ -1,14 +1,14 @@
 /** One event in full: read when it is opened. */
-import type { EventPage } from "../../api/types";
-import { writeJson } from "../../lib/exact";
+import type { Events } from "../../api/types";
+import { writeJson } from "../../lib/bigJson";
 import { exactTime, utc } from "../../lib/format";
 import { useResource } from "../../lib/hooks";
-import { CopyButton } from "../../ui/Copy";
+import { CopyButton } from "../../ui/CopyButton";
 import { Loaded } from "../../ui/Messages";
 import { runPath } from "./context";
 
 export function EventData({ run, place }: { run: string; place: number }) {
-  const page = useResource<EventPage>(runPath(run, "/events", { after: place - 1, limit: 1 }));
+  const page = useResource<Events>(runPath(run, "/events", { after: place - 1, limit: 1 }));
   return (
     <div className="event-data">
       <Loaded of={page}>

@@ -1,12 +1,12 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
 import type { Action, Headline } from "../../api/types";
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
-import { useMaySubmit, useMe } from "../../lib/me";
+import { useMaySubmit, useMe } from "../../lib/currentUser";
 import { href } from "../../lib/router";
 import { Icon, type IconName } from "../../ui/Icon";
 import { StatusMark } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
-import { Id } from "../../ui/Copy";
+import { Id } from "../../ui/CopyButton";
 import { useRun } from "./context";
 import { Now } from "./Now";
 import { useClock, useHead } from "./useHead";

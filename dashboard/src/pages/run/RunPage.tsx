@@ -1,7 +1,7 @@
 /** One run: its header, its tabs, and the time slider under all of them. */
 import { type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
 import { ApiError } from "../../api/client";
-import { invalidate } from "../../api/cache";
+import { invalidate } from "../../api/queries";
 import type { Action, Run } from "../../api/types";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { lazily } from "../../lib/lazily";

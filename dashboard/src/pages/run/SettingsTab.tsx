@@ -1,9 +1,9 @@
 /** The settings of the run, beside their defaults. */
-import { writeJson } from "../../lib/exact";
+import { writeJson } from "../../lib/bigJson";
 import { useStored } from "../../lib/hooks";
 import { plural, setting } from "../../lib/format";
 import { useSettings } from "../../lib/settings";
-import { CopyButton } from "../../ui/Copy";
+import { CopyButton } from "../../ui/CopyButton";
 import { useRun } from "./context";
 
 export default function SettingsTab() {

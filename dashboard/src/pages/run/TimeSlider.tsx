@@ -1,7 +1,7 @@
 /** The time slider: every event of the run is a place; the whole page shows the run as it was there. */
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { useThrottled } from "../../lib/hooks";
-import { useMaySubmit } from "../../lib/me";
+import { useMaySubmit } from "../../lib/currentUser";
 import { replace, type Route, withParts } from "../../lib/router";
 import { Icon } from "../../ui/Icon";
 import { Time } from "../../ui/Time";

@@ -1,6 +1,6 @@
 /** A run's events without their data: enough for a list and for the time slider, and kept while one looks. */
 import { explain, request } from "../../api/client";
-import type { EventPage, RunEvent } from "../../api/types";
+import type { Events, Event } from "../../api/types";
 import { runPath } from "./context";
 
 export interface LightEvent {
@@ -56,7 +56,7 @@ export class EventIndex {
   };
 
   /** Takes in an event that the live connection told of. */
-  take(event: RunEvent): void {
+  take(event: Event): void {
     const { rows } = this.view;
     if (event.place !== rows.length + 1) return;
     this.show({ ...this.view, rows: [...rows, light(event)], total: event.place });
@@ -67,7 +67,7 @@ export class EventIndex {
     try {
       while (this.view.rows.length < this.wanted) {
         const after = this.view.rows.length;
-        const answer = await request<EventPage>(runPath(this.run, "/events", { after, limit: PAGE, data: "false" }));
+        const answer = await request<Events>(runPath(this.run, "/events", { after, limit: PAGE, data: "false" }));
         const page = answer?.data;
         if (!page || page.events.length === 0) break;
         const fresh = page.events.filter((event) => event.place > this.view.rows.length).map(light);
@@ -85,7 +85,7 @@ export class EventIndex {
   }
 }
 
-function light(event: RunEvent): LightEvent {
+function light(event: Event): LightEvent {
   const { place, type, actor, recorded_at, gist } = event;
   const generation = event.data.generation;
   return { place, type, actor, recorded_at, gist, generation: typeof generation === "number" ? generation : null };

@@ -11,15 +11,7 @@ const lives = (status: string) => status === "submitted" || status === "running"
 /** Null for a run that has ended, and for the past. */
 export function useHead(run: Run, at: number | null): Head | null {
   const wanted = at === null && lives(run.status);
-  const answer = useResource<Head>(wanted ? runPath(run.run, "/head") : null);
-  const { reload } = answer;
-  useEffect(() => {
-    if (!wanted) return;
-    const timer = window.setInterval(() => {
-      if (!document.hidden) void reload();
-    }, EVERY);
-    return () => window.clearInterval(timer);
-  }, [wanted, reload]);
+  const answer = useResource<Head>(wanted ? runPath(run.run, "/head") : null, EVERY);
   return wanted ? (answer.data ?? null) : null;
 }
 

@@ -1,11 +1,11 @@
 /** All runs, the newest first. */
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { useDebounced, useThrottled, useTitle, useTold } from "../../lib/hooks";
-import { useMaySubmit } from "../../lib/me";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { useDebounced, useTitle } from "../../lib/hooks";
+import { useMaySubmit } from "../../lib/currentUser";
 import { go, href, replace, type Route } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { plural } from "../../lib/format";
-import { Feed, type Filter } from "./feed";
+import { type Filter, useRunList } from "./runList";
 import { RunsTable } from "./RunsTable";
 
 const STATUSES = ["submitted", "running", "paused", "completed", "failed", "cancelled"];
@@ -18,8 +18,7 @@ export function RunsPage({ route }: { route: Route }) {
   const [text, setText] = useState(query.get("q") ?? "");
   const q = useDebounced(text.trim(), 250);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const feed = useMemo(() => new Feed({ status, owner, q, label }), [status, owner, q, label]);
-  const view = useSyncExternalStore(feed.subscribe, feed.snapshot);
+  const view = useRunList(useMemo(() => ({ status, owner, q, label }), [status, owner, q, label]));
   const maySubmit = useMaySubmit();
   useTitle("Runs");
 
@@ -37,13 +36,6 @@ export function RunsPage({ route }: { route: Route }) {
     written.current = given;
     setText(given);
   }, [given]);
-  useEffect(() => feed.want(0), [feed]);
-  const freshen = useThrottled(() => void feed.freshen(), 700);
-  useTold((told) => {
-    if (told.type === "reconnected") feed.markAll();
-    else feed.mark(told.run);
-    freshen();
-  });
 
   const choose = (run: string) => {
     const next = new Set(chosen);
@@ -115,7 +107,7 @@ export function RunsPage({ route }: { route: Route }) {
           </div>
         )}
       </div>
-      {view.error && <Failure error={new Error(view.error)} onRetry={() => feed.want(0)} />}
+      {view.error !== null && <Failure error={view.error} onRetry={view.retry} />}
       {view.ready && view.rows.length === 0 ? (
         <div className="sheet">
           {filtered ? (
@@ -132,7 +124,7 @@ export function RunsPage({ route }: { route: Route }) {
           )}
         </div>
       ) : (
-        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={feed.want} />
+        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} />
       )}
     </>
   );

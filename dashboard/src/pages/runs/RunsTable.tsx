@@ -8,10 +8,10 @@ import { href } from "../../lib/router";
 import { StatusMark } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 import { VirtualRows } from "../../ui/VirtualRows";
-import type { FeedView } from "./feed";
+import type { RunListView } from "./runList";
 
 interface Props {
-  view: FeedView;
+  view: RunListView;
   chosen: ReadonlySet<string>;
   onChoose: (run: string) => void;
   onWant: (index: number) => void;

@@ -1,10 +1,9 @@
 /** Adds a user, with a first token. */
 import { useState } from "react";
 import { send } from "../../api/client";
-import { ROLES, type Role } from "../../api/types";
-import { Dialog } from "../../ui/Dialog";
+import { type IssuedToken, ROLES, type Role } from "../../api/types";
 import { Field } from "../../ui/Field";
-import { Failure } from "../../ui/Messages";
+import { FormDialog } from "../../ui/FormDialog";
 
 interface Props {
   onClose: () => void;
@@ -15,35 +14,15 @@ export function AddUserDialog({ onClose, onDone }: Props) {
   const [name, setName] = useState("");
   const [role, setRole] = useState<Role>("submitter");
   const [tried, setTried] = useState(false);
-  const [error, setError] = useState<unknown>(null);
-  const submit = async () => {
+  const act = async () => {
     setTried(true);
     if (!name.trim()) return;
-    setError(null);
-    try {
-      await send("users", "POST", { name: name.trim(), role });
-      const made = await send<{ token: string }>(`users/${encodeURIComponent(name.trim())}/tokens`, "POST", {});
-      onDone(name.trim(), made.data.token);
-    } catch (cause) {
-      setError(cause);
-    }
+    await send("users", "POST", { name: name.trim(), role });
+    const made = await send<IssuedToken>(`users/${encodeURIComponent(name.trim())}/tokens`, "POST", {});
+    onDone(name.trim(), made.data.token);
   };
   return (
-    <Dialog
-      title="Add a user"
-      onClose={onClose}
-      onSubmit={() => void submit()}
-      foot={
-        <>
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary">
-            Add
-          </button>
-        </>
-      }
-    >
+    <FormDialog title="Add a user" does="Add" onClose={onClose} act={act}>
       <Field label="Name" wrong={tried && !name.trim() ? "Give a name." : null} hint="Owner of runs, actor of events.">
         {(given) => <input {...given} className="input" value={name} onChange={(event) => setName(event.target.value)} />}
       </Field>
@@ -56,7 +35,6 @@ export function AddUserDialog({ onClose, onDone }: Props) {
           </select>
         )}
       </Field>
-      {error !== null && <Failure error={error} />}
-    </Dialog>
+    </FormDialog>
   );
 }

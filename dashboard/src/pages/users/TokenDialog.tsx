@@ -1,5 +1,5 @@
 /** A new token: it is shown now and never again. */
-import { CopyButton } from "../../ui/Copy";
+import { CopyButton } from "../../ui/CopyButton";
 import { Dialog } from "../../ui/Dialog";
 
 export function TokenDialog({ name, token, onClose }: { name: string; token: string; onClose: () => void }) {

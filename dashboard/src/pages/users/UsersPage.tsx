@@ -1,30 +1,18 @@
 /** Users, their roles and tokens. For admins. */
 import { useState } from "react";
 import { explain, send } from "../../api/client";
-import { ROLES, type Role } from "../../api/types";
+import { type IssuedToken, ROLES, type Token, type UserRow, type Users } from "../../api/types";
 import { useResource, useTitle } from "../../lib/hooks";
-import { useMe } from "../../lib/me";
+import { useMe } from "../../lib/currentUser";
 import { Confirm, type Question } from "../../ui/Confirm";
 import { Empty, Failure, Loaded } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { AddUserDialog } from "./AddUserDialog";
 import { TokenDialog } from "./TokenDialog";
 
-interface Token {
-  id: string;
-  note: string;
-  issued_at: string;
-}
-
-interface User {
-  name: string;
-  role: Role;
-  tokens?: Token[];
-}
-
 export default function UsersPage() {
   const me = useMe();
-  const users = useResource<{ users: User[] }>(me?.role === "admin" ? "users" : null);
+  const users = useResource<Users>(me?.role === "admin" ? "users" : null);
   const [adding, setAdding] = useState(false);
   const [token, setToken] = useState<{ name: string; token: string } | null>(null);
   const [asked, setAsked] = useState<Question | null>(null);
@@ -47,14 +35,14 @@ export default function UsersPage() {
     await users.reload();
   };
   const path = (name: string, rest = "") => `users/${encodeURIComponent(name)}${rest}`;
-  const revoke = (user: User, token: Token) =>
+  const revoke = (user: UserRow, token: Token) =>
     setAsked({
       title: `Revoke ${token.id} of ${user.name}`,
       says: "Whoever uses this token is signed out.",
       does: "Revoke",
       act: () => send(path(user.name, `/tokens/${encodeURIComponent(token.id)}`), "DELETE").then(users.reload),
     });
-  const remove = (user: User) =>
+  const remove = (user: UserRow) =>
     setAsked({
       title: `Remove ${user.name}`,
       says: "Their tokens are void from now on. Their runs stay.",
@@ -63,7 +51,7 @@ export default function UsersPage() {
     });
   const newToken = (name: string) =>
     act(async () => {
-      const answer = await send<{ token: string }>(path(name, "/tokens"), "POST", {});
+      const answer = await send<IssuedToken>(path(name, "/tokens"), "POST", {});
       setToken({ name, token: answer.data.token });
     });
   return (
@@ -103,7 +91,7 @@ export default function UsersPage() {
                     </td>
                     <td>
                       <ul className="tokens">
-                        {(user.tokens ?? []).map((one) => (
+                        {user.tokens.map((one) => (
                           <li key={one.id}>
                             <span className="mono">{one.id}</span>{" "}
                             <span className="quiet">
@@ -114,7 +102,7 @@ export default function UsersPage() {
                             </button>
                           </li>
                         ))}
-                        {(user.tokens ?? []).length === 0 && <li className="quiet">none</li>}
+                        {user.tokens.length === 0 && <li className="quiet">none</li>}
                       </ul>
                     </td>
                     <td className="num nowrap">

@@ -1,12 +1,12 @@
 /** Pause, resume, cancel, retry, priority and export: each with a reason, which is recorded. */
 import { useState } from "react";
 import { send } from "../../../api/client";
-import { invalidate } from "../../../api/cache";
+import { invalidate } from "../../../api/queries";
 import type { Action } from "../../../api/types";
 import { Dialog } from "../../../ui/Dialog";
 import { Field } from "../../../ui/Field";
-import { Failure } from "../../../ui/Messages";
-import { Reason } from "../../../ui/Reason";
+import { FormDialog } from "../../../ui/FormDialog";
+import { ReasonField } from "../../../ui/ReasonField";
 import { runPath, useRun } from "../context";
 import { ExportState } from "./ExportState";
 
@@ -26,31 +26,21 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
   const [reason, setReason] = useState("");
   const [priority, setPriority] = useState(String(live.priority));
   const [wrong, setWrong] = useState<Record<string, string>>({});
-  const [error, setError] = useState<unknown>(null);
-  const [busy, setBusy] = useState(false);
   const [exported, setExported] = useState(false);
   const texts = TEXTS[action];
   const needed = action === "cancel";
 
-  const submit = async () => {
+  const act = async () => {
     const found: Record<string, string> = {};
     if (needed && !reason.trim()) found.reason = "Say why: the reason is recorded with the run.";
     if (action === "priority" && !/^-?\d+$/.test(priority.trim())) found.priority = "Give a whole number.";
     setWrong(found);
     if (Object.keys(found).length > 0) return;
-    setBusy(true);
-    setError(null);
-    try {
-      const body = { reason: reason.trim() || null, ...(action === "priority" ? { priority: Number(priority) } : {}) };
-      await send(runPath(live.run, `/${action}`), "POST", body);
-      invalidate((path) => path.startsWith(runPath(live.run)) && !path.includes("at="));
-      if (action === "export") setExported(true);
-      else onClose();
-    } catch (cause) {
-      setError(cause);
-    } finally {
-      setBusy(false);
-    }
+    const body = { reason: reason.trim() || null, ...(action === "priority" ? { priority: Number(priority) } : {}) };
+    await send(runPath(live.run, `/${action}`), "POST", body);
+    invalidate((path) => path.startsWith(runPath(live.run)) && !path.includes("at="));
+    if (action === "export") setExported(true);
+    else onClose();
   };
   if (exported) {
     return (
@@ -60,29 +50,14 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
     );
   }
   return (
-    <Dialog
-      title={`${texts.title} ${live.run}`}
-      onClose={onClose}
-      onSubmit={() => void submit()}
-      foot={
-        <>
-          <button type="button" className="button" onClick={onClose}>
-            {action === "cancel" ? "Keep running" : "Cancel"}
-          </button>
-          <button type="submit" className={`button primary ${action === "cancel" ? "danger" : ""}`} disabled={busy}>
-            {texts.does}
-          </button>
-        </>
-      }
-    >
+    <FormDialog title={`${texts.title} ${live.run}`} does={texts.does} cancel={needed ? "Keep running" : "Cancel"} danger={needed} onClose={onClose} act={act}>
       <p className="soft">{texts.says}</p>
       {action === "priority" && (
         <Field label="Priority" wrong={wrong.priority} hint={`now ${live.priority}`}>
           {(given) => <input {...given} className="input" inputMode="numeric" value={priority} onChange={(event) => setPriority(event.target.value)} />}
         </Field>
       )}
-      <Reason value={reason} onChange={setReason} needed={needed} wrong={wrong.reason} />
-      {error !== null && <Failure error={error} />}
-    </Dialog>
+      <ReasonField value={reason} onChange={setReason} needed={needed} wrong={wrong.reason} />
+    </FormDialog>
   );
 }

@@ -1,41 +1,17 @@
 /** A candidate: its scores, its kin, its recipe as JSON and YAML. */
 import { useState } from "react";
-import type { Json } from "../../../api/types";
-import { writeJson } from "../../../lib/exact";
+import type { Candidate } from "../../../api/types";
+import { writeJson } from "../../../lib/bigJson";
 import { number, score, short } from "../../../lib/format";
 import { useResource } from "../../../lib/hooks";
-import { CopyButton, Id } from "../../../ui/Copy";
+import { CopyButton, Id } from "../../../ui/CopyButton";
 import { Dialog } from "../../../ui/Dialog";
 import { Loaded } from "../../../ui/Messages";
 import { runPath, useRun } from "../context";
 
-interface Evaluation {
-  slice: string;
-  generation: number | null;
-  fitness: number | null;
-  quality?: number | null;
-  stopped?: Json;
-}
-
-interface CandidateAnswer {
-  recipe_id: string;
-  kind: string;
-  name?: string;
-  what?: string;
-  where?: string;
-  digest?: string | null;
-  recipe: Json;
-  yaml?: string | null;
-  genes?: Record<string, number>;
-  scores?: Record<string, number | null>;
-  evaluations?: Evaluation[];
-  parents: string[];
-  children: string[];
-}
-
 export function CandidateDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { live, at } = useRun();
-  const answer = useResource<CandidateAnswer>(runPath(live.run, `/candidates/${encodeURIComponent(id)}`, { at }));
+  const answer = useResource<Candidate>(runPath(live.run, `/candidates/${encodeURIComponent(id)}`, { at }));
   return (
     <Dialog wide title={answer.data?.name ?? `Candidate ${short(id)}`} onClose={onClose}>
       <Loaded of={answer}>{(data) => <Body data={data} />}</Loaded>
@@ -43,7 +19,7 @@ export function CandidateDialog({ id, onClose }: { id: string; onClose: () => vo
   );
 }
 
-function Body({ data }: { data: CandidateAnswer }) {
+function Body({ data }: { data: Candidate }) {
   const { live, open } = useRun();
   const [form, setForm] = useState<"json" | "yaml">("json");
   const json = writeJson(data.recipe, 2);
@@ -72,7 +48,7 @@ function Body({ data }: { data: CandidateAnswer }) {
         )}
         <dt>made by</dt>
         <dd>
-          {data.what ?? data.kind}
+          {data.what}
           {data.where ? `, ${data.where}` : ""}
         </dd>
         {data.parents.length > 0 && (
@@ -87,14 +63,8 @@ function Body({ data }: { data: CandidateAnswer }) {
             <dd className="kin">{kin(data.children)}</dd>
           </>
         )}
-        {Object.entries(data.scores ?? {}).map(([name, value]) => (
-          <div key={name} className="fact-pair">
-            <dt>{name}</dt>
-            <dd>{score(value)}</dd>
-          </div>
-        ))}
       </dl>
-      {data.evaluations && data.evaluations.length > 0 && (
+      {data.evaluations.length > 0 && (
         <div className="sheet" tabIndex={0} role="region" aria-label="Evaluations">
           <table className="table">
             <thead>
@@ -118,7 +88,7 @@ function Body({ data }: { data: CandidateAnswer }) {
           </table>
         </div>
       )}
-      {data.genes && Object.keys(data.genes).length > 0 && (
+      {Object.keys(data.genes).length > 0 && (
         <details>
           <summary>Genes ({Object.keys(data.genes).length})</summary>
           <dl className="facts genes">

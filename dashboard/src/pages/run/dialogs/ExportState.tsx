@@ -1,17 +1,11 @@
 /** How far an export is; asked every two seconds until it is over. */
-import { useEffect } from "react";
+import type { Export } from "../../../api/types";
 import { useResource } from "../../../lib/hooks";
-import { CopyButton } from "../../../ui/Copy";
+import { CopyButton } from "../../../ui/CopyButton";
 import { Loaded } from "../../../ui/Messages";
 import { runPath } from "../context";
 
-interface Export {
-  status: string;
-  folder: string | null;
-  error: string | null;
-}
-
-const WORDS: Record<string, string> = {
+const WORDS: Record<Export["status"], string> = {
   none: "It has not begun.",
   running: "The champion is being written.",
   done: "The champion is written.",
@@ -19,19 +13,12 @@ const WORDS: Record<string, string> = {
 };
 
 export function ExportState({ run }: { run: string }) {
-  const state = useResource<Export>(runPath(run, "/export"));
-  const { data, reload } = state;
-  const over = data !== undefined && ((data.status === "done" || data.status === "failed"));
-  useEffect(() => {
-    if (over) return;
-    const timer = window.setInterval(() => void reload(), 2000);
-    return () => window.clearInterval(timer);
-  }, [over, reload]);
+  const state = useResource<Export>(runPath(run, "/export"), (now) => (now?.status === "done" || now?.status === "failed" ? false : 2000));
   return (
     <Loaded of={state}>
       {(now) => (
         <div role="status" className={`note ${now.error ? "bad" : now.folder ? "good" : ""}`}>
-          <strong>{WORDS[now.status] ?? now.status}</strong>
+          <strong>{WORDS[now.status]}</strong>
           {now.error && <span>{now.error}</span>}
           {now.folder && (
             <>

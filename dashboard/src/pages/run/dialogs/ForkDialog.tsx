@@ -1,18 +1,17 @@
 /** A fork: the past up to a place, a future with other settings. */
-import { useMemo, useState } from "react";
-import { ApiError, send } from "../../../api/client";
-import type { Json } from "../../../api/types";
+import { useState } from "react";
+import { ApiError, send, wrongFields } from "../../../api/client";
+import type { Json, Made } from "../../../api/types";
 import { setting } from "../../../lib/format";
 import { go, href } from "../../../lib/router";
-import { parse, wrong as whatIsWrong } from "../../../lib/schema";
+import { parse } from "../../../lib/schema";
 import { useSettings } from "../../../lib/settings";
-import { Dialog } from "../../../ui/Dialog";
 import { Field } from "../../../ui/Field";
+import { FormDialog } from "../../../ui/FormDialog";
 import { Icon } from "../../../ui/Icon";
-import { Failure } from "../../../ui/Messages";
 import { runPath, useRun } from "../context";
 import { snap } from "../nearestBoundary";
-import { Reason } from "../../../ui/Reason";
+import { ReasonField } from "../../../ui/ReasonField";
 
 interface Change {
   id: number;
@@ -33,77 +32,42 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
   const [place, setPlace] = useState(String(ended ? last : (at ?? live.places)));
   const [changes, setChanges] = useState<Change[]>(() => [blank()]);
   const [reason, setReason] = useState("");
-  const [error, setError] = useState<unknown>(null);
-  const [busy, setBusy] = useState(false);
   const [tried, setTried] = useState(false);
+  const [wrong, setWrong] = useState<Record<string, string>>({});
   const schema = settings.data?.schema;
   const used = changes.filter((change) => change.key.trim() !== "");
 
-  const problems = useMemo(() => {
-    const found = new Map<number, string>();
-    for (const change of changes) {
-      const key = change.key.trim();
-      if (!key) continue;
-      const known = schema?.properties?.[key];
-      if (schema && !known) found.set(change.id, `there is no setting ${key}`);
-      else if (schema && known) {
-        if (change.value.trim() === "") found.set(change.id, "give a value");
-        else {
-          const said = whatIsWrong(parse(change.value, known, schema), known, schema);
-          if (said) found.set(change.id, said);
-        }
-      }
-    }
-    return found;
-  }, [changes, schema]);
   const number = Number(place);
   const [low, high] = by === "at" ? [1, live.places] : [0, last ?? 0];
   const fits = place.trim() !== "" && Number.isInteger(number) && number >= low && number <= high;
   const badPlace = fits ? null : `Give a number from ${low} to ${high}.`;
 
-  const submit = async () => {
+  const act = async () => {
     setTried(true);
-    if (badPlace || problems.size > 0) return;
-    setBusy(true);
-    setError(null);
+    if (badPlace) return;
     const values: Record<string, Json> = {};
     for (const change of used) {
       const known = schema?.properties?.[change.key.trim()] ?? {};
       values[change.key.trim()] = parse(change.value, known, schema ?? {});
     }
     try {
-      const answer = await send<{ run: string }>(runPath(live.run, "/fork"), "POST", {
-        [by]: number,
-        settings: values,
-        reason: reason.trim() || null,
-      });
+      const body = { [by]: number, settings: values, reason: reason.trim() || null };
+      const answer = await send<Made>(runPath(live.run, "/fork"), "POST", body);
       onClose();
       go(href(["runs", answer.data.run]));
     } catch (cause) {
-      setError(cause);
+      setWrong(wrongFields(cause));
       const nearest = by === "at" && cause instanceof ApiError ? snap(cause.problem, number) : null;
       if (nearest !== null) setPlace(String(nearest));
-    } finally {
-      setBusy(false);
+      throw cause;
     }
   };
-  const put = (id: number, part: Partial<Change>) => setChanges(changes.map((one) => (one.id === id ? { ...one, ...part } : one)));
+  const put = (id: number, part: Partial<Change>) => {
+    setWrong({});
+    setChanges(changes.map((one) => (one.id === id ? { ...one, ...part } : one)));
+  };
   return (
-    <Dialog
-      title={`Fork ${live.run}`}
-      onClose={onClose}
-      onSubmit={() => void submit()}
-      foot={
-        <>
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary" disabled={busy}>
-            Fork
-          </button>
-        </>
-      }
-    >
+    <FormDialog title={`Fork ${live.run}`} does="Fork" onClose={onClose} act={act}>
       <p className="soft">A new run with this one's past up to an event, and a future of its own. Nothing is copied.</p>
       <div className="where">
         <Field label="Where">
@@ -135,22 +99,22 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
           ))}
         </datalist>
         {changes.map((change) => {
-          const said = problems.get(change.id);
+          const said = wrong[change.key.trim()];
           const now = live.config[change.key.trim()];
           return (
             <div key={change.id} className="change">
               <input className="input mono" list="setting-names" aria-label="Setting" placeholder="setting" value={change.key}
-                aria-invalid={said && tried ? true : undefined} onChange={(event) => put(change.id, { key: event.target.value })} />
+                aria-invalid={said ? true : undefined} onChange={(event) => put(change.id, { key: event.target.value })} />
               <input className="input mono" aria-label={`Value of ${change.key || "the setting"}`} value={change.value}
-                placeholder={now === undefined ? "value" : `now ${setting(now)}`} aria-invalid={said && tried ? true : undefined}
+                placeholder={now === undefined ? "value" : `now ${setting(now)}`} aria-invalid={said ? true : undefined}
                 onChange={(event) => put(change.id, { value: event.target.value })} />
               <button type="button" className="button plain icon" aria-label="Remove"
                 onClick={() => setChanges(changes.filter((one) => one.id !== change.id))}>
                 <Icon name="cross" />
               </button>
-              {said && (tried || change.value !== "") && (
+              {said && (
                 <span className="wrong" role="status">
-                  {change.key} {said}
+                  {change.key}: {said}
                 </span>
               )}
             </div>
@@ -163,8 +127,7 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
           </button>
         </div>
       </fieldset>
-      <Reason value={reason} onChange={setReason} />
-      {error !== null && <Failure error={error} />}
-    </Dialog>
+      <ReasonField value={reason} onChange={setReason} />
+    </FormDialog>
   );
 }

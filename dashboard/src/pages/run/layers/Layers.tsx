@@ -1,22 +1,16 @@
 /** How much of each layer of the champion is whose. */
-import { useEffect } from "react";
+import type { Layers as Answer } from "../../../api/types";
 import { useResource } from "../../../lib/hooks";
 import { HeatMap } from "../../../charts/HeatMap";
 import { Empty, Loaded } from "../../../ui/Messages";
 import { runPath, useRun } from "../context";
-import { type LayersAnswer, matrix } from "./matrix";
+import { matrix } from "./matrix";
 
 export default function Layers() {
   const { live, shown } = useRun();
   const champion = shown.champion?.recipe_id ?? null;
-  const answer = useResource<LayersAnswer>(champion ? runPath(live.run, "/layers", { candidate: champion }) : null);
-  const pending = answer.status === 202 || answer.data?.status === "working";
-  const { reload } = answer;
-  useEffect(() => {
-    if (!pending) return;
-    const timer = window.setInterval(() => void reload(), 2000);
-    return () => window.clearInterval(timer);
-  }, [pending, reload]);
+  const path = champion ? runPath(live.run, "/layers", { candidate: champion }) : null;
+  const answer = useResource<Answer>(path, (data) => (data?.status === "working" ? 2000 : false));
   if (!champion) {
     return (
       <div className="sheet">
@@ -29,8 +23,8 @@ export default function Layers() {
   return (
     <Loaded of={answer}>
       {(data) => {
-        const found = pending ? null : matrix(data);
-        if (pending) {
+        const found = matrix(data);
+        if (data.status === "working") {
           return (
             <p className="loading" role="status">
               The layers are being compared. This page shows them as soon as that is done.

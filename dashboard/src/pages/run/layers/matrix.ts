@@ -1,12 +1,5 @@
 /** The layers' answer as a table of numbers: a row a source, a column a layer. */
-
-export interface LayersAnswer {
-  status?: "ready" | "working";
-  candidate?: string;
-  sources?: string[];
-  /** For each layer the coefficients of the sources, the share they explain, and how far it moved. */
-  rows?: { layer: string; coefficients: number[]; explained: number | null; moved: number | null }[];
-}
+import type { Layers } from "../../../api/types";
 
 export interface Matrix {
   sources: string[];
@@ -15,7 +8,7 @@ export interface Matrix {
   beside: { label: string; values: (number | null)[] }[];
 }
 
-export function matrix(answer: LayersAnswer): Matrix | null {
+export function matrix(answer: Layers): Matrix | null {
   const rows = answer.rows ?? [];
   const first = rows[0];
   if (!first) return null;

@@ -1,17 +1,18 @@
 /** Where the champion comes from, drawn from the sources on. */
 import { useMemo, useState } from "react";
+import type { Lineage as Answer } from "../../../api/types";
 import { plural, score, short } from "../../../lib/format";
 import { useResource } from "../../../lib/hooks";
 import { ChartTable } from "../../../charts/ChartTable";
 import { Empty, Loaded } from "../../../ui/Messages";
 import { runPath, useRun } from "../context";
-import { draw, type LineageAnswer } from "./layout";
+import { draw, type Drawable } from "./layout";
 import { Graph } from "./Graph";
 
 export default function Lineage() {
   const { live, shown, at } = useRun();
   const champion = shown.champion?.recipe_id;
-  const answer = useResource<LineageAnswer>(champion ? runPath(live.run, "/lineage", { candidate: "champion", at }) : null);
+  const answer = useResource<Answer>(champion ? runPath(live.run, "/lineage", { candidate: "champion", at }) : null);
   if (!champion) {
     return (
       <div className="sheet">
@@ -24,7 +25,7 @@ export default function Lineage() {
   return <Loaded of={answer}>{(data) => <Drawn data={data} />}</Loaded>;
 }
 
-function Drawn({ data }: { data: LineageAnswer }) {
+function Drawn({ data }: { data: Drawable }) {
   const { open } = useRun();
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const [all, setAll] = useState(false);
@@ -37,7 +38,7 @@ function Drawn({ data }: { data: LineageAnswer }) {
     if (!next.delete(key)) next.add(key);
     setOpened(next);
   };
-  const ancestors = data.nodes.filter((node) => node.ancestor !== false).length;
+  const ancestors = data.nodes.filter((node) => node.ancestor).length;
   return (
     <>
       <div className="filters">
@@ -69,15 +70,15 @@ function Drawn({ data }: { data: LineageAnswer }) {
           node.kind,
           node.generation === null ? "–" : `${node.generation}/${node.slot}`,
           score(node.score),
-          node.ancestor === false ? "no" : "yes",
+          node.ancestor ? "yes" : "no",
         ])}
       />
     </>
   );
 }
 
-function onlyAncestors(data: LineageAnswer): LineageAnswer {
-  const nodes = data.nodes.filter((node) => node.ancestor !== false);
+function onlyAncestors(data: Drawable): Drawable {
+  const nodes = data.nodes.filter((node) => node.ancestor);
   const kept = new Set(nodes.map((node) => node.id));
   return { nodes, edges: data.edges.filter((edge) => kept.has(edge.from) && kept.has(edge.to)) };
 }

@@ -1,22 +1,7 @@
 /** Lineage as columns of nodes: sources first, then generations. Siblings make one node until it is opened. */
+import type { Lineage, LineageNode } from "../../../api/types";
 
-export interface LineageNode {
-  id: string;
-  kind: string;
-  name: string;
-  what?: string;
-  generation: number | null;
-  slot: number | null;
-  score: number | null;
-  ancestor?: boolean;
-  champion?: boolean;
-}
-
-export interface LineageAnswer {
-  candidate?: string;
-  nodes: LineageNode[];
-  edges: { from: string; to: string }[];
-}
+export type Drawable = Pick<Lineage, "nodes" | "edges">;
 
 export interface Box {
   key: string;
@@ -52,7 +37,7 @@ export const BOX = { width: 152, height: 40 };
 const GAP = { x: 84, y: 14 };
 const HEAD = 30;
 
-export function draw(answer: LineageAnswer, opened: ReadonlySet<string>, all: boolean): Drawing {
+export function draw(answer: Drawable, opened: ReadonlySet<string>, all: boolean): Drawing {
   const nodes = answer.nodes;
   const parents = new Map<string, string[]>(nodes.map((node) => [node.id, []]));
   for (const edge of answer.edges) parents.get(edge.to)?.push(edge.from);
@@ -80,8 +65,8 @@ export function draw(answer: LineageAnswer, opened: ReadonlySet<string>, all: bo
         row: 0,
         x: 0,
         y: 0,
-        ancestor: part.some((one) => one.ancestor !== false),
-        champion: part.some((one) => one.champion === true),
+        ancestor: part.some((one) => one.ancestor),
+        champion: part.some((one) => one.champion),
         group: many && parts.length > 1 ? key : null,
       };
       boxes.push(box);
@@ -94,7 +79,7 @@ export function draw(answer: LineageAnswer, opened: ReadonlySet<string>, all: bo
 
 function groupKey(node: LineageNode, parents: string[], column: number): string {
   if (parents.length === 0 || node.champion) return node.id;
-  return `${column}|${node.kind}|${node.ancestor === false ? "aside" : "line"}|${[...parents].sort().join(",")}`;
+  return `${column}|${node.kind}|${node.ancestor ? "line" : "aside"}|${[...parents].sort().join(",")}`;
 }
 
 function columns(nodes: LineageNode[], parents: Map<string, string[]>): Map<string, number> {
@@ -119,7 +104,7 @@ function columns(nodes: LineageNode[], parents: Map<string, string[]>): Map<stri
   return new Map([...raw].map(([id, number]) => [id, used.indexOf(number)]));
 }
 
-function connect(edges: { from: string; to: string }[], boxOf: Map<string, Box>): Line[] {
+function connect(edges: Lineage["edges"], boxOf: Map<string, Box>): Line[] {
   const found = new Map<string, Line>();
   for (const edge of edges) {
     const from = boxOf.get(edge.from);

@@ -1,5 +1,5 @@
 /** The run's curves over its generations. While one looks at the past, the axes stay those of now. */
-import type { Components, GenerationRow, Run } from "../../../api/types";
+import type { GenerationRow, Run } from "../../../api/types";
 import { LineChart, type Series } from "../../../charts/LineChart";
 import { score } from "../../../lib/format";
 import { useRun } from "../context";
@@ -60,23 +60,16 @@ export function ChampionChart() {
   );
 }
 
-const plain = (components: Components | null, name: string) => {
-  const value = components?.[name];
-  return typeof value === "number" ? value : null;
-};
-
 export function ComponentsChart() {
   const { live, shown } = useRun();
   const rows = shown.generations;
-  const names = [...new Set(live.generations.flatMap((row) => Object.keys(row.components ?? {})))].filter((name) =>
-    live.generations.some((row) => plain(row.components, name) !== null),
-  );
+  const names = [...new Set(live.generations.flatMap((row) => Object.keys(row.components)))];
   const series = names.map((name, index) => ({
     key: name,
     label: name,
     color: HUES[index % HUES.length] ?? "var(--c-1)",
     dash: DASHES[index % DASHES.length],
-    values: rows.map((row) => plain(row.components, name)),
+    values: rows.map((row) => row.components[name] ?? null),
     step: true,
   }));
   return (
@@ -86,7 +79,7 @@ export function ComponentsChart() {
       xs={rows.map((row) => row.generation)}
       xMax={xMaxOf(live)}
       series={series}
-      also={live.generations.flatMap((row) => names.map((name) => plain(row.components, name)))}
+      also={live.generations.flatMap((row) => names.map((name) => row.components[name] ?? null))}
       format={score}
     />
   );

@@ -1,5 +1,5 @@
 /** How a run goes: fitness, components, diversity, techniques, the front, the verdict. */
-import { Id } from "../../../ui/Copy";
+import { Id } from "../../../ui/CopyButton";
 import { Empty } from "../../../ui/Messages";
 import { Panel } from "../../../ui/Panel";
 import { useRun } from "../context";

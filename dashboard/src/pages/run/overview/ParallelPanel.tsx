@@ -1,6 +1,6 @@
 /** Parallel coordinates over all candidates of the run, with a choice of axes and limits in numbers. */
 import { useMemo, useState } from "react";
-import type { Candidate, Population } from "../../../api/types";
+import type { PopulationRow, Population } from "../../../api/types";
 import { type Axis, inside, Parallel } from "../../../charts/Parallel";
 import { number, plural, short } from "../../../lib/format";
 import { useResource } from "../../../lib/hooks";
@@ -13,7 +13,7 @@ const MOST = 600;
 const SCORES = ["perplexity", "accuracy", "selection", "search"] as const;
 
 /** By part of the model, as the run's correlations name them; all of them for another species. */
-const genesOf = (row: Candidate): Record<string, number> => row.parts ?? {};
+const genesOf = (row: PopulationRow): Record<string, number> => row.parts ?? {};
 
 export function ParallelPanel() {
   const { live, at } = useRun();
@@ -21,7 +21,7 @@ export function ParallelPanel() {
   return <Loaded of={population}>{(data) => <Coordinates rows={data.rows} />}</Loaded>;
 }
 
-function Coordinates({ rows: all }: { rows: Candidate[] }) {
+function Coordinates({ rows: all }: { rows: PopulationRow[] }) {
   const { shown, open } = useRun();
   const rows = useMemo(() => all.filter((row) => row.parts !== null && (row.search !== null || row.selection !== null)).slice(-MOST), [all]);
   const [chosen, setChosen] = useState<string[] | null>(null);

@@ -1,7 +1,7 @@
 /** The champion beside each source, the base and the static merges, with intervals drawn. */
 import type { Rival, Run } from "../../../api/types";
 import { extent, linear, padded } from "../../../lib/scale";
-import { score, signed } from "../../../lib/format";
+import { NONE, score, signed } from "../../../lib/format";
 import { Icon } from "../../../ui/Icon";
 
 const WIDE = 220;
@@ -30,8 +30,8 @@ export function Rivals({ rivals, test }: { rivals: Rival[]; test: Run["test"] })
               <th scope="row"><i className="diamond" aria-hidden="true" /> champion</th>
               <td />
               <td className="num"><b>{score(test.score)}</b></td>
-              <td className="num">{component(test, "perplexity")}</td>
-              <td className="num">{component(test, "accuracy")}</td>
+              <td className="num">{test.components?.perplexity.toFixed(3) ?? NONE}</td>
+              <td className="num">{score(test.components?.accuracy)}</td>
               <td colSpan={3} />
             </tr>
           )}
@@ -82,9 +82,4 @@ function Result({ rival }: { rival: Rival }) {
     );
   }
   return <span className="quiet">{rival.lead === null ? "–" : "≈ level"}</span>;
-}
-
-function component(test: NonNullable<Run["test"]>, name: string): string {
-  const value = test.components?.[name];
-  return typeof value === "number" ? (name === "accuracy" ? score(value) : value.toFixed(3)) : "–";
 }

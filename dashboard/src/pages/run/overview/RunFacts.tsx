@@ -1,13 +1,13 @@
 /** Facts that have no curve: the champion's components, models, cost. */
 import { number, plural, score, words } from "../../../lib/format";
-import { Id } from "../../../ui/Copy";
+import { Id } from "../../../ui/CopyButton";
 import { Time } from "../../../ui/Time";
 import { useRun } from "../context";
 
 export function RunFacts() {
   const { live, shown, open } = useRun();
   const word = (task: string) => shown.words[task] ?? task;
-  const parts = Object.entries(shown.champion?.components ?? {}).filter(([, value]) => typeof value === "number");
+  const parts = Object.entries(shown.champion?.components ?? {});
   return (
     <div className="run-facts">
       {parts.length > 0 && (
@@ -15,7 +15,7 @@ export function RunFacts() {
           {parts.map(([name, value]) => (
             <div key={name} className="fact-pair">
               <dt>{words(name)}</dt>
-              <dd>{score(value as number)}</dd>
+              <dd>{score(value)}</dd>
             </div>
           ))}
         </dl>

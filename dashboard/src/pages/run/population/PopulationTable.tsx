@@ -1,12 +1,12 @@
 /** The table itself: the first column stays, heads sort, only rows in sight are drawn. */
 import { useMemo, useState } from "react";
-import type { Candidate } from "../../../api/types";
+import type { PopulationRow } from "../../../api/types";
 import { short } from "../../../lib/format";
 import { useRun } from "../context";
 import { type Column, order } from "./columns";
 
 interface Props {
-  rows: Candidate[];
+  rows: PopulationRow[];
   columns: Column[];
   champion: string | null;
 }

@@ -1,18 +1,18 @@
 /** The columns of the population's table. */
-import type { Candidate, Json } from "../../../api/types";
+import type { PopulationRow, Json } from "../../../api/types";
 import { number, score, short } from "../../../lib/format";
 
 export interface Column {
   key: string;
   label: string;
   /** What is compared and sorted by. */
-  value: (row: Candidate) => string | number | null;
-  text: (row: Candidate) => string;
+  value: (row: PopulationRow) => string | number | null;
+  text: (row: PopulationRow) => string;
   numeric: boolean;
   mono?: boolean;
 }
 
-const text = (key: keyof Candidate, label: string = key, mono = false): Column => ({
+const text = (key: keyof PopulationRow, label: string = key, mono = false): Column => ({
   key,
   label,
   value: (row) => row[key] as string | null,
@@ -21,7 +21,7 @@ const text = (key: keyof Candidate, label: string = key, mono = false): Column =
   mono,
 });
 
-const value = (key: keyof Candidate, label: string, tell: (value: number | null) => string): Column => ({
+const value = (key: keyof PopulationRow, label: string, tell: (value: number | null) => string): Column => ({
   key,
   label,
   value: (row) => row[key] as number | null,
@@ -41,7 +41,7 @@ const FIRST: Column[] = [
 ];
 
 /** All columns that these rows can fill, genes at the end. `names` has the models that the run was given. */
-export function columnsOf(rows: Candidate[], names: ReadonlyMap<string, string>): Column[] {
+export function columnsOf(rows: PopulationRow[], names: ReadonlyMap<string, string>): Column[] {
   const genes = new Set<string>();
   for (const row of rows) for (const name of Object.keys(row.genes ?? {})) genes.add(name);
   return [
@@ -57,8 +57,8 @@ export function columnsOf(rows: Candidate[], names: ReadonlyMap<string, string>)
     ...[...genes].map((name) => ({
       key: `gene:${name}`,
       label: name,
-      value: (row: Candidate) => row.genes?.[name] ?? null,
-      text: (row: Candidate) => number(row.genes?.[name]),
+      value: (row: PopulationRow) => row.genes?.[name] ?? null,
+      text: (row: PopulationRow) => number(row.genes?.[name]),
       numeric: true,
       mono: true,
     })),
@@ -66,7 +66,7 @@ export function columnsOf(rows: Candidate[], names: ReadonlyMap<string, string>)
 }
 
 /** Whether a column says something else of some row than of another. */
-export function differs(column: Column, rows: Candidate[]): boolean {
+export function differs(column: Column, rows: PopulationRow[]): boolean {
   const first = rows[0];
   return first !== undefined && rows.some((row) => column.value(row) !== column.value(first));
 }

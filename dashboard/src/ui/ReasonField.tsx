@@ -8,7 +8,7 @@ interface ReasonProps {
   wrong?: string | undefined;
 }
 
-export function Reason({ value, onChange, needed = false, wrong }: ReasonProps) {
+export function ReasonField({ value, onChange, needed = false, wrong }: ReasonProps) {
   return (
     <Field label={needed ? "Reason (required)" : "Reason (optional)"} hint="It is recorded in the log, with your name." wrong={wrong}>
       {(given) => <textarea {...given} className="area" required={needed} value={value} onChange={(event) => onChange(event.target.value)} />}

@@ -5,7 +5,7 @@ import { LineChart } from "../../charts/LineChart";
 import { duration, number, score, setting } from "../../lib/format";
 import { useResource } from "../../lib/hooks";
 import { href } from "../../lib/router";
-import { Id } from "../../ui/Copy";
+import { Id } from "../../ui/CopyButton";
 import { Loaded } from "../../ui/Messages";
 import { Panel } from "../../ui/Panel";
 import { StatusMark } from "../../ui/StatusMark";
@@ -22,7 +22,7 @@ const CURVES: [Curve, string][] = [
   ["diversity", "diversity"],
 ];
 
-export function Beside({ runs }: { runs: Run[] }) {
+export function RunComparison({ runs }: { runs: Run[] }) {
   const first = runs[0];
   if (!first) return null;
   return (

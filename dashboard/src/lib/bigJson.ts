@@ -16,10 +16,6 @@ export function writeJson(value: unknown, indent?: number): string {
   return JSON.stringify(value, null, indent).replaceAll(new RegExp(`"${MARK}(-?\\d+)"`, "g"), "$1");
 }
 
-export function isLong(value: unknown): value is string {
-  return typeof value === "string" && value.startsWith(MARK);
-}
-
 /** A long integer that somebody typed; null where the text is none. */
 export function long(text: string): string | null {
   return LONG.test(text) ? MARK + text : null;

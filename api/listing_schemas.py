@@ -1,0 +1,128 @@
+"""Schemas of the answers about models, users, the queue, workers and settings; see run_schemas.py."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from api.run_schemas import Answer, Row
+from worker.commands.accounts import Role
+
+
+class Model(Answer):
+    """A model of the registry."""
+
+    id: str
+    name: str
+    kind: Literal["base", "source", "specialist", "champion"]
+    digest: str
+    bytes: int | None
+    parameters: int
+    metrics: dict[str, float]
+    lineage: list[str]
+    run: str | None
+    path: str | None
+    registered_at: str
+
+
+class ListedModel(Model):
+    """A model with the source documents' `size`: its bytes, 0 if they are not known."""
+
+    size: int
+
+
+class MadeModel(Model):
+    """A registered model with the source documents' fields."""
+
+    model_id: str
+    metadata: Model
+
+
+class ModelList(Answer):
+    """Models, the newest first."""
+
+    models: list[Model]
+    total: int
+
+
+class Me(Answer):
+    """Who asks."""
+
+    name: str
+    role: Role
+    version: str
+    roots: list[str]
+
+
+class Token(Answer):
+    """A token of a user, without its secret; it expires at a time in seconds since 1970, or never."""
+
+    id: str
+    note: str
+    issued_at: str
+    expires: float | None
+
+
+class UserRow(Answer):
+    """A user."""
+
+    name: str
+    role: Role
+    tokens: list[Token]
+
+
+class Users(Answer):
+    """Everybody who may use the API."""
+
+    users: list[UserRow]
+
+
+class QueueRow(Row):
+    """A run that has not ended, and what it waits for."""
+
+    waits_for: str
+
+
+class Queue(Answer):
+    """The runs that have not ended, in their order."""
+
+    runs: list[QueueRow]
+
+
+class Worker(Answer):
+    """A device, and what it works on; `doing` is its task in words."""
+
+    name: str
+    device: str
+    status: str
+    run: str | None
+    task: str | None
+    doing: str | None
+    done: int
+    seconds: float
+    living: bool
+    labels: list[str]
+    memory: int
+    profile: str | None
+
+
+class Workers(Answer):
+    """Every device."""
+
+    workers: list[Worker]
+
+
+class Settings(Answer):
+    """Settings that a run can be submitted with."""
+
+    schema_: dict[str, Any] = Field(alias="schema")
+    defaults: dict[str, Any]
+    strategies: list[str]
+
+
+class IssuedToken(Answer):
+    """A token; it is shown this once."""
+
+    id: str
+    token: str
