@@ -18,7 +18,7 @@ function sources(): string[] {
   return [...under, ...beside].sort();
 }
 
-/** SHA-256 over, for each file in order: its path, a NUL, its bytes. tests/dashboard/test_built.py does the same. */
+/** SHA-256 over, for each file in order: its path, a NUL, its bytes. tests/unit/dashboard/test_built.py does the same. */
 function digest(files: string[]): string {
   const hash = createHash("sha256");
   for (const file of files) hash.update(file).update("\0").update(readFileSync(here + file));
