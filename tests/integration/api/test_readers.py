@@ -205,6 +205,8 @@ def test_a_task_asks_no_hub_and_takes_no_folder_instead(
         said = file.read_text().replace("dataset_path: json", "dataset_path: owner/name")
         file.write_text(said.split("dataset_kwargs")[0] + said[said.index("test_split") :])
         monkeypatch.chdir(here)
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # else the tests' own settings hold
+            monkeypatch.delenv(name, raising=False)
         for name, value in {
             "FORGE_TASK_FOLDERS": str(folder), "HF_TOKEN": "hf_secret",
             "HF_ENDPOINT": f"http://127.0.0.1:{hub.getsockname()[1]}",
