@@ -7,6 +7,9 @@ a commit: SQLite does not sync the folder after deleting the journal, and a powe
 the journal back and undo what was acknowledged. Memory mapping is off. Writers take their lock at
 BEGIN, so that two writers queue instead of failing half-way, and take turns (`fair_lock.py`). Files
 are made for their owner alone: a reader of another user would keep all writers out.
+
+No code of a process that has a log open may open the log's file by itself: when the process closes
+any descriptor of the file, the kernel drops all locks that SQLite holds on the file for it.
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ class Sqlite(Database):
     def begin_append(self, cursor: Any) -> None:
         """Begin with the lock that writers take. Raise if the file ends within a page."""
         cursor.execute("BEGIN IMMEDIATE")
-        _refuse_torn(self._path)
+        _refuse_torn(self._path, cursor.execute("PRAGMA page_size").fetchone()[0])
 
     def insert(
         self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
@@ -106,14 +109,12 @@ class Sqlite(Database):
         return int(connection.exec_driver_sql(query).scalar() or 0)
 
 
-def _refuse_torn(path: Path) -> None:
-    """Raise DatabaseError if the file ends within a page: SQLite itself would go on writing."""
-    with path.open("rb") as file:
-        header = file.read(18)
-    page = int.from_bytes(header[16:18], "big")
-    page = 65536 if page == 1 else page
-    ours = header.startswith(b"SQLite format 3") and len(header) == 18
-    if ours and page and path.stat().st_size % page:
+def _refuse_torn(path: Path, page: int) -> None:
+    """Raise DatabaseError if the file ends within a page: SQLite itself would go on writing.
+
+    `page` is the size of a page in bytes. The file is not opened (see the module's docstring).
+    """
+    if path.stat().st_size % page:
         raise sqlite3.DatabaseError("database disk image is malformed: it ends within a page")
 
 
@@ -168,8 +169,9 @@ def open_store(path: Path, attempts: int = 20) -> EventStore:
     for attempt in range(attempts):
         database = Sqlite(path)
         try:
-            if path.is_file():
-                _refuse_torn(path)
+            with database.engine.connect() as connection:
+                page = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+            _refuse_torn(path, page)
             schema.prepare(database, upgrade=True)
             return EventStore(database)
         except (DatabaseError, sqlite3.DatabaseError, OSError) as error:

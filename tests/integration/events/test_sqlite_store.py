@@ -6,6 +6,8 @@ import itertools
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +26,12 @@ class Noted(Event):
     value: str
 
 store.append("s", 1, [New(Noted(value="x" * 4_000_000), "big"), New(Counted(n=1), "small")])
+"""
+
+#: Takes the lock that writers take, or fails at once.
+_LOCK = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("BEGIN IMMEDIATE")
 """
 
 
@@ -131,6 +139,30 @@ def test_a_writer_takes_its_lock_at_begin_and_a_reader_does_not(path: Path) -> N
         other.execute("BEGIN IMMEDIATE")
     other.close()
     database.close()
+
+
+def others_may_write(path: Path) -> bool:
+    """Return True if another process gets the lock that writers take."""
+    done = subprocess.run([sys.executable, "-c", _LOCK, str(path)], check=False)
+    return done.returncode == 0
+
+
+def test_an_append_keeps_every_other_process_out_until_its_end(
+    path: Path, store: EventStore
+) -> None:
+    """Closing any descriptor of the file drops the process's locks; two writers damage the file."""
+    with store.database.appending():
+        assert not others_may_write(path)
+    assert others_may_write(path)
+
+
+def test_a_log_that_is_opened_again_leaves_the_locks_of_its_process(
+    path: Path, store: EventStore
+) -> None:
+    """A worker's threads open the log one after the other while others of them append."""
+    with store.database.writing():
+        open_store(path).close()
+        assert not others_may_write(path)
 
 
 @pytest.mark.parametrize(
