@@ -18,7 +18,7 @@ from evomerge.run.audit import Finding
 from evomerge.run.decide import Evaluate
 from evomerge.run.repository import find, place
 from evomerge.run.state import RunState
-from evomerge.tasks.context import Bench, set_threads
+from evomerge.tasks.context import TOGETHER, Bench, set_threads
 from evomerge.tasks.execute import carry_out
 from runs.errors import DataError, ForgeError, SourceChangedError, UnavailableError
 from runs.system import bounded_files
@@ -30,9 +30,6 @@ from weights.storage.weight_cache import Artifacts
 RECIPE_FILE = "evomerge_recipe.json"
 
 Say = Callable[[str], None]
-
-#: Bytes of weights that may be built together, at most.
-TOGETHER = 2 << 30
 
 
 def chosen(state: RunState, which: str) -> list[str]:
