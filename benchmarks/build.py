@@ -61,7 +61,7 @@ def main() -> None:
         alone.append(seconds)
         print(f"{number} {recipe.name:28s} {seconds:.3f} s  {seconds / unit:6.1f} x plain  "
               f"{'ok' if seconds < 0.25 else 'OVER 0.25 s'}")  # fmt: skip
-    together = best(lambda: builder.several(recipes), 3)
+    together = best(lambda: builder.build_many(recipes), 3)
     mean = sum(alone) / len(alone)
     print(f"  eight together               {together:.3f} s  {together / mean:6.1f} x one (most 4)")
     linear = Merge(method="linear", inputs=tuple(ids[1:]), base=None)

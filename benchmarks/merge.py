@@ -25,7 +25,8 @@ from pathlib import Path
 
 import torch
 
-from evomerge.mergekit.safetensors_writer import Writer, places
+from evomerge.merging.safetensors_sink import SafetensorsSink
+from evomerge.merging.tensor_ops import Read, Spec, copied
 from runs import keys
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -123,11 +124,13 @@ def generate(where: Path, size: str) -> list[Path]:
         folder = where / ("base" if number == 0 else f"m{number - 1}")
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config))
-        found, headers = places([(n, torch.bfloat16, tensors[n]) for n in sorted(tensors)], 1 << 40)
-        with Writer(folder, found, headers) as writer:
+        plan = [copied(n, Spec(torch.bfloat16, tensors[n]), Read("", n)) for n in sorted(tensors)]
+        with SafetensorsSink(folder, plan, 1 << 40) as sink:
             for name in sorted(tensors):
-                writer.write(name, [_values(number, name, tensors[name])])
-            writer.finish()
+                sink.begin(name)
+                sink.put(_values(number, name, tensors[name]))
+                sink.end()
+            sink.digest()
         folders.append(folder)
     return folders
 
@@ -193,7 +196,7 @@ def timed(command: list[str]) -> tuple[float, float]:
 
 IMPORTS = (
     "import torch, numpy, safetensors, yaml, blake3, pydantic, numba\n"
-    "from worker.tasks import merge as merging\nfrom evomerge.merging import pipelines\n"
+    "from evomerge.tasks import merge as merging\nfrom evomerge.merging import pipelines\n"
     "from evomerge.merging.kernels import inner_loops\n"
 )
 

@@ -1,4 +1,4 @@
-"""Merge engine: a layout → a model folder, out of core, in a stream, resumable, all or nothing.
+"""Merge engine: a layout → a model folder, out of core, resumable, all or nothing.
 
 Memory is a few stretches, for any size of the models. The folder is made hidden beside its place,
 and renamed when everything in it is on disk. A crash leaves the hidden folder; the same merge of
@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,16 @@ import torch
 from events import failpoints
 from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Reference
-from evomerge.mergekit.plan import Layout, Output
-from evomerge.mergekit.safetensors_writer import Writer, full, places
-from evomerge.merging import method_registry
-from evomerge.merging.kernels.chunks import Merge, Pool, Stretches, finite
+from evomerge.mergekit.plan import Layout
+from evomerge.merging.execute import Progress, execute
+from evomerge.merging.kernels.chunks import Pool
+from evomerge.merging.safetensors_sink import SafetensorsSink, full
 from runs.errors import ConflictError, NotFiniteError, SourceChangedError
 from weights.checkpoint import SHARD_BYTES, exchange, settle, sync
 
-#: Tensors that the kernel is told to read before they are needed.
-AHEAD = 3
 PLAN = ".plan"
 #: Counted up if the last bit of a merge changes: a merge that was begun earlier is not resumed.
 ARITHMETIC = 3
-
-Progress = Callable[[int, int, str], None]
 
 
 def merge(
@@ -108,11 +105,11 @@ def _merged(
     progress: Progress,
 ) -> str:
     _begin(hidden, _identity(layout, stamps, seed, shard_bytes))
-    found, headers = places([(o.name, o.dtype, o.shape) for o in layout.outputs], shard_bytes)
-    with Writer(hidden, found, headers) as writer:
-        _write(writer, layout, models, seed, pool, progress)
+    plan = [replace(op, seed=seed) for op in layout.outputs]
+    with SafetensorsSink(hidden, plan, shard_bytes) as sink:
+        execute([plan], layout.sources, [sink], pool, strict=True, progress=progress)
         _check_unchanged(models, stamps)
-        digest = writer.finish()
+        digest = sink.digest()
     failpoints.hit("merge-weights-written")
     fill(hidden, digest)
     settle(hidden)
@@ -125,11 +122,10 @@ def _merged(
 
 def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes: int) -> str:
     """Return the identity of a merge: a hidden folder of the same identity can be resumed."""
-    told = [
-        [o.name, str(o.dtype), o.shape, o.technique, o.params.model_dump(mode="json"), o.names]
-        + [[str(reference), name] for reference, name in o.reads]
-        for o in layout.outputs
-    ]
+    told: list[Any] = []
+    for op in layout.outputs:
+        params = None if op.params is None else op.params.model_dump(mode="json")
+        told.append([op.name, str(op.dtype), op.shape, op.technique, params, op.inputs, op.base])
     words = layout.vocabulary
     if words is not None:
         rules = {token: repr(rule) for token, rule in words.rules.items()}
@@ -147,59 +143,6 @@ def _begin(hidden: Path, identity: str) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
         hidden.mkdir()
         plan.write_text(identity, "utf-8")
-
-
-def _write(
-    writer: Writer,
-    layout: Layout,
-    models: Mapping[Reference, Model],
-    seed: int,
-    pool: Pool,
-    progress: Progress,
-) -> None:
-    outputs = layout.outputs
-    for number, output in enumerate(outputs):
-        for later in (
-            outputs[number : number + AHEAD] if number == 0 else outputs[number + AHEAD - 1 :][:1]
-        ):
-            for reference, name in later.reads:
-                models[reference].read_ahead([name])
-        if not writer.kept(output.name):
-            writer.write(output.name, stretches(output, seed, pool))
-        progress(number + 1, len(outputs), output.name)
-
-
-def stretches(output: Output, seed: int, pool: Pool) -> Iterator[torch.Tensor]:
-    """Yield the stretches of one output tensor, in its dtype. Raise NotFiniteError."""
-    if not output.dtype.is_floating_point:
-        rows = output.inputs[0] if output.base is None else output.base
-        yield rows[slice(0, rows.shape[0])].to(output.dtype, copy=True)
-        return
-    work = Stretches(output.name, output.base, output.inputs, pool, output.names)
-    made = method_registry.prepare(output.technique, work, output.params, seed)
-    results = pool.map(_checked(work, made, output), work.cuts)
-    yield from results
-
-
-def _checked(work: Stretches, made: Merge, output: Output) -> Callable[[slice], torch.Tensor]:
-    """Return a function that makes a stretch of the result.
-
-    The function raises NotFiniteError if an input or the result holds NaN or Inf.
-    """
-
-    def stretch(cut: slice) -> torch.Tensor:
-        result = torch.empty(cut.stop - cut.start, work.columns, dtype=output.dtype)
-        wrong = work.run([made], cut, [result])
-        if wrong:
-            work.check_finite()
-        if wrong and not finite(result):
-            raise NotFiniteError(
-                f"tensor {output.name} of the result holds NaN or Inf: a value left the range of "
-                f"{str(output.dtype).removeprefix('torch.')}. Choose another dtype or smaller weights."
-            )
-        return result
-
-    return stretch
 
 
 def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ import regex
 import torch
 from safetensors import SafetensorError, safe_open
 
+from evomerge.mergekit.parser import Reference
 from evomerge.merging.kernels.chunks import Rows, as_rows
+from evomerge.merging.tensor_ops import Read
 from runs.errors import SourceError
 from runs.system import bounded_files
 from weights import safetensors_header
@@ -330,3 +332,26 @@ class Model:
             names = ("adapter_model.safetensors", CONFIG)
             files += [self.adapter.folder / name for name in names]
         return [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files]
+
+
+class Opened:
+    """Sources of a merge: rows of the models' tensors, some of them changed on the fly."""
+
+    def __init__(self, models: Mapping[Reference, Model]) -> None:
+        self._models = {str(reference): model for reference, model in models.items()}
+        self._rows: dict[Read, Rows] = {}
+
+    def add(self, reference: Reference, name: str, rows: Rows) -> Read:
+        """Add a tensor's rows; return the place that operations read them from."""
+        read = Read(str(reference), name)
+        self._rows[read] = rows
+        return read
+
+    def rows(self, read: Read) -> Rows:
+        """Return a tensor's rows. Raise KeyError."""
+        return self._rows[read]
+
+    def read_ahead(self, reads: Iterable[Read]) -> None:
+        """Tell the kernel that these tensors are needed soon."""
+        for read in reads:
+            self._models[read.model].read_ahead([read.tensor])

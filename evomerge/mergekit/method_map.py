@@ -115,7 +115,7 @@ class Method:
         """Return the pipeline of a tensor; of a block taken whole, only that input is read."""
         params = method_registry.parameters(self.technique, {"name": self.name, "genes": given})
         genes = Genes.model_validate(given)
-        taken = pipelines.taken(stages.recipe(self.name, genes, len(inputs), 0), name)
+        taken = pipelines.taken(stages.NAMES[self.name][2], genes, name)
         if taken > len(inputs):
             raise ConfigError(f"{whole.file}: layers name input {taken} of {len(inputs)}.")
         if not taken:

@@ -66,8 +66,8 @@ def _config(layout: Layout, donor: Path) -> dict[str, Any]:
     """Return config.json: dtype of most weights, special tokens of the tokenizer's model."""
     config = companions.cleaned(layout.config)
     sizes: dict[str, int] = {}
-    for output in layout.outputs:
-        name = str(output.dtype).removeprefix("torch.")
+    for op in layout.outputs:
+        name = str(op.dtype).removeprefix("torch.")
         sizes[name] = sizes.get(name, 0) + 1
     config["dtype"] = max(sorted(sizes), key=lambda name: sizes[name])
     if donor != layout.donor.checkpoint.folder:

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from pydantic import BaseModel
 
 from evomerge.mergekit import method_map, vocabulary
-from evomerge.mergekit.inputs import Model
+from evomerge.mergekit.inputs import Model, Opened
 from evomerge.mergekit.parameters import GROUPS, Settings
 from evomerge.mergekit.parser import Document, Map, Part, Reference, Slice
 from evomerge.merging.dataflow import PRE_NORM
 from evomerge.merging.kernels.chunks import Rows
 from evomerge.merging.methods import frankenmerge
+from evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
 from runs.errors import ConfigError, SourceError
 from weights import block_names
 from weights.block_names import COUNT_KEYS
 from weights.sources import compare_settings
-from weights.tensors import HEADS, Shape
+from weights.tensors import HEADS
 
 _BLOCK = re.compile(r"^(.*?(?:layers|h|blocks)\.)(\d+)(\..+)$")
 DTYPES = {
@@ -35,27 +35,11 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Output:
-    """Tensor of the result, and what it is made of."""
-
-    name: str
-    shape: Shape
-    dtype: torch.dtype
-    technique: str
-    params: BaseModel
-    inputs: tuple[Rows, ...]
-    base: Rows | None
-    #: Names of the inputs' models, for errors.
-    names: tuple[str, ...]
-    #: (model, tensor) of everything that is read.
-    reads: tuple[tuple[Reference, str], ...]
-
-
-@dataclass(frozen=True)
 class Layout:
-    """All tensors of the result, in order of name, and its config.json."""
+    """Operations of all tensors of the result, in order of name, and its config.json."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[TensorOp, ...]
+    sources: Opened
     config: dict[str, Any]
     donor: Model
     vocabulary: vocabulary.Plan | None
@@ -90,6 +74,7 @@ class _Layout:
         self._vocabulary = vocabulary.plan(document.vocabulary, document.base, models)
         self._slices = [self._complete(s) for s in document.slices]
         self._warnings: list[str] = []
+        self._sources = Opened(models)
 
     def made(self) -> Layout:
         self._check_kinds()
@@ -98,10 +83,10 @@ class _Layout:
             line = self._document.lines.get("out_dtype", self._document.lines.get("dtype", 1))
             known = ", ".join(DTYPES)
             raise self._error(line, f"the dtype {self._document.dtype} is none of {known}.")
-        outputs = [*self._edges(), *self._blocks()]
-        outputs.sort(key=lambda output: output.name)
+        ops = [*self._edges(), *self._blocks()]
+        ops.sort(key=lambda op: op.name)
         return Layout(
-            tuple(outputs), self._config(), self._donor, self._vocabulary, self._tied,
+            tuple(ops), self._sources, self._config(), self._donor, self._vocabulary, self._tied,
             tuple(self._warnings),
         )  # fmt: skip
 
@@ -170,7 +155,7 @@ class _Layout:
     def _count(self, reference: Reference) -> int:
         return self._counts[reference]
 
-    def _edges(self) -> list[Output]:
+    def _edges(self) -> list[TensorOp]:
         """Return the tensors of no block: the embedding by the first slice, others by the last."""
         found = []
         for name in self._names[next(r for r, m in self._models.items() if m is self._donor)]:
@@ -181,8 +166,8 @@ class _Layout:
             found.append(self._output(name, [name] * len(slice_.parts), slice_, 0.0))
         return found
 
-    def _blocks(self) -> list[Output]:
-        found: list[Output] = []
+    def _blocks(self) -> list[TensorOp]:
+        found: list[TensorOp] = []
         at, scale = 0, 1.0
         for slice_ in self._slices:
             first, end = slice_.parts[0].layers or (0, 0)
@@ -212,7 +197,7 @@ class _Layout:
             )
         return value
 
-    def _block(self, slice_: Slice, offset: int, at: int, t: float, scale: float) -> list[Output]:
+    def _block(self, slice_: Slice, offset: int, at: int, t: float, scale: float) -> list[TensorOp]:
         """Return the tensors of one layer of the result."""
         suffixes = []
         for part in slice_.parts:
@@ -247,29 +232,26 @@ class _Layout:
 
     def _output(
         self, name: str, reads: Sequence[str], slice_: Slice, t: float, scale: float = 1.0
-    ) -> Output:
-        rows = [
-            self._rows(p.reference, read, slice_.base)
+    ) -> TensorOp:
+        read = [
+            self._read(p.reference, read, slice_.base)
             for p, read in zip(slice_.parts, reads, strict=True)
         ]
+        rows = [self._sources.rows(r) for r in read]
         self._check_shapes(name, slice_, rows)
         settings = [self._settings(slice_, part, name, t) for part in slice_.parts]
         whole = self._settings(slice_, None, name, t)
         chosen = self._method.choose(slice_.parts, slice_.base, settings, whole, scale, name)
         own = self._models[slice_.parts[0].reference].tensor(reads[0])
+        shape = (int(rows[0].shape[0]), *map(int, own.shape[1:])) if own.dim() else ()
+        base = None if chosen.base is None else read[chosen.base]
+        if not own.is_floating_point():
+            return copied(name, Spec(own.dtype, shape), base or read[chosen.inputs[0]])
         dtype = (
             DTYPES[self._document.dtype] if self._document.dtype else self._stored(slice_, reads)
         )
-        if not own.is_floating_point():
-            dtype = own.dtype
-        shape = (rows[0].shape[0], *own.shape[1:]) if own.dim() else ()
-        return Output(
-            name, tuple(map(int, shape)), dtype, chosen.technique, chosen.params,
-            tuple(rows[i] for i in chosen.inputs),
-            None if chosen.base is None else rows[chosen.base],
-            tuple(str(slice_.parts[i].reference) for i in chosen.inputs),
-            tuple((p.reference, read) for p, read in zip(slice_.parts, reads, strict=True)),
-        )  # fmt: skip
+        inputs = [read[i] for i in chosen.inputs]
+        return merged(name, Spec(dtype, shape), chosen.technique, chosen.params, 0, inputs, base)
 
     def _stored(self, slice_: Slice, reads: Sequence[str]) -> torch.dtype:
         """Return the dtype if the config has none: the base's, or the first part's."""
@@ -278,15 +260,18 @@ class _Layout:
                 return self._models[part.reference].tensor(read).dtype
         return self._models[slice_.parts[0].reference].tensor(reads[0]).dtype
 
-    def _rows(self, reference: Reference, name: str, base: Reference | None) -> Rows:
+    def _read(self, reference: Reference, name: str, base: Reference | None) -> Read:
+        """Return a tensor that is read; `sources` has its rows. Raise SourceError."""
         model = self._models[reference]
         if name not in self._names[reference]:
             raise SourceError(
                 f"tensor {name} is not in {reference}: they are not of one architecture."
             )
         if self._vocabulary is not None and name in {*HEADS, *HEADS.values()}:
-            return self._vocabulary.rows(name, reference, self._models, base)
-        return model.rows(name)
+            rows = self._vocabulary.rows(name, reference, self._models, base)
+        else:
+            rows = model.rows(name)
+        return self._sources.add(reference, name, rows)
 
     def _check_shapes(self, name: str, slice_: Slice, rows: Sequence[Rows]) -> None:
         for part, own in zip(slice_.parts[1:], rows[1:], strict=True):

@@ -13,7 +13,7 @@ post-norm blocks, or other norms, the factor cannot be folded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,30 +33,33 @@ INTO_STREAM = (".o_proj.", ".down_proj.")
 Weights = Mapping[str, torch.Tensor]
 
 
-def build(recipe: Flow, merged: Weights, inputs: Sequence[Weights]) -> dict[str, torch.Tensor]:
-    """Return weights along the path, in the merge's dtypes. Raise ConfigError as `check` does."""
-    check(recipe, block_names.count(list(merged)))
-    return _along(recipe, [merged, *inputs])
+def along(recipe: Flow, names: Sequence[str]) -> Iterator[tuple[str, int, str, float]]:
+    """Yield (name, model, name in that model, factor) of each tensor of a model along the path.
+
+    Tensors outside of blocks come first, from model 0; `names` are the tensors of one model. A
+    factor other than 1 divides the projections that write into the stream.
+    """
+    yield from ((name, 0, name, 1.0) for name in names if block_names.block_of(name) is None)
+    scale, by_block = 1.0, _by_block(names)
+    for at, step in enumerate(recipe.steps):
+        scale *= step.scale
+        for name in by_block[step.block]:
+            folded = scale != 1.0 and any(part in name for part in INTO_STREAM)
+            factor = 1.0 / scale if folded else 1.0
+            yield block_names.rename(name, at), step.model, name, factor
 
 
 def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
     """Return the base's blocks along the path, scaled alike: the zero of task vectors."""
-    return _along(recipe, [base] * (1 + len(recipe.inputs)))
+    return {
+        name: scaled(base[own], factor).to(base[own].dtype, copy=True)
+        for name, _, own, factor in along(recipe, list(base))
+    }
 
 
-def _along(recipe: Flow, models: Sequence[Weights]) -> dict[str, torch.Tensor]:
-    """Copy the models' blocks along the path, and the first model's tensors outside of blocks."""
-    first, scale = models[0], 1.0
-    made = {n: t.clone() for n, t in first.items() if block_names.block_of(n) is None}
-    by_block = _by_block(first)
-    for at, step in enumerate(recipe.steps):
-        scale *= step.scale
-        for name in by_block[step.block]:
-            tensor = models[step.model][name]
-            if scale != 1.0 and any(part in name for part in INTO_STREAM):
-                tensor = tensor.to(torch.float32) * (1.0 / scale)
-            made[block_names.rename(name, at)] = tensor.to(first[name].dtype, copy=True)
-    return made
+def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """Return the tensor times the factor in float32; the tensor itself if the factor is 1."""
+    return tensor if factor == 1.0 else tensor.to(torch.float32) * factor
 
 
 def check(recipe: Flow, count: int) -> None:
@@ -95,9 +98,9 @@ def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, A
     return config
 
 
-def _by_block(weights: Weights) -> list[list[str]]:
-    found: list[list[str]] = [[] for _ in range(block_names.count(list(weights)))]
-    for name in weights:
+def _by_block(names: Sequence[str]) -> list[list[str]]:
+    found: list[list[str]] = [[] for _ in range(block_names.count(names))]
+    for name in names:
         number = block_names.block_of(name)
         if number is not None:
             found[number].append(name)

@@ -12,36 +12,37 @@ from evomerge.merging.kernels.chunks import Stretches
 from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
 from evomerge.merging.methods import dare, dfs, linear, slerp, ties
 from evomerge.merging.methods.kth_magnitude import kth_magnitudes
-from evomerge.recipes.recipe import Genes, Pipeline
+from evomerge.recipes.recipe import Arithmetic, Genes, Interpolation, Selection
 from weights import block_names
 
+Stages = tuple[Interpolation, Arithmetic, Selection]
 
-def taken(recipe: Pipeline, name: str) -> int:
+
+def taken(selection: Selection, genes: Genes, name: str) -> int:
     """Return the input (from 1) that a tensor is taken from whole; 0 if the stages make it."""
     layer = block_names.block_of(name)
-    if recipe.selection == "dfs" or layer is None or not recipe.genes.layers:
+    if selection == "dfs" or layer is None or not genes.layers:
         return 0
-    return recipe.genes.layers[layer]
+    return genes.layers[layer]
 
 
-def prepare(work: Stretches, recipe: Pipeline) -> Program:
+def prepare(work: Stretches, stages: Stages, genes: Genes, seed: int) -> Program:
     """Return the stages of one tensor; of a block that is `taken`, only the scaled input."""
-    genes, chosen = recipe.genes, taken(recipe, work.name)
+    interpolation, arithmetic, selection = stages
+    chosen = taken(selection, genes, work.name)
     if chosen:
         return Program(work.count, work.columns, taken=chosen, scale=genes.scale)
-    if recipe.interpolation == "linear":
+    if interpolation == "linear":
         consensus = tuple(linear.normalised(genes.weights, work.count))
     else:
         consensus = tuple(slerp.fold(work.gram(), genes.ts))
-    if recipe.selection == "dfs":
+    if selection == "dfs":
         dfs.check(1 + work.count)
     return Program(
         work.count, work.columns, factors=consensus,
-        drops={0: dare.mask(genes.drop, recipe.seed, work.name, 0)}
-        if recipe.arithmetic == "dare"
-        else {},
-        vote=_voting(work, genes, consensus) if recipe.arithmetic == "ties" else None,
-        epsilon=genes.epsilon if recipe.selection == "dfs" else None,
+        drops={0: dare.mask(genes.drop, seed, work.name, 0)} if arithmetic == "dare" else {},
+        vote=_voting(work, genes, consensus) if arithmetic == "ties" else None,
+        epsilon=genes.epsilon if selection == "dfs" else None,
         scale=genes.scale,
     )  # fmt: skip
 

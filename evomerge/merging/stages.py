@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evomerge.merging import pipelines
 from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.recipes.recipe import PIPELINES, Genes, Pipeline
+from evomerge.recipes.recipe import PIPELINES, Genes
 
 #: Name → (interpolation, arithmetic, selection).
 NAMES = {"-".join(stages): stages for stages in PIPELINES}
@@ -21,15 +21,6 @@ class Params(BaseModel):
     genes: Genes = Genes()
 
 
-def recipe(name: str, genes: Genes, count: int, seed: int) -> Pipeline:
-    """Return the pipeline over `count` inputs, whose ids are only their numbers."""
-    interpolation, arithmetic, selection = NAMES[name]
-    return Pipeline(
-        inputs=tuple(map(str, range(count))), base="", seed=seed, genes=genes,
-        interpolation=interpolation, arithmetic=arithmetic, selection=selection,
-    )  # fmt: skip
-
-
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
     """Return the merge of one tensor by the three stages."""
-    return pipelines.prepare(work, recipe(params.name, params.genes, work.count, seed))
+    return pipelines.prepare(work, NAMES[params.name], params.genes, seed)

@@ -9,11 +9,12 @@ from typing import Any
 
 from evomerge.merging.builder import Builder, Weights
 from evomerge.merging.dataflow import settings_for
+from evomerge.merging.safetensors_sink import mapped
 from evomerge.recipes.recipe import Source
 from evomerge.tasks.verify import read_document
 from runs.errors import ConfigError, ForgeError, SourceChangedError
 from weights import companions
-from weights.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied, write_weights
+from weights.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
 from weights.sources import resolve
 from weights.storage.output_folder import MARK, check_target
 
@@ -40,19 +41,11 @@ def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -
             where = given.get(name) or document["places"].get(id_) or name
             sources[id_] = _open(name, where, recipe.digest)
     stored = {id_: weights for id_, (_, weights) in sources.items()}
-    candidate = recipes.get(document["candidate"])
-    if candidate is None:
+    if document["candidate"] not in recipes:
         raise ConfigError(f"{file}: the recipe of {document['candidate'][:12]} is missing.")
-    weights = Builder(recipes, stored.get).build(candidate)
-    found = digest(weights)
-    if found != document["digest"]:
-        raise SourceChangedError(
-            f"{file}: what its recipe gives has digest {found[:12]}, it says "
-            f"{document['digest'][:12]}: this version or its libraries compute differently."
-        )
     base = sources[_origin(recipes, document["candidate"])][0]
-    publish(out, lambda folder: _fill(folder, weights, base, file, shard_bytes))
-    return found
+    publish(out, lambda folder: _fill(folder, document, stored, base, file, shard_bytes))
+    return document["digest"]
 
 
 def _open(name: str, where: str, expected: str) -> tuple[Checkpoint, Weights]:
@@ -86,8 +79,29 @@ def _origin(recipes: Mapping[str, Any], id_: str) -> str:
     return id_
 
 
-def _fill(folder: Path, weights: Weights, base: Checkpoint, file: Path, shard_bytes: int) -> None:
-    write_weights(folder, weights, shard_bytes)
+def _fill(
+    folder: Path,
+    document: Mapping[str, Any],
+    stored: Mapping[str, Weights],
+    base: Checkpoint,
+    file: Path,
+    shard_bytes: int,
+) -> None:
+    """Build the candidate out of core into an existing folder, and add what is not weights.
+
+    Raises SourceChangedError if the weights do not have the digest that the file says.
+    """
+    recipes, scratch = document["recipes"], folder / ".ancestors"
+    scratch.mkdir()
+    candidate = recipes[document["candidate"]]
+    found = Builder(recipes, stored.get, scratch).write(candidate, folder, shard_bytes)
+    shutil.rmtree(scratch)
+    if found != document["digest"]:
+        raise SourceChangedError(
+            f"{file}: what its recipe gives has digest {found[:12]}, it says "
+            f"{document['digest'][:12]}: this version or its libraries compute differently."
+        )
+    weights = mapped(folder)
     companions.write(base.folder, folder)
     tied = not any("lm_head" in n or "embed_out" in n for n in weights)
     config = settings_for(weights, base, tied)

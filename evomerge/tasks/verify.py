@@ -11,13 +11,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from evomerge.merging.builder import Weights
-from evomerge.recipes.recipe import Pipeline, Recipe, Source
+from evomerge.merging.plan import reads
+from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import events
 from evomerge.run.audit import Finding
 from evomerge.run.decide import Evaluate
 from evomerge.run.repository import find, place
 from evomerge.run.state import RunState
-from evomerge.tasks.context import Bench, set_threads
+from evomerge.tasks.context import TOGETHER, Bench, set_threads
 from evomerge.tasks.execute import carry_out
 from runs.errors import DataError, ForgeError, SourceChangedError, UnavailableError
 from runs.system import bounded_files
@@ -29,9 +30,6 @@ from weights.storage.weight_cache import Artifacts
 RECIPE_FILE = "evomerge_recipe.json"
 
 Say = Callable[[str], None]
-
-#: Bytes of weights that may be built together, at most.
-TOGETHER = 2 << 30
 
 
 def chosen(state: RunState, which: str) -> list[str]:
@@ -77,26 +75,21 @@ def rebuild(
 
 
 def _groups(bench: Bench, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
-    """Yield groups of neighbouring pipelines over the same models, as many as memory allows.
-
-    A recipe that is not a pipeline is a group of its own.
-    """
+    """Yield groups of neighbouring recipes that read the same models, as many as memory allows."""
     size = sum(t.numel() * t.element_size() for t in bench.origin.values())
     group: list[str] = []
     for id_ in recipe_ids:
-        if group and (
-            _shares(bench, id_) != _shares(bench, group[0]) or len(group) * size >= TOGETHER
-        ):
+        if group and (_read(bench, id_) != _read(bench, group[0]) or len(group) * size >= TOGETHER):
             yield group
             group = []
         group.append(id_)
-    yield group
+    if group:
+        yield group
 
 
-def _shares(bench: Bench, id_: str) -> tuple[str, ...]:
-    """Return the key of a candidate's group: a pipeline's base and inputs, else its own id."""
-    recipe = bench.state.recipes[id_]
-    return (recipe.base, *recipe.inputs) if isinstance(recipe, Pipeline) else (id_,)
+def _read(bench: Bench, id_: str) -> frozenset[str]:
+    """Return the ids of the models that a candidate's recipe reads."""
+    return frozenset(reads(bench.state.recipes[id_]))
 
 
 def _built(bench: Bench, group: Sequence[str]) -> dict[str, str | SourceChangedError]:
@@ -104,13 +97,8 @@ def _built(bench: Bench, group: Sequence[str]) -> dict[str, str | SourceChangedE
 
     Sources are read once for the whole group.
     """
-    recipes = {id_: bench.state.recipes[id_] for id_ in group}
-    pipelines = [r for r in recipes.values() if isinstance(r, Pipeline)]
     try:
-        if pipelines:
-            made = bench.builder.several(pipelines)
-        else:
-            made = [bench.builder.build(recipe) for recipe in recipes.values()]
+        made = bench.builder.build_many([bench.state.recipes[id_] for id_ in group])
     except SourceChangedError as error:
         return dict.fromkeys(group, error)
     return dict(zip(group, map(digest, made), strict=True))

@@ -65,6 +65,12 @@ def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(tensor.shape[0], math.prod(tensor.shape[1:]))
 
 
+def row_cuts(rows: int, columns: int, chunk: int = CHUNK) -> list[slice]:
+    """Return the stretches of a tensor: whole rows, about `chunk` elements each."""
+    step = max(1, chunk // max(1, columns))
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
 class Pool:
     """Thread pool for stretches. Torch is told not to split a stretch further."""
 
@@ -169,8 +175,7 @@ class Stretches:
         rows, columns = (inputs[0] if base is None else base).shape
         self.rows, self.columns = int(rows), int(columns)
         chunk = CHUNK if pool.device.type == "cpu" else DEVICE_CHUNK
-        step = max(1, chunk // max(1, self.columns))
-        self.cuts = [slice(s, min(s + step, self.rows)) for s in range(0, self.rows, step)]
+        self.cuts = row_cuts(self.rows, self.columns, chunk)
         self._kept: dict[object, object] = {}
 
     @property

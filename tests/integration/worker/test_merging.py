@@ -19,6 +19,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from evomerge.mergekit import engine, parser
+from evomerge.merging import method_registry
+from evomerge.merging.execute import MemorySink, execute
+from evomerge.merging.kernels.chunks import Pool
+from evomerge.merging.safetensors_sink import SafetensorsSink
+from evomerge.merging.tensor_ops import Models, Read, Spec, merged
 from evomerge.tasks import merge as tasks_merge
 from runs.errors import (
     ConfigError,
@@ -243,25 +248,25 @@ def test_what_a_crash_left_is_checked_before_it_is_kept(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half-written tensors under a name in the journal are made again; whole ones are not."""
-    from evomerge.mergekit import safetensors_writer
+    from evomerge.merging import safetensors_sink
 
     text = TIES.format(**places(toys), method="ties")
     quiet = merge(text, tmp_path / "quiet")
-    monkeypatch.setattr(safetensors_writer, "SYNC_BYTES", 1)
+    monkeypatch.setattr(safetensors_sink, "SYNC_BYTES", 1)
     made: list[str] = []
 
-    def stretches(output: Any, *rest: Any) -> Any:
-        made.append(output.name)
+    def begin(sink: SafetensorsSink, name: str) -> None:
+        made.append(name)
         if len(made) == 20:
             raise KeyboardInterrupt
-        return whole(output, *rest)
+        whole(sink, name)
 
-    whole = engine.stretches
-    monkeypatch.setattr(engine, "stretches", stretches)
+    whole = SafetensorsSink.begin
+    monkeypatch.setattr(SafetensorsSink, "begin", begin)
     with pytest.raises(KeyboardInterrupt):
         merge(text, tmp_path / "out")
     hidden = tmp_path / ".out.merging"
-    noted = len((hidden / safetensors_writer.JOURNAL).read_text().splitlines())
+    noted = len((hidden / safetensors_sink.JOURNAL).read_text().splitlines())
     assert noted == 19
     with (hidden / "model.safetensors").open("r+b") as file:
         size = file.seek(0, 2)
@@ -307,16 +312,16 @@ def test_other_layers_do_not_go_on_with_what_a_crash_left(
 def test_two_merges_to_one_place_do_not_mix(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, tried = engine.stretches, []
+    whole, tried = SafetensorsSink.begin, []
 
-    def meanwhile(*given: Any) -> Any:
+    def meanwhile(*given: Any) -> None:
         if not tried:
             tried.append(1)
             with pytest.raises(ConflictError, match="another merge is writing"):
                 merge(TIES.format(**places(toys), method="sce"), tmp_path / "out")
-        return whole(*given)
+        whole(*given)
 
-    monkeypatch.setattr(engine, "stretches", meanwhile)
+    monkeypatch.setattr(SafetensorsSink, "begin", meanwhile)
     found = merge(LINEAR.format(**places(toys)), tmp_path / "out")
     assert digest(tensors(tmp_path / "out")) == found
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
@@ -356,17 +361,12 @@ def test_a_place_that_is_a_source_is_refused(toys: Toys, tmp_path: Path) -> None
 
 def test_a_large_source_that_is_not_finite_ends_the_merge() -> None:
     """Every thread meets it at once: none may wait for another."""
-    from evomerge.mergekit.plan import Output
-    from evomerge.merging import method_registry
-    from evomerge.merging.kernels.chunks import Pool
-
-    bad = torch.full((1200, 1024), float("nan"))
+    bad = {"w": torch.full((1200, 1024), float("nan"))}
     params = method_registry.parameters("linear", {})
-    output = Output(
-        "w", tuple(bad.shape), torch.float32, "linear", params, (bad, bad), None, ("a", "b"), ()
-    )
+    read = [Read("a", "w"), Read("b", "w")]
+    op = merged("w", Spec(torch.float32, (1200, 1024)), "linear", params, 0, read, None)
     with Pool(2) as pool, pytest.raises(NotFiniteError, match="tensor w of a"):
-        list(engine.stretches(output, 0, pool))
+        execute([[op]], Models({"a": bad, "b": bad}), [MemorySink([op])], pool, strict=True)
 
 
 # ---- vocabularies --------------------------------------------------------------------------
@@ -740,13 +740,13 @@ def test_a_source_that_changes_meanwhile_gives_no_folder(
 
     copy = tmp_path / "copy"
     shutil.copytree(toys.sources[0], copy)
-    whole = engine.stretches
+    whole = SafetensorsSink.begin
 
-    def touching(*given: Any) -> Any:
+    def touching(*given: Any) -> None:
         os.utime(copy / "model.safetensors", (1, 1))
-        return whole(*given)
+        whole(*given)
 
-    monkeypatch.setattr(engine, "stretches", touching)
+    monkeypatch.setattr(SafetensorsSink, "begin", touching)
     with pytest.raises(SourceChangedError, match=r"copy has changed while it was read"):
         merge(LINEAR.format(**{**places(toys), "a": str(copy)}), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Streaming writer of safetensors, in any number of shards, with digest, sync and journal.
+"""Sink in files: a stream of safetensors, in any number of shards, with digest, sync and journal.
 
 The header of a shard is known before the first tensor is, so room is taken for all of it at once: a
 disk that is too small is found before any work. Tensors come in order of name, stretch by stretch.
@@ -14,16 +14,18 @@ import json
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import blake3
 import torch
+from safetensors import safe_open
 
 from events import failpoints
+from evomerge.merging.tensor_ops import Plan, TensorOp, Weights
 from runs.errors import UnavailableError
-from weights.checkpoint import INDEX, SINGLE, TORCH
+from weights.checkpoint import INDEX, SHARD_BYTES, SINGLE, TORCH
 from weights.tensors import Shape, elements
 
 JOURNAL = ".journal"
@@ -94,19 +96,24 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-class Writer:
-    """Writer of the tensors of `places` into a folder. Errors leave the journal for the next one.
+class SafetensorsSink:
+    """Sink of a plan's tensors in a folder. Errors leave the journal for the next sink there.
 
     The calling thread hashes, one thread writes, and one syncs and notes, while more is computed.
     """
 
-    def __init__(self, folder: Path, found: Sequence[Place], headers: Mapping[str, bytes]) -> None:
+    ordered = True
+
+    def __init__(self, folder: Path, plan: Plan, shard_bytes: int = SHARD_BYTES) -> None:
+        told = sorted((op.name, op.dtype, op.shape) for op in plan)
+        found, self._headers = places(told, shard_bytes)
         self._folder, self._places = folder, {place.name: place for place in found}
-        self._headers = headers
         self._digest = blake3.blake3()
         self._files: dict[str, int] = {}
         #: Tensor → digest of everything up to and with it, as an earlier writer noted it.
         self._done: dict[str, str] = {}
+        #: The tensor that was begun, and the chunks of it that are not handed over yet.
+        self._begun: tuple[Place, _Batch] | None = None
         self._writes: queue.Queue[_Batch | None] = queue.Queue(BATCHES)
         self._syncs: queue.SimpleQueue[list[tuple[str, str]] | None] = queue.SimpleQueue()
         self._failed: BaseException | None = None
@@ -115,7 +122,7 @@ class Writer:
             for work in (self._write, self._sync)
         ]
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> SafetensorsSink:
         journal = self._folder / JOURNAL
         if journal.is_file():
             lines = [line.split(" ", 1) for line in journal.read_text("utf-8").split("\n")[:-1]]
@@ -125,13 +132,13 @@ class Writer:
                 size = max(p.offset + p.size for p in self._places.values() if p.file == file)
                 self._files[file] = self._open(self._folder / file, header, size)
         except OSError:
-            self._give_up()
+            self._release_space()
             raise
         for thread in self._threads:
             thread.start()
         return self
 
-    def _give_up(self) -> None:
+    def _release_space(self) -> None:
         """Give back the room that was taken, because there is no room for all.
 
         If an earlier try left tensors there, the files stay.
@@ -172,7 +179,7 @@ class Writer:
         for thread in self._threads:
             thread.join()
 
-    def kept(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Return True if a tensor is there from an earlier try, to the last bit.
 
         The tensor counts as written then.
@@ -181,7 +188,7 @@ class Writer:
         if said is None:
             return False
         place, before = self._places[name], self._digest.copy()
-        self._begin(place)
+        self._hash_head(place)
         for offset in range(0, place.size, BATCH_BYTES):
             size = min(BATCH_BYTES, place.size - offset)
             self._digest.update(os.pread(self._files[place.file], size, place.offset + offset))
@@ -190,27 +197,41 @@ class Writer:
         self._digest, self._done = before, {}
         return False
 
-    def _begin(self, place: Place) -> None:
+    def _hash_head(self, place: Place) -> None:
         self._digest.update(f"{place.name}\0{place.dtype}\0{tuple(place.shape)}\0".encode())
 
-    def write(self, name: str, stretches: Iterable[torch.Tensor]) -> None:
-        """Write a tensor from its stretches, in its dtype and in order."""
+    def begin(self, name: str) -> None:
+        """Begin a tensor; tensors come in order of name."""
         place = self._places[name]
-        self._begin(place)
-        batch = _Batch(self._files[place.file], place.offset)
-        for stretch in stretches:
-            raw = stretch.contiguous().view(-1).view(torch.uint8).numpy().data
-            self._digest.update(raw)
-            batch.add(raw)
-            if batch.size >= BATCH_BYTES:
-                self._put(batch)
-                batch = _Batch(batch.file, batch.offset + batch.size)
-        if batch.offset + batch.size != place.offset + place.size:
-            raise AssertionError(f"{name}: not {place.size} bytes")
-        batch.ends = (name, self._digest.hexdigest())
-        self._put(batch)
+        self._hash_head(place)
+        self._begun = place, _Batch(self._files[place.file], place.offset)
 
-    def _put(self, batch: _Batch) -> None:
+    def room(self, op: TensorOp, rows: slice) -> torch.Tensor:
+        """Return memory for a chunk, [rows, columns] of the tensor's dtype."""
+        return torch.empty((rows.stop - rows.start, op.shape_2d[1]), dtype=op.dtype)
+
+    def put(self, chunk: torch.Tensor) -> None:
+        """Hash the next chunk of the tensor that was begun, and have it written."""
+        assert self._begun is not None
+        place, batch = self._begun
+        raw = chunk.contiguous().view(-1).view(torch.uint8).numpy().data
+        self._digest.update(raw)
+        batch.add(raw)
+        if batch.size >= BATCH_BYTES:
+            self._hand_over(batch)
+            self._begun = place, _Batch(batch.file, batch.offset + batch.size)
+
+    def end(self) -> None:
+        """End the tensor that was begun."""
+        assert self._begun is not None
+        place, batch = self._begun
+        if batch.offset + batch.size != place.offset + place.size:
+            raise AssertionError(f"{place.name}: not {place.size} bytes")
+        batch.ends = (place.name, self._digest.hexdigest())
+        self._hand_over(batch)
+        self._begun = None
+
+    def _hand_over(self, batch: _Batch) -> None:
         while True:
             if self._failed is not None:
                 raise self._failed
@@ -260,7 +281,7 @@ class Writer:
         finally:
             os.close(journal)
 
-    def finish(self) -> str:
+    def digest(self) -> str:
         """Finish the files and return the digest of all tensors.
 
         Everything is on disk, the index is written and the journal is gone then.
@@ -277,8 +298,17 @@ class Writer:
         return self._digest.hexdigest()
 
 
+def mapped(folder: Path) -> Weights:
+    """Return the tensors of a folder in order of name; memory-mapped, not to be written to."""
+    found: dict[str, torch.Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+            found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    return {name: found[name] for name in sorted(found)}
+
+
 class _Batch:
-    """Stretches that are written with one call."""
+    """Chunks that are written with one call."""
 
     def __init__(self, file: int, offset: int) -> None:
         self.file, self.offset, self.size = file, offset, 0
@@ -287,12 +317,12 @@ class _Batch:
         self.ends: tuple[str, str] | None = None
 
     def add(self, raw: memoryview) -> None:
-        """Add a stretch."""
+        """Add a chunk."""
         self._parts.append(raw)
         self.size += len(raw)
 
     def write(self) -> None:
-        """Write the stretches to their place in the file."""
+        """Write the chunks to their place in the file."""
         done = os.pwritev(self.file, self._parts, self.offset) if self._parts else 0
         if done < self.size:  # a signal, a quota: write the rest plainly
             _write_all(self.file, memoryview(b"".join(self._parts))[done:], self.offset + done)

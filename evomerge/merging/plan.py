@@ -1,0 +1,189 @@
+"""Plan of a recipe: the operation that makes each tensor. Pure: dtypes and shapes in, no weights.
+
+All arithmetic is on task vectors θ − θ₀ in float32. The result is rounded once, to the output dtype
+(the base's). Steps of a path and noise round again, because their input is a rounded model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from pydantic import BaseModel
+
+from evomerge.merging import dataflow, method_registry, pipelines, stages
+from evomerge.merging.methods import frankenmerge
+from evomerge.merging.tensor_ops import Plan, Read, Spec, Specs, TensorOp, copied, merged
+from evomerge.recipes import layer_choice, tensor_groups
+from evomerge.recipes.recipe import (
+    Flow,
+    Grouped,
+    Merge,
+    Mutate,
+    Pipeline,
+    Recipe,
+    Source,
+    genome,
+    path,
+)
+from runs.errors import ConfigError
+from weights import block_names
+
+
+def reads(recipe: Recipe) -> tuple[str, ...]:
+    """Return the ids of the models that a recipe's plan reads, each once; [0] has the tensors."""
+    if isinstance(recipe, Source):
+        return (recipe.id,)
+    if isinstance(recipe, Merge):
+        first = recipe.inputs[0] if recipe.base is None else recipe.base
+        return tuple(dict.fromkeys((first, *recipe.inputs)))
+    if isinstance(recipe, Mutate) and recipe.pipeline is None:
+        return tuple(dict.fromkeys((recipe.base, recipe.parent)))
+    stated = recipe.pipeline if isinstance(recipe, Mutate) else recipe
+    assert stated is not None
+    return tuple(dict.fromkeys((recipe.base, stated.base, *stated.inputs)))
+
+
+def plan(recipe: Recipe, known: Mapping[str, Recipe], specs: Specs) -> Plan:
+    """Return the operations of a recipe, in the order of the base's tensors.
+
+    `known` has every recipe by id; `specs` has the models that `reads` names. Raise ConfigError for
+    parameters, layers or paths that do not fit the model.
+    """
+    match recipe:
+        case Source():
+            return _copies(recipe.id, specs)
+        case Merge():
+            return _merge(recipe, specs)
+        case Pipeline():
+            return _pipeline(recipe, specs)
+        case Grouped():
+            return _grouped(recipe, specs)
+        case Flow():
+            return _flow(recipe, specs)
+        case Mutate():
+            return _mutated(recipe, known, specs)
+
+
+def _copies(model: str, specs: Specs) -> Plan:
+    return [copied(name, spec, Read(model, name)) for name, spec in specs[model].items()]
+
+
+def _each(model: str, specs: Specs, make: Callable[[str, Spec], TensorOp]) -> Plan:
+    """Return an operation for each tensor of a model; tensors of integers are copied from it."""
+    return [
+        make(name, spec) if spec.dtype.is_floating_point else copied(name, spec, Read(model, name))
+        for name, spec in specs[model].items()
+    ]
+
+
+def _merge(recipe: Merge, specs: Specs) -> Plan:
+    first = recipe.inputs[0] if recipe.base is None else recipe.base
+    if recipe.method == "frankenmerge":
+        return _taken(recipe, first, specs)
+    params = method_registry.parameters(recipe.method, recipe.params)
+
+    def make(name: str, spec: Spec) -> TensorOp:
+        inputs = [Read(model, name) for model in recipe.inputs]
+        base = None if recipe.base is None else Read(recipe.base, name)
+        return merged(name, spec, recipe.method, params, recipe.seed, inputs, base)
+
+    return _each(first, specs, make)
+
+
+def _taken(recipe: Merge, first: str, specs: Specs) -> Plan:
+    """Return a frankenmerge alone: each tensor from one of the inputs, in the origin's dtype."""
+    count = block_names.count(list(specs[first]))
+    choice = frankenmerge.Params(**recipe.params).layers
+    frankenmerge.check(choice, count, len(recipe.inputs), whole=True)
+    found = []
+    for name, spec in specs[first].items():
+        model = recipe.inputs[choice[layer_choice.group(name, count)]]
+        own = Spec(spec.dtype, specs[model][name].shape)
+        found.append(copied(name, own, Read(model, name)))
+    return found
+
+
+def _pipeline(recipe: Pipeline, specs: Specs) -> Plan:
+    """Return a pipeline; of a block that is taken whole from one input, only that is read."""
+    genes = recipe.genes
+    if recipe.selection == "frankenmerge":
+        count = block_names.count(list(specs[recipe.base]))
+        frankenmerge.check(genes.layers or (), count, len(recipe.inputs), whole=False)
+    params = stages.Params(name=recipe.name, genes=genes)
+    alone = method_registry.parameters("passthrough", {"scale": genes.scale})
+
+    def make(name: str, spec: Spec) -> TensorOp:
+        base, chosen = Read(recipe.base, name), pipelines.taken(recipe.selection, genes, name)
+        if chosen:
+            only = [Read(recipe.inputs[chosen - 1], name)]
+            return merged(name, spec, "passthrough", alone, recipe.seed, only, base)
+        inputs = [Read(model, name) for model in recipe.inputs]
+        return merged(name, spec, "stages", params, recipe.seed, inputs, base)
+
+    return _each(recipe.base, specs, make)
+
+
+def _grouped(recipe: Grouped, specs: Specs) -> Plan:
+    blocks, params = block_names.count(list(specs[recipe.base])), check_groups(recipe)
+
+    def make(name: str, spec: Spec) -> TensorOp:
+        own = params[tensor_groups.of(name, blocks, recipe.depths)]
+        inputs = [Read(model, name) for model in recipe.inputs]
+        base = Read(recipe.base, name)
+        return merged(name, spec, recipe.method, own, recipe.seed, inputs, base)
+
+    return _each(recipe.base, specs, make)
+
+
+def check_groups(recipe: Grouped) -> list[BaseModel]:
+    """Return the checked parameters of every group. Raise ConfigError."""
+    if len(recipe.params) != tensor_groups.count(recipe.depths):
+        count = tensor_groups.count(recipe.depths)
+        raise ConfigError(
+            f"{recipe.depths} layer groups are {count} groups of tensors, the recipe "
+            f"has parameters for {len(recipe.params)}"
+        )
+    return [method_registry.parameters(recipe.method, given) for given in recipe.params]
+
+
+def _flow(recipe: Flow, specs: Specs) -> Plan:
+    """Return a path; of the merge, only the blocks on the path are made."""
+    merge = {op.name: op for op in _grouped(recipe.merged, specs)}
+    dataflow.check(recipe, block_names.count(list(merge)))
+    found = []
+    for name, model, own, factor in dataflow.along(recipe, list(merge)):
+        op = merge[own]
+        if model:
+            donor = recipe.inputs[model - 1]
+            op = copied(own, Spec(op.dtype, specs[donor][own].shape), Read(donor, own))
+        found.append(replace(op, name=name, factor=factor))
+    return found
+
+
+def _mutated(recipe: Mutate, known: Mapping[str, Recipe], specs: Specs) -> Plan:
+    if recipe.pipeline is None:
+        below = _copies(recipe.parent, specs)
+        noises = () if recipe.noise is None else (recipe.noise,)
+    else:
+        below = plan(recipe.pipeline, known, specs)
+        noises = genome(recipe, known).noises
+    if not noises:
+        return below
+    ops, base = {op.name: op for op in below}, specs[recipe.base]
+    taken = path(recipe, known)
+    names = [(n, n, 1.0) for n in base]
+    if taken is not None:
+        names = [(name, own, factor) for name, _, own, factor in dataflow.along(taken, list(base))]
+    found = []
+    for name, own, factor in names:
+        origin = Read(recipe.base, own)
+        if not base[own].dtype.is_floating_point:
+            found.append(copied(name, base[own], origin))
+            continue
+        found.append(
+            replace(
+                ops[name], dtype=base[own].dtype, noises=noises, origin=origin, origin_factor=factor
+            )
+        )
+    return found

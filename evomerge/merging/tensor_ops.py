@@ -1,0 +1,135 @@
+"""Tensor operations: what makes each tensor of a merged model, as data.
+
+A plan is a list of operations. They name the tensors that they read; they hold no weights. `plan.py`
+makes a plan of a recipe, `mergekit/plan.py` of a config; `execute.py` carries either out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from pydantic import BaseModel
+
+from evomerge.merging.kernels.chunks import Rows, as_rows
+from evomerge.recipes.recipe import Noise
+from weights.tensors import Shape
+
+Weights = Mapping[str, torch.Tensor]
+
+
+class Read(NamedTuple):
+    """A tensor of a model: the model's id (a recipe's id, or a config's reference) and a name."""
+
+    model: str
+    tensor: str
+
+
+class Spec(NamedTuple):
+    """Dtype and shape of a tensor."""
+
+    dtype: torch.dtype
+    shape: Shape
+
+
+#: Model → tensor → dtype and shape.
+Specs = Mapping[str, Mapping[str, Spec]]
+
+
+def specs(weights: Weights) -> dict[str, Spec]:
+    """Return dtype and shape of every tensor."""
+    return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in weights.items()}
+
+
+@dataclass(frozen=True)
+class TensorOp:
+    """One tensor of a result: merge or copy, round, scale, add noise.
+
+    Rows of the inputs are merged by a technique in float32, or copied if there is none, and rounded
+    to `rounded`. If `factor` is not 1, the rounded values are multiplied by it in float32 and
+    rounded again. Each noise is added to the rounded values; the result is of `dtype`.
+    """
+
+    name: str
+    shape: Shape
+    dtype: torch.dtype
+    rounded: torch.dtype
+    #: Tensors that are merged; for a copy, the tensor that is copied.
+    inputs: tuple[Read, ...]
+    #: Zero of the task vectors; None: the inputs are merged as they are.
+    base: Read | None = None
+    #: Technique in `method_registry`, and its parameters; None: the input is copied.
+    technique: str | None = None
+    params: BaseModel | None = None
+    seed: int = 0
+    #: Name of the tensor that random masks are drawn for.
+    drawn_as: str = ""
+    #: Factor of a path through layers; see `dataflow.py`.
+    factor: float = 1.0
+    noises: tuple[Noise, ...] = ()
+    #: Zero of the task vector that noise is relative to, and the factor of its path.
+    origin: Read | None = None
+    origin_factor: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def shape_2d(self) -> tuple[int, int]:
+        """Rows and columns of the tensor, as `chunks.as_rows` has them."""
+        return self.shape[0] if self.shape else 1, math.prod(self.shape[1:])
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """All tensors that are read."""
+        return tuple(read for read in (*self.inputs, self.base, self.origin) if read is not None)
+
+
+Plan = Sequence[TensorOp]
+
+
+def merged(
+    name: str, spec: Spec, technique: str, params: BaseModel, seed: int, inputs: Iterable[Read],
+    base: Read | None,
+) -> TensorOp:  # fmt: skip
+    """Return the merge of one tensor, rounded once to the dtype of `spec`."""
+    return TensorOp(
+        name, spec.shape, spec.dtype, spec.dtype, tuple(inputs), base, technique, params, seed,
+        drawn_as=name,
+    )  # fmt: skip
+
+
+def copied(name: str, spec: Spec, read: Read) -> TensorOp:
+    """Return the copy of a tensor in the dtype of `spec`."""
+    return TensorOp(name, spec.shape, spec.dtype, spec.dtype, (read,), drawn_as=name)
+
+
+class Sources(Protocol):
+    """Models whose tensors are read, in memory or memory-mapped."""
+
+    def rows(self, read: Read) -> Rows:
+        """Return a tensor as [rows, columns]."""
+        ...
+
+    def read_ahead(self, reads: Iterable[Read]) -> None:
+        """Prepare for tensors that are read soon."""
+        ...
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models as tensors by id and name, in memory or memory-mapped by `torch`."""
+
+    weights: Mapping[str, Weights]
+
+    def rows(self, read: Read) -> Rows:
+        """Return a tensor as [rows, columns]. Raise KeyError."""
+        return as_rows(self.weights[read.model][read.tensor])
+
+    def read_ahead(self, reads: Iterable[Read]) -> None:
+        """Do nothing: the tensors are there, or the kernel reads them."""

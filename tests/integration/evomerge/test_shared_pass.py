@@ -1,0 +1,112 @@
+"""Open tasks of a generation that one process builds: together, recorded as if each were alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evomerge.merging.builder import Builder
+from evomerge.recipes.recipe import Recipe, Source
+from evomerge.run import events
+from evomerge.run.decide import Build, open_tasks
+from evomerge.run.repository import history
+from evomerge.run.state import RunState, fold
+from evomerge.tasks.context import Bench
+from evomerge.tasks.execute import carry_out
+from runs.home import Home
+from testing import runs
+from testing.toys import Toys
+from weights.storage.weight_cache import Artifacts
+
+
+@pytest.fixture(scope="module")
+def finished(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunState, RunState]:
+    """A run of one generation at its end, and as it was before the first candidate was built."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    runs.submit(home, toys, generations=1)
+    end = runs.finish(home)
+    store = home.open_store()
+    rows = list(history(store, "r"))
+    store.close()
+    first = next(i for i, row in enumerate(rows) if row.type == "seeded")
+    return end, fold(rows[:first])
+
+
+def builds(state: RunState) -> list[Build]:
+    """The open tasks that build candidates."""
+    return [task for task in open_tasks(state) if isinstance(task, Build)]
+
+
+def bench(state: RunState, folder: Path) -> Bench:
+    """A run context without anything in its cache."""
+    return Bench(state, Artifacts(folder))
+
+
+def recorded(event: object) -> dict[str, object]:
+    """An event but for the seconds that it took."""
+    assert isinstance(event, events.Seeded)
+    return event.model_dump(exclude={"seconds"})
+
+
+def test_a_generation_built_ahead_is_recorded_as_if_built_alone(
+    finished: tuple[RunState, RunState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pass for all, then a task at a time: digests, sketches and recipes are the same."""
+    end, before = finished
+    tasks = builds(before)
+    assert len(tasks) >= 4
+    ahead, alone = bench(before, tmp_path / "a"), bench(before, tmp_path / "b")
+    ahead.build_ahead([task.proposal.recipe for task in tasks])
+    wanted = [recorded(carry_out(task, alone)) for task in tasks]
+
+    def fails(*_: object) -> None:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(Builder, "build", fails)
+    found = [carry_out(task, ahead) for task in tasks]
+    assert [recorded(event) for event in found] == wanted
+    assert all(getattr(event, "seconds") > 0 for event in found)  # noqa: B009
+    assert [w["digest"] for w in wanted] == [end.built[str(w["recipe_id"])][0] for w in wanted]
+
+
+def test_a_recipe_that_cannot_be_built_fails_its_own_task_alone(
+    finished: tuple[RunState, RunState], tmp_path: Path
+) -> None:
+    """The others are built and recorded: the pass is not what a task is blamed for."""
+    _, before = finished
+    good, bad, *_ = builds(before)
+    recipe: Recipe = bad.proposal.recipe
+    lacking = Source(digest="f" * 64)
+    broken = recipe.model_copy(update={"inputs": (lacking.id, lacking.id)})
+    own = bench(before, tmp_path / "c")
+    own.build_ahead([good.proposal.recipe, broken])
+    assert recorded(carry_out(good, own))["recipe_id"] == good.proposal.recipe.id
+    with pytest.raises(KeyError, match="not at hand"):
+        own.build(broken)
+
+
+def test_every_candidate_of_a_run_is_built_out_of_core_to_the_recorded_digest(
+    finished: tuple[RunState, RunState], tmp_path: Path
+) -> None:
+    """Seeded, mutated and merged ones, their parents in files too: the digests of the log."""
+    end, _ = finished
+    own = bench(end, tmp_path / "d")
+    sources = {r.recipe_id: own.weights(r.recipe_id) for r in _sources(end)}
+    (tmp_path / "scratch").mkdir()
+    builder = Builder(end.recipes, sources.get, tmp_path / "scratch")
+    kinds = set()
+    for candidate in end.candidates.values():
+        folder = tmp_path / candidate.recipe_id
+        if not folder.exists():
+            folder.mkdir()
+            recipe = end.recipes[candidate.recipe_id]
+            assert builder.write(recipe, folder, 50_000) == candidate.digest, recipe
+            kinds.add(recipe.kind)
+    assert {"pipeline", "mutate", "merge"} <= kinds | {r.kind for r in end.recipes.values()}
+    assert len(kinds) > 1
+
+
+def _sources(state: RunState) -> tuple[events.SourceRecord, ...]:
+    assert state.started
+    return (state.started.base, *state.started.sources)
