@@ -17,6 +17,7 @@ from testing.durations import (
 )
 from testing.servers import Postgres
 from testing.toys import Toys
+from testing.warm_process import Template
 
 __all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_summary"]
 
@@ -47,3 +48,11 @@ def postgres() -> Iterator[Postgres]:
     yield server
     server.stop()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Template]:
+    """A process that has imported torch and forks one for each kill."""
+    template = Template()
+    yield template
+    template.close()
