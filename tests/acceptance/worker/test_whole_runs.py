@@ -22,6 +22,7 @@ from evomerge.reports import report
 from evomerge.run import audit, early_stopping
 from evomerge.run import events as run_events
 from evomerge.run.repository import history
+from evomerge.run.state import RunState
 from evomerge.run.tasks import Evaluate
 from evomerge.tasks import evaluation_mode
 from evomerge.tasks.context import Bench
@@ -29,6 +30,7 @@ from evomerge.tasks.execute import carry_out
 from runs.errors import ConfigError, DataError, UnavailableError
 from runs.home import Home
 from testing import runs
+from testing.finished_run import FinishedRun
 from testing.toys import Toys
 from testing.warm_process import Template
 from weights.storage import weight_cache
@@ -37,11 +39,9 @@ from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
-def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory):
+def undisturbed(finished_run: FinishedRun) -> tuple[Home, RunState]:
     """A run that nobody disturbs."""
-    home = Home(tmp_path_factory.mktemp("undisturbed"))
-    runs.submit(home, toys)
-    return home, runs.finish(home)
+    return finished_run()
 
 
 def rows(home: Home, run: str = "r") -> list:
