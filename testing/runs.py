@@ -14,6 +14,7 @@ from evomerge.run.repository import load
 from evomerge.run.state import RunState
 from runs.home import Home
 from testing.toys import Toys
+from testing.warm_process import WarmProcess
 from weights.sources import resolve
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
@@ -86,7 +87,7 @@ def process(home: Home, run: str = "r", failpoints: str = "") -> subprocess.Pope
     )
 
 
-def was_killed(done: subprocess.Popen[str]) -> bool:
-    """Whether a process ended by SIGKILL."""
+def was_killed(done: subprocess.Popen[str] | WarmProcess) -> bool:
+    """Return True if a process ended by SIGKILL."""
     done.communicate()
     return done.returncode == -signal.SIGKILL

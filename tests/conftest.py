@@ -15,8 +15,10 @@ from testing.durations import (
     pytest_sessionfinish,
     pytest_terminal_summary,
 )
+from testing.finished_run import FinishedRun
 from testing.servers import Postgres
 from testing.toys import Toys
+from testing.warm_process import Template
 
 __all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_summary"]
 
@@ -47,3 +49,17 @@ def postgres() -> Iterator[Postgres]:
     yield server
     server.stop()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def finished_run(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """Runs of the toys that have ended; each of them is carried out once a session."""
+    return FinishedRun(toys, lambda: tmp_path_factory.mktemp("finished-run"))
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Template]:
+    """A process that has imported torch and forks one for each kill."""
+    template = Template()
+    yield template
+    template.close()

@@ -113,6 +113,7 @@ async def following(server: Server, after: int, until: int, cut: Any) -> list[in
     return seen
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_clients_that_are_cut_off_at_random_lose_and_double_nothing(server: Server) -> None:
     start, chance = server.last, random.Random(5)

@@ -121,6 +121,7 @@ def test_an_empty_list_says_what_to_do(visit: Callable[..., Any]) -> None:
     page.get_by_text("No runs match").wait_for()
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_chosen_runs_are_compared(visit: Callable[..., Any]) -> None:
     page = visit("/runs")

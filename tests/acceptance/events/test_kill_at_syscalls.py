@@ -326,7 +326,7 @@ def walk(folder: Path, mode: str, each: int) -> tuple[dict[str, int], list[Kille
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("strace")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(MODES[0], marks=pytest.mark.smoke), *MODES[1:]])
 def test_a_kill_at_any_system_call_loses_nothing_and_halves_nothing(
     tmp_path: Path, mode: str
 ) -> None:

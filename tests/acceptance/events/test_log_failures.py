@@ -336,6 +336,7 @@ def test_an_open_log_that_was_emptied_is_refused(tmp_path: Path, whole: bytes) -
 # A server that goes away
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_a_server_killed_amid_concurrent_appends_has_all_that_it_acknowledged(
     tmp_path: Path,

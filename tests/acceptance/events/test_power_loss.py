@@ -100,6 +100,7 @@ def test_pages_reach_the_disk_before_their_commit(script: Script, tmp_path: Path
     assert written[0] < syncs[-1]
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_no_power_cut_takes_what_was_acknowledged(script: Script, tmp_path: Path) -> None:
     """Durable when it returns, with the very pragmas that the store sets."""

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,11 @@ from testing.toys import Toys
 from worker.queue.celery_wakeup import make_app, queue_of
 
 SETTINGS = {"generations": 0}
+
+
+def soak(*values: object) -> Any:
+    """Leave a case to `make soak`."""
+    return pytest.param(*values, marks=pytest.mark.soak)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +87,7 @@ def worker_of(cluster: Cluster, device: str) -> int:
     return int(owner.split("/")[1])
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_two_workers_do_what_one_process_does(
     cluster: Cluster, toys: Toys, undisturbed: RunState
@@ -95,7 +102,7 @@ def test_two_workers_do_what_one_process_does(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["start", "build", "evaluate"])
+@pytest.mark.parametrize("kind", [soak("start"), "build", soak("evaluate")])
 def test_a_worker_that_is_killed_loses_nothing(
     cluster: Cluster, toys: Toys, undisturbed: RunState, kind: str
 ) -> None:
@@ -112,7 +119,7 @@ def test_a_worker_that_is_killed_loses_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "deaths"),
-    [("build-computed", 1), ("evaluate-scored", 1), ("task-done", 1), ("task-appended", 0)],
+    [("build-computed", 1), soak("evaluate-scored", 1), soak("task-done", 1), ("task-appended", 0)],
 )
 def test_a_process_that_dies_at_its_task_is_replaced_and_counted(
     cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path, place: str, deaths: int
@@ -329,7 +336,7 @@ def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("skew", [0, 3600, -3600])
+@pytest.mark.parametrize("skew", [0, 3600, soak(-3600)])
 def test_on_postgresql_with_clocks_that_disagree_and_a_server_that_restarts(
     tmp_path: Path, toys: Toys, undisturbed: RunState, skew: int
 ) -> None:
@@ -410,7 +417,7 @@ def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("sealed", [soak(False), True])
 def test_a_machine_without_models_and_data_gets_them_from_the_store(
     cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path, sealed: bool
 ) -> None:

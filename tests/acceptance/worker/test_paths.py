@@ -24,6 +24,7 @@ from runs.errors import ConfigError
 from runs.home import Home
 from testing import runs, toy_models
 from testing.toys import Toys
+from testing.warm_process import Template
 from weights.checkpoint import digest, open_checkpoint
 from weights.storage.weight_cache import Artifacts
 
@@ -111,11 +112,13 @@ def test_a_champion_of_another_depth_is_an_ordinary_folder(home: Home, toys, tmp
 
 
 @pytest.mark.slow
-def test_a_run_with_paths_goes_on_after_kills(home: Home, toys: Toys, tmp_path: Path) -> None:
+def test_a_run_with_paths_goes_on_after_kills(
+    home: Home, toys: Toys, tmp_path: Path, warm: Template
+) -> None:
     killed = Home(tmp_path)
     runs.submit(killed, toys, **SETTINGS)
     for point in ("task-done:12", "build-stored:3", "facts-decided:2"):
-        assert runs.was_killed(runs.process(killed, failpoints=f"kill:{point}")), "not reached"
+        assert runs.was_killed(warm.start(killed, failpoints=f"kill:{point}")), "not reached"
     assert runs.finish(killed).lineage_digest() == runs.state(home).lineage_digest()
 
 

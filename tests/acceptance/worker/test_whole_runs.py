@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ from evomerge.reports import report
 from evomerge.run import audit, early_stopping
 from evomerge.run import events as run_events
 from evomerge.run.repository import history
+from evomerge.run.state import RunState
 from evomerge.run.tasks import Evaluate
 from evomerge.tasks import evaluation_mode
 from evomerge.tasks.context import Bench
@@ -28,18 +30,18 @@ from evomerge.tasks.execute import carry_out
 from runs.errors import ConfigError, DataError, UnavailableError
 from runs.home import Home
 from testing import runs
+from testing.finished_run import FinishedRun
 from testing.toys import Toys
+from testing.warm_process import Template
 from weights.storage import weight_cache
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
-def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory):
+def undisturbed(finished_run: FinishedRun) -> tuple[Home, RunState]:
     """A run that nobody disturbs."""
-    home = Home(tmp_path_factory.mktemp("undisturbed"))
-    runs.submit(home, toys)
-    return home, runs.finish(home)
+    return finished_run()
 
 
 def rows(home: Home, run: str = "r") -> list:
@@ -223,6 +225,7 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
         assert told.endswith("not used" if used is None else ": used")
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
     toys: Toys, tmp_path, monkeypatch
@@ -395,11 +398,11 @@ def test_on_postgresql_the_run_ends_the_same(undisturbed, toys: Toys, tmp_path, 
 
 
 @pytest.mark.slow
-def test_two_processes_share_one_run(undisturbed, toys: Toys, tmp_path) -> None:
+def test_two_processes_share_one_run(undisturbed, toys: Toys, tmp_path, warm: Template) -> None:
     """They work beside each other and end with the same champion; nothing is recorded twice."""
     home = Home(tmp_path)
     runs.submit(home, toys)
-    both = [runs.process(home), runs.process(home)]
+    both = [warm.start(home), runs.process(home)]
     for one in both:
         out, err = one.communicate(timeout=300)
         assert one.returncode == 0, err
@@ -407,24 +410,30 @@ def test_two_processes_share_one_run(undisturbed, toys: Toys, tmp_path) -> None:
     assert not runs.state(home).divergences
 
 
-#: Where a kill hurts most, one of each kind; benchmarks/crash_walk.py does them all.
+def soak(*values: object) -> Any:
+    """Leave a case to `make soak`."""
+    return pytest.param(*values, marks=pytest.mark.soak)
+
+
+#: Where a kill hurts most; benchmarks/crash_walk.py does them all. CI has one of each kind.
 POINTS = [
-    "append-began:2", "append-inserted:4", "append-committed:9", "task-claimed:12", "task-done:15",
-    "build-computed:7", "build-stored:11", "evaluate-loaded:9", "evaluate-scored:15",
-    "layers-scored:2", "task-appended:30", "task-released:40", "facts-decided:1",
-    "facts-appended:2", "publish-filled:1", "publish-renamed:1",
+    soak("append-began:2"), soak("append-inserted:4"), "append-committed:9",
+    soak("task-claimed:12"), "task-done:15", soak("task-appended:30"), soak("task-released:40"),
+    pytest.param("build-computed:7", marks=pytest.mark.smoke), soak("build-stored:11"),
+    soak("evaluate-loaded:9"), "evaluate-scored:15", "layers-scored:2",
+    soak("facts-decided:1"), "facts-appended:2", soak("publish-filled:1"), "publish-renamed:1",
 ]  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
-    undisturbed, toys: Toys, tmp_path, point: str
+    undisturbed, toys: Toys, tmp_path, warm: Template, point: str
 ) -> None:
     """SIGKILL, in a process of its own, during real builds and evaluations; then resume."""
     home = Home(tmp_path)
     runs.submit(home, toys)
-    assert runs.was_killed(runs.process(home, failpoints=f"kill:{point}")), "not reached"
+    assert runs.was_killed(warm.start(home, failpoints=f"kill:{point}")), "not reached"
     state = runs.finish(home)
     assert state.champion == undisturbed[1].champion
     assert state.completed.digest == undisturbed[1].completed.digest
@@ -432,9 +441,9 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["auto", "tournament", "cma-es", "nsga2"])
+@pytest.mark.parametrize("strategy", [soak("auto"), soak("tournament"), "cma-es", "nsga2"])
 def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
-    toys: Toys, tmp_path, strategy: str
+    toys: Toys, tmp_path, warm: Template, strategy: str
 ) -> None:
     """Whole runs on models; the distribution and the fronts are made again from the log."""
     ends = []
@@ -445,7 +454,7 @@ def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
         home = Home(tmp_path / name)
         runs.submit(home, toys, strategy=strategy, population_size=4, generations=2)
         for point in points:
-            assert runs.was_killed(runs.process(home, failpoints=f"kill:{point}")), "not reached"
+            assert runs.was_killed(warm.start(home, failpoints=f"kill:{point}")), "not reached"
         ends.append(runs.finish(home))
         assert audit.audit(rows(home)) == []
     assert ends[0].completed
@@ -458,16 +467,19 @@ def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
 
 @pytest.mark.slow
 def test_killed_at_random_moments_a_run_still_ends_the_same(
-    undisturbed, toys: Toys, tmp_path
+    undisturbed, toys: Toys, tmp_path, warm: Template
 ) -> None:
-    """Not only at places that we thought of."""
+    """Not only at places that we thought of; each kill comes after an event of its process."""
     home = Home(tmp_path)
     runs.submit(home, toys)
-    for delay in (3.5, 4.5, 5.5):
-        one = runs.process(home)
-        time.sleep(delay)
+    rng = random.Random(0)
+    for _ in range(3):
+        before, one = runs.state(home).version, warm.start(home)
+        while runs.state(home).version == before:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 0.5))
         one.kill()
-        one.communicate()
+        assert runs.was_killed(one), "it had ended"
     assert runs.finish(home).lineage_digest() == undisturbed[1].lineage_digest()
 
 

@@ -14,17 +14,15 @@ from evomerge.fitness.per_item import Contest, Tally, tally
 from runs.home import Home
 from testing import runs
 from testing.endpoint import completions, serving
+from testing.finished_run import FinishedRun
 from testing.toys import Toys
 from tests.integration.cli.test_forge import call, fails
 
 
 @pytest.fixture(scope="module")
-def finished(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def finished(finished_run: FinishedRun) -> tuple[Path, str]:
     """(home, run) with a champion."""
-    home = Home(tmp_path_factory.mktemp("items"))
-    runs.submit(home, toys)
-    runs.finish(home)
-    return home.folder, "r"
+    return finished_run()[0].folder, "r"
 
 
 def ok(result: Result) -> Result:

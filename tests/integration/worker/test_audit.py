@@ -14,17 +14,15 @@ from cli.main import forge
 from evomerge.run.state import RunState
 from evomerge.tasks import verify
 from runs.home import Home
-from testing import runs
+from testing.finished_run import FinishedRun
 from testing.toys import Toys
 from weights.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(scope="module")
-def finished(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, RunState, Path]:
+def finished(finished_run: FinishedRun) -> tuple[Home, RunState, Path]:
     """A finished run of toy models in a home, and its champion's folder."""
-    home = Home(tmp_path_factory.mktemp("finished"))
-    runs.submit(home, toys, generations=1)
-    state = runs.finish(home)
+    home, state = finished_run(generations=1)
     folder = home.folder / "champion"
     call(home, "export", "r", "--out", str(folder))
     return home, state, folder

@@ -18,6 +18,7 @@ from evomerge.tasks.context import Bench
 from runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
 from runs.home import Home
 from testing import runs
+from testing.finished_run import FinishedRun
 from testing.toys import Toys
 from weights import companions
 from weights.checkpoint import digest as digest_of
@@ -41,11 +42,9 @@ def mine(toys: Toys, tmp_path: Path) -> Toys:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> RunState:
+def undisturbed(finished_run: FinishedRun) -> RunState:
     """The same run on models that nobody touches."""
-    home = Home(tmp_path_factory.mktemp("undisturbed"))
-    runs.submit(home, toys)
-    return runs.finish(home)
+    return finished_run()[1]
 
 
 def carried(home: Home, until: int) -> RunState:

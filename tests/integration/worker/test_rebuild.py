@@ -17,16 +17,15 @@ from evomerge.tasks.rebuild import rebuild
 from runs.errors import ConfigError, SourceChangedError
 from runs.home import Home
 from testing import runs
+from testing.finished_run import FinishedRun
 from testing.toys import Toys
 from weights.checkpoint import digest, open_checkpoint
 
 
 @pytest.fixture(scope="module")
-def state(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> RunState:
+def state(finished_run: FinishedRun) -> RunState:
     """A finished run of one generation: pipelines, mutants, merges of losers, baselines."""
-    home = Home(tmp_path_factory.mktemp("home"))
-    runs.submit(home, toys, generations=1)
-    return runs.finish(home)
+    return finished_run(generations=1)[1]
 
 
 def candidates(state: RunState) -> list[str]:
