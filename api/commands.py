@@ -22,7 +22,7 @@ from api.run_cache import Desk
 from api.runs import desk_of
 from evaluation.lm_eval import spec
 from events import Envelope, Event, EventStore
-from evomerge.config import EvoMergeConfig
+from evomerge.config import EvoMergeConfig, explain
 from evomerge.run import events, repository
 from evomerge.run.commands import refusal
 from runs import imported_pasts
@@ -154,8 +154,10 @@ def _wrong_fields(error: ValidationError, where: str) -> list[dict[str, str]]:
     """Return the settings that are wrong, by their places below `where` in the body."""
     return [
         {
-            "field": ".".join([where, *map(str, e["loc"])]),
-            "message": str(e["msg"]).removeprefix("Value error, "),
+            "field": ".".join([where, *filter(None, [explain(e)[0]])]),
+            "message": explain(e)[1]
+            if e["type"] == "extra_forbidden"
+            else str(e["msg"]).removeprefix("Value error, "),
         }
         for e in error.errors()
     ]
@@ -173,7 +175,7 @@ async def check(
         "warnings": [*told["warnings"], *waits],
         "parameters": told["parameters"],
         "items": told["items"],
-        "config": plan.config.model_dump(mode="json"),
+        "config": plan.config.flat(),
     }
 
 

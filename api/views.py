@@ -10,7 +10,6 @@ from typing import Any
 
 from api import scores
 from events import Envelope
-from evomerge.config import EvoMergeConfig
 from evomerge.recipes import tensor_groups
 from evomerge.recipes.recipe import Flow, Grouped, Merge, Recipe, Source, genome, label, parents
 from evomerge.reports import report, search_statistics
@@ -54,7 +53,7 @@ def run(state: RunState) -> dict[str, Any]:
         "head": state.head,
         "forked_from": _origin(state),
         "allowed": [*(n for n, e in ASKED.items() if refusal(state, e) is None), "fork"],
-        "config": submitted.config.model_dump(mode="json"),
+        "config": submitted.config.flat(),
         "sources": _sources(state),
         "base": _base(state),
         "parameters": started.base.parameters if started else None,
@@ -345,13 +344,15 @@ def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
 def settings() -> dict[str, Any]:
     """The settings that a run may be submitted with."""
     from evomerge import search
+    from evomerge.settings_table import flat_schema
+    from evomerge.settings_table import settings as known_settings
 
-    default, schema = EvoMergeConfig(), EvoMergeConfig.model_json_schema()
+    schema = flat_schema()
     weights = schema["properties"]["fitness_weights"]
     names = {"type": "string", "enum": ["composite", "domains"]}
     weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
     return {
         "schema": schema,
-        "defaults": default.model_dump(mode="json"),
+        "defaults": {setting.name: setting.default for setting in known_settings()},
         "strategies": search.names(),
     }

@@ -210,7 +210,7 @@ class Laboratory:
         """Return a model's fitness on the test slice, relative to the best source there."""
         weighting = Weighting.model_validate(self.world.settings["fitness_weights"])
         state = RunState()
-        take(state, _submitted(EvoMergeConfig(strategy="elite-loser")))
+        take(state, _submitted(parse({"strategy": "elite-loser"})))
         take(state, self.world.started)
         draws = state.draws("test", None)
         cost = self.world.started.cost

@@ -33,7 +33,7 @@ def check_command(as_json: bool, **options: Any) -> None:
     found = plans.check(plan)
     if as_json:
         emit({"ok": True, "warnings": found.warnings, "parameters": found.parameters,
-              "items": found.items, "config": plan.config.model_dump(mode="json")})  # fmt: skip
+              "items": found.items, "config": plan.config.flat()})  # fmt: skip
         return
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)

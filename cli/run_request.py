@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ __all__ = ["Plan", "check", "check_device", "make", "read_file"]
 ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir", "aliases")
 
 
+#: Generations of a run that only a budget ends.
+MOST_GENERATIONS = 10_000
 #: Bytes of the largest config file.
 MOST_BYTES = 4 << 20
 
@@ -67,6 +70,20 @@ def _parsed(suffix: str, text: str) -> Any:
     return json.loads(text) if suffix == ".json" else tomllib.loads(text)
 
 
+#: Unit of a budget → hours.
+HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
+
+
+def budget_hours(text: str) -> float:
+    """Return the hours of a time like 30m, 1h, 1.5h or 2d. Raises ConfigError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhd])", text.strip())
+    if found is None or not float(found[1]):
+        raise ConfigError(
+            f"--budget {text!r} is not a time: give minutes, hours or days as 30m, 1h, 2d."
+        )
+    return float(found[1]) * HOURS[found[2]]
+
+
 def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     """The plan that options and config file ask for; see `worker.commands.validate.make`."""
     file = read_file(options.get("config_file"))
@@ -78,9 +95,15 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         "device": options.get("device"),
         "strict": options.get("strict") or None,
     }
+    if options.get("budget"):
+        given["budget_hours"] = budget_hours(options["budget"])
+        if not {"generations", "max_generations"} & file.keys() and given["generations"] is None:
+            given["generations"] = MOST_GENERATIONS
     chosen = {name: value for name, value in given.items() if value is not None}
     if chosen.get("generations") is not None:
         file.pop("max_generations", None)
+    if "strategy" in chosen and isinstance(file.get("search"), dict):
+        file["search"] = {k: v for k, v in file["search"].items() if k != "strategy"}
     return plans.make(
         {**file, **chosen},
         split(options.get("base_models")) or about.get("base_models", []),

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Literal
 
 from events import Envelope, Event, EventsError, New, Registry, UnknownEventError, chain
+from evomerge.config import changed
 from evomerge.run import events as run_events
 from evomerge.run.answers import ANSWERS, unasked
 from evomerge.run.archive import title
@@ -25,7 +26,7 @@ from evomerge.run.decide import Decision, due, open_tasks
 from evomerge.run.history import appends
 from evomerge.run.retries import failed_key
 from evomerge.run.state import RunState, absorb
-from runs.errors import ForgeError
+from runs.errors import ConfigError, ForgeError
 
 #: error: something is wrong; unchecked: it could not be checked; note: worth knowing, not wrong.
 Level = Literal["error", "unchecked", "note"]
@@ -242,10 +243,13 @@ def _misnamed(state: RunState, row: Envelope, event: Event) -> str | None:
 
 def _unlike_past(state: RunState, fork: run_events.Forked) -> str | None:
     assert state.submitted
-    expected = {**state.submitted.config.model_dump(mode="json"), **fork.changes}
     if (fork.parent, fork.version, fork.head) != (state.run, state.version, state.head):
         return "the fork names another past than the one before it"
-    if expected != fork.config.model_dump(mode="json"):
+    try:
+        expected = changed(state.submitted.config, fork.changes)
+    except ConfigError:
+        return "the fork's changes do not suit the settings before it"
+    if expected != fork.config:
         return "the fork's settings are not those before it with its changes"
     named = (fork.strategy or "").partition("@")[0]
     if named != fork.changes.get("strategy", ""):

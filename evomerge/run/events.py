@@ -49,7 +49,7 @@ class Submitted(Event):
     """A run was asked for."""
 
     type = "submitted"
-    schema_version = 10
+    schema_version = 11
 
     run: str
     owner: str
@@ -76,7 +76,7 @@ class Forked(Event):
     """A run was branched from another: what that one had recorded up to a place is its past."""
 
     type = "forked"
-    schema_version = 8
+    schema_version = 9
 
     run: str
     owner: str

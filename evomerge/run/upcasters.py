@@ -51,6 +51,54 @@ def _eager(data: Data) -> Data:
     return {**data, "config": {**data["config"], "evaluation_compile": "off"}}
 
 
+_MUTATION = (
+    "mutation", "mutation_rate", "mutation_sigma", "mutation_relative_to", "gene_sigma",
+    "adaptive_mutation", "technique_selection",
+)  # fmt: skip
+_GENOME = ("species", "layer_groups", "genome_detail")
+_PATHS = ("path_repeats", "path_blocks")
+#: Strategy → the settings of the search that it read when all settings were flat.
+_READ = {
+    "auto": _GENOME,
+    "elite-loser": (
+        *_MUTATION, "elite_size", "mutants_per_elite", "keep_elites", "techniques", "dare_drop",
+        "ties_density",
+    ),
+    "tournament": (
+        *_GENOME, *_PATHS, *_MUTATION, "elite_size", "tournament_size", "crossover_rate", "niching",
+    ),
+    "cma-es": (*_GENOME, *_PATHS, "search_sigma"),
+    "nsga2": (*_GENOME, *_PATHS, "objectives"),
+}  # fmt: skip
+_EVERY = tuple(dict.fromkeys(name for names in _READ.values() for name in names))
+
+
+def _nested(config: Data) -> Data:
+    """Move the settings that the strategy reads into `search`, and leave out those of others.
+
+    A strategy of another package may have read any of them.
+    """
+    name = config["strategy"]
+    moved = {"strategy", "population_size", *_EVERY}
+    search = {key: config[key] for key in ("strategy", "population_size", *_READ.get(name, _EVERY))}
+    if not search.get("path_repeats"):
+        search.pop("path_blocks", None)
+    return {**{k: v for k, v in config.items() if k not in moved}, "search": search}
+
+
+def _submitted_10(data: Data) -> Data:
+    """Give the search settings of its own; in schema 10 all settings were flat."""
+    return {**data, "config": _nested(data["config"])}
+
+
+def _forked_8(data: Data) -> Data:
+    """Give the search settings of its own; drop changes of settings that its strategy lacks."""
+    config = _nested(data["config"])
+    known = config.keys() | config["search"].keys()
+    changes = {name: value for name, value in data["changes"].items() if name in known}
+    return {**data, "config": config, "changes": changes}
+
+
 def _same(data: Data) -> Data:
     """Return the data unchanged: the later schema allows more, and defaults fill its new fields."""
     return data
@@ -168,6 +216,8 @@ UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {
     ("forked", 6): _eager,
     ("submitted", 9): _same,
     ("forked", 7): _same,
+    ("submitted", 10): _submitted_10,
+    ("forked", 8): _forked_8,
     ("resumed", 1): _same,
     ("retried", 1): _same,
     ("priority_changed", 1): _same,

@@ -101,7 +101,7 @@ def _compiled(
     rows = model.rows(context)
     long = sum(any(len(w) == context for w in packed.windows) for packed in data.values())
     full = config.search_windows // rows * rows * context
-    used = found.pays(config.generations * config.population_size * long * full)
+    used = found.pays(config.generations * config.search.population_size * long * full)
     model.compiled = (rows, context) if used else None
     return _told(f"compiling takes {found.seconds:.0f} s, and evaluation is", found, used)
 

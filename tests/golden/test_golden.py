@@ -149,13 +149,24 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
         "forked@6",
         "forked@7",
         "forked@8",
+        "forked@9",
         "divergence_detected@1",
     }
 
 
+#: Settings of other strategies than elite-loser, which schemas before 11 of `submitted` had beside.
+UNREAD: dict[str, Any] = {
+    "tournament_size": 3, "crossover_rate": 0.7, "layer_groups": 4, "genome_detail": "full",
+    "species": ["task_arithmetic", "ties"], "search_sigma": 0.1, "niching": "none",
+    "objectives": ["perplexity", "accuracy"], "mutants_per_elite": 3, "keep_elites": False,
+    "techniques": ["linear", "slerp", "dare", "ties", "frankenmerge", "dfs"], "dare_drop": 0.5,
+    "ties_density": 0.2,
+}  # fmt: skip
+
+
 def test_a_fork_of_before_is_read_as_it_was_meant() -> None:
     """No problems, no gates, no weights of domains: what its settings then could not say."""
-    config = small().model_dump(mode="json")
+    config = small().flat() | UNREAD
     for name in ("search_problems", "gate_perplexity", "stop_error"):
         del config[name]
     del config["fitness_weights"]["domains"]
@@ -176,15 +187,37 @@ def test_a_fork_of_before_is_read_as_it_was_meant() -> None:
 
 def test_a_fork_that_turned_niching_on_is_read_by_its_later_name() -> None:
     """Its changes say what its settings say."""
-    config = {**small(strategy="tournament").model_dump(mode="json"), "niching": "items"}
+    config = {**UNREAD, **small(strategy="tournament").flat(), "niching": "items"}
     del config["path_repeats"], config["path_blocks"]
     old = {"run": "f", "owner": "o", "parent": "p", "version": 3, "head": "0" * 64, "output_dir": None,
            "changes": {"niching": "items"}, "config": config, "strategy": None}  # fmt: skip
     row = next(row for row in rows_of(LOGS[0]) if row.type == "submitted")
     event = events.REGISTRY.load(row._replace(type="forked", schema=4, data=canonical_json(old)))
     assert isinstance(event, events.Forked)
-    assert event.config.niching == "attraction"
+    assert event.config.flat()["niching"] == "attraction"
     assert event.changes == {"niching": "attraction"}
+
+
+def test_a_fork_with_flat_settings_is_read_as_its_strategy_read_them() -> None:
+    """Settings of other strategies were recorded beside, with a warning that they had no effect."""
+    config = {**UNREAD, **small().flat(), "path_repeats": 0, "path_blocks": 7}
+    del config["budget_hours"]
+    old = {"run": "f", "owner": "o", "parent": "p", "version": 3, "head": "0" * 64, "output_dir": None,
+           "changes": {"niching": "both", "seed": 3, "elite_size": 1}, "config": config,
+           "strategy": None, "reason": None}  # fmt: skip
+    row = next(row for row in rows_of(LOGS[0]) if row.type == "submitted")
+    for strategy, changes in (
+        ("elite-loser", {"seed": 3, "elite_size": 1}),
+        ("tournament", {"niching": "both", "seed": 3, "elite_size": 1}),
+        ("cma-es", {"seed": 3}),
+    ):
+        told = {**old, "config": {**config, "strategy": strategy, "niching": "both"}}
+        event = events.REGISTRY.load(
+            row._replace(type="forked", schema=8, data=canonical_json(told))
+        )
+        assert isinstance(event, events.Forked)
+        assert event.config.strategy == strategy
+        assert event.changes == changes
 
 
 def test_an_event_of_a_newer_version_is_refused_for_deciding() -> None:

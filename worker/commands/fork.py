@@ -7,7 +7,9 @@ from typing import Any
 
 from events import Context, Envelope, EventStore, New, chain
 from evomerge import search
-from evomerge.config import RENAMED, EvoMergeConfig, parse
+from evomerge.config import EvoMergeConfig
+from evomerge.config import changed as settings_after
+from evomerge.config import changes as changes_between
 from evomerge.run import events
 from evomerge.run.history import at_place, before_close
 from evomerge.run.repository import full_name, history, stream
@@ -80,10 +82,10 @@ def plan(
     _check_chain(past)
     state = fold(past)
     assert state.submitted
-    changes = {RENAMED.get(name, name): value for name, value in changes.items()}
-    config = parse({**state.submitted.config.model_dump(mode="json"), **changes})
-    changes = _really_changed(state.submitted.config, config)
-    _check_allowed(state, changes)
+    before = state.submitted.config
+    config = settings_after(before, changes)
+    changes = changes_between(before, config)
+    _check_allowed(state, changes, config.search.repeats != before.search.repeats)
     now = search.current(config) if changes else None
     version = now if "strategy" in changes else None
     return Branch(run, place, state, past[-1], changes, config, version)
@@ -98,12 +100,8 @@ def _check_chain(past: list[Envelope]) -> None:
             )
 
 
-def _really_changed(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
-    old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
-    return {name: value for name, value in new.items() if value != old[name]}
-
-
-def _check_allowed(state: RunState, changes: dict[str, Any]) -> None:
+def _check_allowed(state: RunState, changes: dict[str, Any], repeats: bool) -> None:
+    """Raise ConfigError if a setting cannot change at this place; `repeats`: paths change."""
     if state.completed:
         raise ConfigError(
             "the run had ended there, so a fork has no future. Fork it earlier, for instance at its "
@@ -115,7 +113,7 @@ def _check_allowed(state: RunState, changes: dict[str, Any]) -> None:
             f"at its last generation: --generation {len(state.generations) - 1}."
         )
     fixed = FIXED if "strategy" in changes else FIXED | WITH_STRATEGY
-    for name in changes:
+    for name in (*changes, *(["path_repeats"] if repeats else [])):
         if name in fixed and state.started:
             also = " It may change together with the strategy." if name in WITH_STRATEGY else ""
             raise ConfigError(

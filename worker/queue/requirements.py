@@ -29,7 +29,7 @@ def needs(device: str, labels: tuple[str, ...], state: RunState | None) -> Needs
     peak = state.profiled.speed.peak_bytes or 0 if state.profiled else 0
     started = state.started
     assert state.submitted
-    more = state.submitted.config.longest_path(started.blocks) - started.blocks
+    more = state.submitted.config.search.longest_path(started.blocks) - started.blocks
     deepest = (
         started.cost.with_blocks(more, started.block_cost) if started.block_cost else started.cost
     )

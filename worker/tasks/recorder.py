@@ -150,7 +150,7 @@ class Hands:
         """Write the champion and the elites to disk, if in memory: a restart would need them most."""
         assert state.submitted
         last = state.generations[max(state.generations)]
-        wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
+        wanted = [*last.ranking[: state.submitted.config.search.kept], state.champion]
         for id_ in dict.fromkeys(filter(None, wanted)):
             digest = state.built[id_][0]
             weights = self._artifacts.in_memory(digest)

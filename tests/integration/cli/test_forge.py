@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import COMMANDS, _explain, forge
-from evomerge.config import EvoMergeConfig
+from evomerge.settings_table import settings
 from runs.home import Home
 from testing import runs
 from testing.toys import Toys
@@ -88,6 +88,11 @@ def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_pa
     assert "on this machine by one process" in said.stdout
     assert "max_hours would end it before that" in said.stdout
     assert "max_device_hours" not in said.stdout
+    words.remove("2"), words.remove("--gens")
+    reached = json.loads(call(tmp_path, *words, "--budget", "20m", "--json").stdout)
+    assert reached["ends_by"] == "hours"
+    assert reached["generations"] > 40
+    assert reached["total_seconds"] == pytest.approx(1200, rel=0.1)
     assert json.loads(call(tmp_path, "runs", "--json").stdout) in ([], {"runs": []})
     assert "leave out --resume" in fails(tmp_path, 2, "evo", "--dry-run", "--resume", "r")
     assert "leave out --detach" in fails(tmp_path, 2, *words, "--detach")
@@ -278,6 +283,31 @@ def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic(
     assert "2 x 3 = 6 mutants" in fails(tmp_path / "home", 2, *words)
 
 
+def test_a_budget_is_the_one_dial(toys: Toys, tmp_path) -> None:
+    """It alone ends the search, unless generations are given too."""
+    words = ("check", "--base-models", toys.names, "--data", str(toys.data), "--json", "--budget")
+    for text, hours in (("1h", 1.0), ("30m", 0.5), ("2d", 48.0), ("1.5h", 1.5)):
+        config = json.loads(call(tmp_path / "home", *words, text).stdout)["config"]
+        assert config["budget_hours"] == pytest.approx(hours)
+        assert config["generations"] == 10_000
+    both = json.loads(call(tmp_path / "home", *words, "1h", "--gens", "7").stdout)["config"]
+    assert both["generations"] == 7
+    for text in ("0h", "1", "h", "-1h", "1w"):
+        assert "is not a time" in fails(tmp_path / "home", 2, *words, text)
+
+
+def test_an_option_overrides_the_strategy_of_a_nested_search(toys: Toys, tmp_path) -> None:
+    """The rest of the file's search must suit the strategy that is asked for."""
+    file = tmp_path / "settings.toml"
+    file.write_text('[search]\nstrategy = "auto"\npopulation_size = 6\n')
+    words = ("check", "--base-models", toys.names, "--data", str(toys.data), "--config", str(file))
+    told = call(tmp_path / "home", *words, "--strategy", "cma-es", "--json")
+    config = json.loads(told.stdout)["config"]
+    assert (config["strategy"], config["population_size"]) == ("cma-es", 6)
+    file.write_text('[search]\nstrategy = "auto"\nniching = "both"\n')
+    assert "niching belongs to tournament" in fails(tmp_path / "home", 2, *words)
+
+
 def test_a_config_file_may_name_models_and_data(toys: Toys, tmp_path) -> None:
     """The source documents' JSON form, with a path per model."""
     file = tmp_path / "settings.json"
@@ -442,7 +472,10 @@ def _wait_for_events(home: Home, count: int) -> None:
 def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
     """All of them; by part of a name; by the source documents' name; no run and no torch needed."""
     every = json.loads(call(tmp_path, "settings", "--json").stdout)
-    assert [row["name"] for row in every] == list(EvoMergeConfig.model_fields)
+    assert [row["name"] for row in every] == [setting.name for setting in settings()]
+    assert {row["name"]: row["strategies"] for row in every}["elite_size"] == [
+        "elite-loser", "tournament",
+    ]  # fmt: skip
     assert all(row["what"] for row in every)
     drawn = json.loads(call(tmp_path, "settings", "search_", "--json").stdout)
     assert {row["name"]: row["default"] for row in drawn} == {
@@ -453,7 +486,7 @@ def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
         for row in json.loads(call(tmp_path, "settings", "dare_threshold", "--json").stdout)
     ] == ["dare_drop"]
     lines = call(tmp_path, "settings", "strategy").stdout.splitlines()
-    assert lines[0].startswith("strategy\tauto\tWho decides: auto, elite-loser, ")
+    assert lines[0].startswith("strategy\t\tauto\tSearch strategy: auto, elite-loser, ")
 
 
 def test_settings_that_are_none_are_named(tmp_path: Path) -> None:
