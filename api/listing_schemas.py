@@ -47,7 +47,7 @@ class ModelList(Answer):
 
 
 class Me(Answer):
-    """Who asks."""
+    """The user who asks, and what the server lets the user read."""
 
     name: str
     role: Role
@@ -73,7 +73,7 @@ class UserRow(Answer):
 
 
 class Users(Answer):
-    """Everybody who may use the API."""
+    """The users of the API."""
 
     users: list[UserRow]
 

@@ -50,7 +50,7 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass
 class Told:
-    """What a process says at its end: seconds of each append and other write, errors, appends."""
+    """A process's report at its end: seconds of each append and other write, errors, appends."""
 
     appends: list[float] = field(default_factory=list)
     tables: list[float] = field(default_factory=list)
@@ -205,7 +205,7 @@ def _play(actor: Actor, player: Player, turns: bool, begin: Any, end: Any) -> No
 
 @dataclass
 class Measured:
-    """What the rounds of one contestant gave."""
+    """The results of one contestant's rounds."""
 
     appends: list[float] = field(default_factory=list)
     tables: list[float] = field(default_factory=list)
