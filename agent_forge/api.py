@@ -12,23 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.loading import load_items
-from evomerge import search
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.data_settings import check_settings
-from evomerge.data_settings import given as given_data
 from evomerge.reports import report
 from evomerge.reports.notebook import Run
-from evomerge.run.events import ModelReference
-from evomerge.run.repository import history
 from evomerge.run.state import RunState
 from evomerge.tasks.champion import export
 from runs.errors import ConfigError, NotFoundError
+from runs.history.repository import history
 from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
 from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
-from weights.sources import open_family, resolve
 from weights.storage.weight_cache import Artifacts
-from worker.commands import submit
+from worker.commands import submit, validate
 from worker.commands.fork import fork, plan
 from worker.exports import wandb_follower
 from worker.exports.model_origin import finder
@@ -152,28 +147,30 @@ class EvoMerge:
     def _submit(
         self, store: Any, models: Sequence[Any], base: Any, data: Sequence[str | Path]
     ) -> str:
-        sources = tuple(self._reference(m) for m in models)
-        origin = None if base is None else self._reference(base)
-        search.current(self.config)
-        paths = given_data(data, self.config.fitness_weights)
-        family = open_family(sources, origin, self.config.strict)
-        items = load_items(paths, self.config.allow_benchmarks, family.base.parameters)
-        check_settings(items, self.config)
-        return submit.submit(store, self.config, sources, origin, paths)
+        """Check and record a run, as the terminal and the API do; return its name."""
+        roles = {"sources": [self._named(m) for m in models]}
+        if base is not None:
+            roles["base"] = [self._named(base)]
+        asked = Asked(
+            "evomerge", self.config.model_dump(mode="json"), roles, [str(d) for d in data]
+        )
+        made = validate.plan(asked, Lookup(named=finder(self.home, log.info)))
+        for warning in validate.check(made).warnings:
+            log.warning("%s", warning)
+        return submit.submit(store, made)
 
-    def _reference(self, model: Any) -> ModelReference:
-        if not isinstance(model, str | Path):
-            return self._stored(model)
-        return resolve(str(model), named=finder(self.home, log.info))
+    def _named(self, model: Any) -> str:
+        """Return a model as a text that names it; a loaded module is written into a folder."""
+        return str(model) if isinstance(model, str | Path) else self._stored(model)
 
-    def _stored(self, module: Any) -> ModelReference:
-        """Write a loaded module into a folder named by its digest; return a reference to it."""
+    def _stored(self, module: Any) -> str:
+        """Write a loaded module into a folder named by its digest; return the folder."""
         weights = {name: p.detach().cpu() for name, p in module.named_parameters()}
         name = digest(weights)
         folder = self.home.folder / "models" / name
         if not folder.exists():
             publish(folder, lambda place: _save(module, weights, place))
-        return ModelReference(name=name[:12], path=str(folder))
+        return str(folder)
 
     def _watch(self, state: RunState, rows: list[Any]) -> None:
         for row in rows:

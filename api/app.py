@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from api.schemas import Problem
 from api.waiting import Seats, WaitingRoom
 from runs.home import Home
 
-VERSION = "0.1.0"
+VERSION = version("agent-forge")
 
 SITE = Path(__file__).parent / "site"
 

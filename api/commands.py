@@ -22,17 +22,19 @@ from api.run_cache import Desk
 from api.runs import desk_of
 from evaluation.lm_eval import spec
 from events import Envelope, Event, EventStore
-from evomerge.config import EvoMergeConfig
-from evomerge.run import events, repository
-from evomerge.run.commands import refusal
-from runs import imported_pasts
+from runs import imported_pasts, kinds
 from runs.errors import ConfigError, ConflictError
-from runs.streams import PREFIX
+from runs.event_types import ModelReference
+from runs.history.repository import stream_of
+from runs.kinds import asked
+from runs.kinds import user_events as events
+from runs.kinds.asked import Plan
+from runs.kinds.commands import refusal
+from runs.streams import run_of
 from weights.sources import ALIASES
 from worker import append
 from worker.commands import fork as forks
 from worker.commands import submit
-from worker.commands import validate as plans
 from worker.commands.accounts import User
 from worker.commands.control import control
 from worker.exports import model_origin as origins
@@ -50,7 +52,7 @@ PATIENCE = 20.0
 
 async def plan_of(
     state: State, wanted: schemas.Wanted, user: User, opened: bool
-) -> tuple[plans.Plan, dict[str, Any]]:
+) -> tuple[Plan, dict[str, Any]]:
     """Return the plan that a body asks for, and what was found where models and data are `opened`.
 
     `state` is the application's. Raises ConfigError, Problem.
@@ -59,33 +61,32 @@ async def plan_of(
     for name in wanted.data:
         if spec.is_task(name) and spec.parse(name).file is not None:
             raise ConfigError(f"{name}: a task file is code; give a task by its name.")
-    _check_fields(wanted.config)
+    if wanted.kind not in kinds.table():
+        raise ConfigError(f"there is no kind of run {wanted.kind!r}: `GET /kinds` lists them.")
+    _check_fields(wanted.kind, wanted.config)
     given = [*wanted.models, *([wanted.base] if wanted.base else [])]
     files = [name for name in wanted.data if not spec.is_task(name)]
     places = await asyncio.to_thread(_places, state.options, [*given, *files])
     models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
+    roles = {
+        "sources": [models[name].path for name in wanted.models],
+        "base": [models[wanted.base].path] if wanted.base else [],
+    }
     order = {
+        "kind": wanted.kind,
         "config": wanted.config,
-        "models": [models[name].path for name in wanted.models],
-        "base": models[wanted.base].path if wanted.base else None,
+        "models": {role: paths for role, paths in roles.items() if paths},
         "data": [n if spec.is_task(n) else places[n] for n in wanted.data],
     }
     told = await state.readers.ask("check", user.name, open=opened, **order)
     names = {found.path: found.name for found in models.values() if found.name}
+    return planned(wanted.kind, told, names), told
 
-    def reference(one: dict[str, Any]) -> events.ModelReference:
-        return events.ModelReference.model_validate(
-            {**one, "name": names.get(one["path"], one["name"])}
-        )
 
-    plan = plans.Plan(
-        config=EvoMergeConfig.model_validate(told["config"]),
-        sources=tuple(map(reference, told["sources"])),
-        base=reference(told["base"]) if told["base"] else None,
-        data=tuple(told["data"]),
-        output_dir=None,
-    )
-    return plan, told
+def planned(kind: str, told: dict[str, Any], names: dict[str, str]) -> Plan:
+    """Return the plan that a process beside the server has made, with models by their own names."""
+    given = {"run": "", "owner": "", **told["submitted"]}
+    return asked.renamed(asked.plan_of(kinds.of(kind).submitted.model_validate(given), kind), names)
 
 
 def _places(options: Options, names: list[str]) -> dict[str, str]:
@@ -96,7 +97,7 @@ def _places(options: Options, names: list[str]) -> dict[str, str]:
     return {name: options.place(name) for name in dict.fromkeys(names)}
 
 
-async def _model(state: State, user: User, text: str, placed: str) -> events.ModelReference:
+async def _model(state: State, user: User, text: str, placed: str) -> ModelReference:
     """Return a model's path below a root or its Hub id, and its name if it has one of its own.
 
     A run's result and a model of the registry are found by name: every user may read both. Only
@@ -108,7 +109,7 @@ async def _model(state: State, user: User, text: str, placed: str) -> events.Mod
         found = await asyncio.to_thread(_origin, state, text)
     if found is None:
         state.options.check_fetched(placed)
-        return events.ModelReference(name="", path=placed)
+        return ModelReference(name="", path=placed)
     origin, folders = found
     folder = await state.work.outcome(
         f"model {origin.digest}",
@@ -140,10 +141,10 @@ def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
     return origin, folders
 
 
-def _check_fields(config: dict[str, Any]) -> None:
-    """Say which settings are wrong, each by its name."""
+def _check_fields(kind: str, config: dict[str, Any]) -> None:
+    """Say which settings are wrong, each by its name. Raises Problem."""
     try:
-        EvoMergeConfig.model_validate(config)
+        kinds.of(kind).config.model_validate(config)
     except ValidationError as error:
         found = _wrong_fields(error, "config")
         said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
@@ -177,7 +178,7 @@ async def check(
     }
 
 
-def _waits(desk: Desk, plan: plans.Plan, labels: list[str]) -> list[str]:
+def _waits(desk: Desk, plan: Plan, labels: list[str]) -> list[str]:
     """Return a warning if no connected worker could take the run."""
     row = {"run": "", "device": plan.config.device, "labels": " ".join(labels)}
     why = wait_reason.reason({**row, "paused": None, "profile": None}, desk.roster.devices())
@@ -208,7 +209,7 @@ async def submitted(
     submit.check_queued(key=key)
     known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
     if known is not None and known.correlation == _digest(wanted):
-        run = known.stream.removeprefix(PREFIX)
+        run = run_of(known.stream)
     else:
         plan, _ = await plan_of(state, wanted, user, opened=known is None)
         run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
@@ -219,22 +220,23 @@ def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
     """Return the row that a user's key has recorded; None if there is none."""
     if key is None:
         return None
-    return next(store.iterate(repository.stream(submit.keyed_name(key, user.name)), upto=1), None)
+    stream = stream_of(store, submit.keyed_name(key, user.name))
+    return None if stream is None else next(store.iterate(stream, upto=1), None)
 
 
 def _digest(wanted: schemas.Wanted) -> str:
     """Return the digest of a body as it was asked: what a name in it means may change later."""
-    asked = json.dumps(wanted.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()
+    text = json.dumps(wanted.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _record(
-    store: EventStore, plan: plans.Plan, wanted: schemas.Wanted, key: str | None, user: User
+    store: EventStore, plan: Plan, wanted: schemas.Wanted, key: str | None, user: User
 ) -> str:
     run = submit.submit(
-        store, plan.config, plan.sources, plan.base, plan.data, priority=wanted.priority,
-        labels=tuple(wanted.labels), key=key, quarantine=wanted.quarantine, by=user.name,
-        reason=wanted.reason, asked=None if key is None else _digest(wanted),
+        store, plan, priority=wanted.priority, labels=tuple(wanted.labels), key=key,
+        quarantine=wanted.quarantine, by=user.name, reason=wanted.reason,
+        asked=None if key is None else _digest(wanted),
     )  # fmt: skip
     append.project(store)
     return run
@@ -255,7 +257,7 @@ def owned(desk: Desk, name: str, user: User) -> None:
     with desk.state(name) as state:
         owner = state.submitted.owner if state.submitted else ""
         owner = "" if state.head in imported_pasts.heads(desk.store) else owner
-    first = next(desk.store.iterate(repository.stream(name), upto=1))
+        first = next(desk.store.iterate(state.stream, upto=1))
     own(user, owner, first.position)
 
 

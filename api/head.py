@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from api.run_cache import Desk
-from evomerge.reports import queries
-from evomerge.run import wording
-from evomerge.run.budget import elapsed
-from evomerge.run.state import RunState
-from worker.queue import outlook, wait_reason
+from runs import kinds
+from runs.kinds import wording
+from runs.kinds.budget import elapsed
+from runs.kinds.state import State
+from runs.lists import queries
+from worker.queue import wait_reason
 from worker.queue.active_tasks import Hand, at_work
 
 
@@ -23,7 +24,9 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
     with desk.state(run) as state:
         hands = [] if state.ended else at_work(run, desk.roster, desk.leases)
         names = wording.names(state)
-        seen = outlook.outlook(state, desk.rehearsals.of(state), hands)
+        under_way = [(hand.task, hand.seconds or 0.0) for hand in hands]
+        kind = kinds.of(state.kind)
+        seen = kind.outlook(state, desk.rehearsals.of(state), under_way)
         told = {
             "run": run,
             "status": state.status,
@@ -36,28 +39,26 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
             "elapsed_s": _elapsed(state, row),
         }
         waits = _waits(desk, state, row, hands)
-    who = [_hand(hand, names) for hand in hands]
+    who = [_hand(kind.name, hand, names) for hand in hands]
     doing = who[0]["doing"] if who else None
     if doing and len(who) > 1:
         doing += f", and {len(who) - 1} more"
     return {**told, "doing": doing, "at_work": who, "waits_for": waits}
 
 
-def _hand(hand: Hand, names: wording.Names) -> dict[str, Any]:
-    words = wording.task(hand.task, names) or hand.task
+def _hand(kind: str, hand: Hand, names: wording.Names) -> dict[str, Any]:
+    words = wording.task(kind, hand.task, names) or hand.task
     return {"who": hand.who, "doing": words, "seconds": hand.seconds}
 
 
-def _waits(
-    desk: Desk, state: RunState, row: dict[str, Any] | None, hands: list[Hand]
-) -> str | None:
+def _waits(desk: Desk, state: State, row: dict[str, Any] | None, hands: list[Hand]) -> str | None:
     """Return what the run waits for, or None if it is worked on or has ended."""
     if state.ended or hands or row is None:
         return None
     return wait_reason.reason(row, desk.roster.devices()) or "a free worker"
 
 
-def _elapsed(state: RunState, row: dict[str, Any] | None) -> float | None:
+def _elapsed(state: State, row: dict[str, Any] | None) -> float | None:
     """Return seconds since the start, pauses left out; before it, since the run was submitted."""
     now = datetime.now(UTC).isoformat()
     if state.started is None:

@@ -118,7 +118,21 @@ class Settings(Answer):
 
     schema_: dict[str, Any] = Field(alias="schema")
     defaults: dict[str, Any]
-    strategies: list[str]
+    strategies: list[str] = []
+
+
+class KindRow(Answer):
+    """A kind of run: its name, a line about it, the unit of its progress."""
+
+    name: str
+    line: str
+    unit: str
+
+
+class Kinds(Answer):
+    """The kinds of run that the server knows."""
+
+    kinds: list[KindRow]
 
 
 class IssuedToken(Answer):

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from api import schemas, views
+from api import schemas
 from api.access import ADMIN, SUBMITTER, VIEWER
 from api.problems import UNPROCESSABLE, Problem
 from api.run_cache import Desk
 from api.runs import desk_of, tagged, told
 from events import EventsError
-from evomerge.reports import model_registry as reports_model_registry
-from evomerge.reports import queries
-from evomerge.run import wording
-from runs.errors import ForgeError
+from runs import kinds
+from runs.errors import ForgeError, NotFoundError
+from runs.kinds import wording
+from runs.lists import model_registry as reports_model_registry
+from runs.lists import queries
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.accounts import User
 from worker.queue import wait_reason
@@ -142,15 +144,28 @@ def _doing(desk: Desk, device: Device) -> str | None:
     try:
         with desk.state(device.run) as state:
             names = desk.seen(device.run, "names", state, wording.names)
+            return wording.task(state.kind, device.task, names) or device.task
     except (EventsError, ForgeError):  # a run that another server's log has
-        names = {}
-    return wording.task(device.task, names) or device.task
+        return device.task
 
 
 @router.get("/settings", response_model=schemas.Settings, dependencies=[Depends(VIEWER)])
-def settings(request: Request) -> Response:
+def settings(
+    request: Request, kind: str = Query("evomerge", max_length=64, description="See `GET /kinds`.")
+) -> Response:
     """What a run may be submitted with: JSON Schema, defaults, strategies."""
-    known: dict[str, Any] | None = getattr(request.app.state, "settings", None)
-    if known is None:
-        known = request.app.state.settings = views.settings()
-    return tagged(request, known)
+    return tagged(request, _settings(kind))
+
+
+@cache
+def _settings(kind: str) -> dict[str, Any]:
+    if kind not in kinds.table():
+        raise NotFoundError(f"there is no kind of run {kind!r}: `GET /kinds` lists them.")
+    return kinds.of(kind).settings()
+
+
+@router.get("/kinds", response_model=schemas.Kinds, dependencies=[Depends(VIEWER)])
+def listed_kinds() -> dict[str, Any]:
+    """The kinds of run that this server knows."""
+    known = [kinds.of(name) for name in kinds.table()]
+    return {"kinds": [{"name": k.name, "line": k.line, "unit": k.unit} for k in known]}

@@ -21,11 +21,12 @@ from typing import Any
 from api import views
 from api.run_cache import Desk
 from events import Envelope, EventsError
-from evomerge.reports import report
-from evomerge.run import wording
-from evomerge.run.repository import history
+from runs import kinds
 from runs.errors import ForgeError
-from runs.streams import PREFIX
+from runs.history.repository import history, named_stream
+from runs.kinds import wording
+from runs.kinds.events import ENDED, TaskFailed
+from runs.streams import run_of
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,6 @@ POLL = 0.05
 NEWEST = 4096
 #: Rows that a client who was away reads at once.
 PAGE = 500
-
-ENDED = {"completed", "failed", "cancelled"}
 
 
 @dataclass(frozen=True)
@@ -122,9 +121,9 @@ class Hub:
 
     def tell(self, row: Envelope) -> Told | None:
         """A row for clients; None for what is no event of a run."""
-        if not row.stream.startswith(PREFIX):
+        if not kinds.is_run(row.stream):
             return None
-        run = row.stream.removeprefix(PREFIX)
+        run = run_of(row.stream)
         event = views.event(row, self._offset(run) + row.version, self._names(run))
         place = {"position": row.position, "run": run, "place": event["place"]}
         try:
@@ -137,21 +136,22 @@ class Hub:
         return Told(row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages))
 
     def _also(self, run: str, row: Envelope, data: dict[str, Any]) -> list[dict[str, Any]]:
-        """The source documents' messages."""
+        """Return the source documents' messages."""
         place = {"position": row.position, "run": run}
-        if row.type == "generation_completed":
+        kind = kinds.kind_of(row.stream)
+        assert kind
+        unit = kind.unit_of(row)
+        if unit is not None:
             with self._desk.state(run) as state:
-                return [{**views.progress(state, data["generation"]), **place}]
+                return [{**kind.message(state, unit), **place}]
         if row.type in ENDED:
             with self._desk.state(run) as state:
-                score = state.completed.test.scalar if state.completed else None
-                results = report.metrics(state) if state.completed else {}
-                done = {"type": "complete", "phase": "evomerge", **place, "status": row.type}
-                done |= {"task_id": run, "champion": state.champion, "results": results}
-                return [{**done, "score": score, "reason": data.get("reason")}]
-        if row.type == "task_failed":
-            told = wording.gist(row.type, data, self._names(run))
-            failed = {"type": "error", "phase": "evomerge", **place, "status": 500}
+                done = {"type": "complete", "phase": kind.name, **place, "status": row.type}
+                done |= {"task_id": run, **kind.ending(state)}
+                return [{**done, "reason": data.get("reason")}]
+        if row.type == TaskFailed.type:
+            told = wording.gist(kind.name, row.type, data, self._names(run))
+            failed = {"type": "error", "phase": kind.name, **place, "status": 500}
             return [{**failed, "title": "A task failed", "detail": told, "message": told}]
         return []
 
@@ -168,8 +168,9 @@ class Hub:
         if run not in self._past:
             if len(self._past) > 10_000:
                 self._past.clear()
-            own = self._desk.store.version(PREFIX + run)
-            rows = sum(1 for _ in history(self._desk.store, run, own))
+            store = self._desk.store
+            own = store.version(named_stream(store, run))
+            rows = sum(1 for _ in history(store, run, own))
             self._past[run] = rows - own
         return self._past[run]
 
@@ -193,7 +194,7 @@ class Hub:
             rows = store.read_all(position, PAGE)
             return self._all(rows), rows[-1].position if rows else self.position
         end = store.end()
-        behind = (row for row in store.iterate(PREFIX + run) if row.position > position)
+        behind = (row for row in store.iterate(named_stream(store, run)) if row.position > position)
         rows = list(islice(behind, PAGE))
         last = rows[-1].position if rows else position
         return self._all(rows), last if len(rows) == PAGE else max(end, last)

@@ -11,13 +11,14 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import State
 
 from api import head as heads
-from api import schemas, views
+from api import schemas
 from api.access import SUBMITTER, VIEWER
 from api.commands import KEY, submitted
 from api.runs import desk_of
-from evomerge.reports import queries, report
-from evomerge.run import repository
+from runs import kinds
 from runs.errors import NotFoundError
+from runs.history import repository
+from runs.lists import queries
 from worker.commands.accounts import User
 
 router = APIRouter(prefix="/phases", tags=["phases"])
@@ -74,7 +75,7 @@ def status(request: Request, run: str | None = RUN) -> dict[str, Any]:
     desk = desk_of(request)
     name = _newest(request, run)
     with desk.state(name) as state:
-        told = views.progress(state)
+        told = kinds.of(state.kind).message(state)
     told.pop("type")
     seen = heads.head(desk, name)
     share = told["progress"] if seen["inside"] is None else seen["inside"]
@@ -116,5 +117,5 @@ def results(request: Request, run: str | None = RUN) -> Response:
 
             raise ConflictError(f"run {name} is {state.status}: there is no result.")
         rows = list(repository.history(desk.store, name))
-        body = report.report(state, rows)
+        body = kinds.of(state.kind).report(state, rows)
     return JSONResponse({"success": True, **body})

@@ -6,10 +6,10 @@ import logging
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
-from evomerge.run.dry_run import Tally
-from evomerge.run.state import RunState
-from worker.queue import outlook
+from runs import kinds
+from runs.kinds.state import State
 
 log = logging.getLogger(__name__)
 
@@ -22,18 +22,19 @@ class Rehearsals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, Future[Tally | None]] = OrderedDict()
+        self._known: OrderedDict[str, Future[Any]] = OrderedDict()
         self._thread = ThreadPoolExecutor(1, "rehearsal")
 
-    def of(self, state: RunState) -> Tally | None:
+    def of(self, state: State) -> Any:
         """Return the run's count if it is there; begin counting if it is not. Does not wait."""
-        if not outlook.rehearsable(state):
+        kind = kinds.of(state.kind)
+        if not kind.rehearsable(state):
             return None
         with self._lock:
             found = self._known.pop(state.run, None)
             if found is None:
                 # The rehearsal reads what never changes again once a run has started.
-                found = self._thread.submit(outlook.rehearsed, _frozen(state))
+                found = self._thread.submit(kind.rehearse, _frozen(state))
             self._known[state.run] = found
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
@@ -49,5 +50,5 @@ class Rehearsals:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _frozen(state: RunState) -> RunState:
-    return RunState(run=state.run, submitted=state.submitted, started=state.started)
+def _frozen(state: State) -> State:
+    return type(state)(run=state.run, submitted=state.submitted, started=state.started)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,25 +10,15 @@ from typing import Any
 
 from api.rehearsals import Rehearsals
 from events import Envelope
-from evomerge.run import repository
-from evomerge.run.history import at_place
-from evomerge.run.state import RunState, absorb, fold
+from runs.history import repository
+from runs.history.run_cache import RunCache
 from runs.home import Home
+from runs.kinds.state import State
 from worker.queue.device_table import Roster
 from worker.queue.leases import Leases
 
 #: Runs, and past states of runs, that are kept folded.
 KEPT = 64
-
-
-class _Folded:
-    """A run's state, and the lock under which it goes on."""
-
-    def __init__(self) -> None:
-        self.state = RunState()
-        self.lock = threading.Lock()
-        #: View → what it said at which version.
-        self.views: dict[str, tuple[int, Any]] = {}
 
 
 class Desk:
@@ -39,56 +27,24 @@ class Desk:
     def __init__(self, home: Home) -> None:
         self.home = home
         self.store = home.open_store()
-        self._lock = threading.Lock()
-        self._runs: OrderedDict[str, _Folded] = OrderedDict()
-        self._past: OrderedDict[tuple[str, int], RunState] = OrderedDict()
+        self.runs = RunCache(self.store, KEPT, showing=True)
+        #: (run, view) → what it said at which version.
+        self._views: dict[tuple[str, str], tuple[int, Any]] = {}
 
     def name(self, run: str) -> str:
-        """The run's whole name. Raises NotFoundError."""
-        with self._lock:
-            if run in self._runs:
-                return run
-        return repository.full_name(self.store, run)
+        """Return the run's whole name. Raises NotFoundError."""
+        return run if run in self.runs else repository.full_name(self.store, run)
 
     @contextmanager
-    def state(self, run: str, at: int | None = None) -> Iterator[RunState]:
-        """A run's state as it is, or as it was after `at` events; not to be changed, nor kept.
+    def state(self, run: str, at: int | None = None) -> Iterator[Any]:
+        """Give a run's state as it is, or as it was after `at` events; not to be changed, nor kept.
 
         Raises NotFoundError, and ConfigError for a place inside of an append.
         """
-        folded = self._folded(run)
-        with folded.lock:
-            try:
-                absorb(folded.state, repository.news(self.store, run, folded.state), showing=True)
-            except BaseException:  # half a fold is none
-                folded.state, folded.views = RunState(), {}
-                raise
-            now = folded.state
-            if at is None or at == now.place:
-                yield now
-                return
-        yield self._at(run, at)
-
-    def _folded(self, run: str) -> _Folded:
-        with self._lock:
-            folded = self._runs.pop(run, None) or _Folded()
-            self._runs[run] = folded
-            while len(self._runs) > KEPT:
-                self._runs.popitem(last=False)
-            return folded
-
-    def _at(self, run: str, at: int) -> RunState:
-        with self._lock:
-            if (run, at) in self._past:
-                self._past.move_to_end((run, at))
-                return self._past[run, at]
-        rows = list(repository.history(self.store, run))
-        state = fold(rows[: at_place(rows, at)], showing=True)
-        with self._lock:
-            self._past[run, at] = state
-            while len(self._past) > KEPT:
-                self._past.popitem(last=False)
-        return state
+        with self.runs.reading(run, at) as state:
+            yield state
+        for dropped in self.runs.shrink():
+            self._views = {key: said for key, said in self._views.items() if key[0] != dropped}
 
     def events(
         self, run: str, after: int = 0, before: int | None = None, limit: int = 200
@@ -111,16 +67,16 @@ class Desk:
             found += enumerate(rows, start + 1)
         if end > past:
             first = max(start, past) - past
-            rows = self.store.iterate(repository.stream(run), after=first, upto=end - past)
+            stream = repository.named_stream(self.store, run)
+            rows = self.store.iterate(stream, after=first, upto=end - past)
             found += enumerate(rows, past + first + 1)
         return (found[::-1] if before is not None else found), total
 
-    def seen(self, run: str, view: str, state: RunState, make: Any) -> Any:
-        """A view of the newest state, made once for each version of the run."""
-        folded = self._folded(run)
-        known = folded.views.get(view)
+    def seen(self, run: str, view: str, state: State, make: Any) -> Any:
+        """Return a view of the newest state, made once for each version of the run."""
+        known = self._views.get((run, view))
         if known is None or known[0] != state.version:
-            known = folded.views[view] = state.version, make(state)
+            known = self._views[run, view] = state.version, make(state)
         return known[1]
 
     @cached_property

@@ -24,6 +24,7 @@ class Row(Answer):
     """A run in a list."""
 
     run: str
+    kind: str
     status: Status
     owner: str
     priority: int
@@ -237,6 +238,7 @@ class Run(Answer):
     """A run, now or as it was; docs/api.md has every field."""
 
     run: str
+    kind: str
     status: Status
     reason: str | None
     search_ended: str | None
@@ -318,6 +320,8 @@ class Event(Answer):
     run: str
     version: int
     type: str
+    #: It was appended together with the event before it: no place is between the two.
+    inside: bool
     schema_: int = Field(alias="schema")
     actor: str
     recorded_at: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sys
 from contextlib import ExitStack
 from typing import Any, Literal
 
@@ -13,16 +12,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from api import head as heads
-from api import lineage as api_lineage
 from api import schemas, views
 from api.access import VIEWER
 from api.problems import Problem
 from api.run_cache import Desk
-from evomerge.reports import queries, snapshot
-from evomerge.reports.recipe_file import places, recipe_document
-from evomerge.run import repository, wording
-from evomerge.run.state import RunState
-from evomerge.tasks import attribution
+from runs import kinds
+from runs.errors import ConfigError
+from runs.kinds import wording
+from runs.lists import queries
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
@@ -150,8 +147,13 @@ def population(
     name = desk.name(run)
     number = None if generation in (None, "all") else int(generation)
     with desk.state(name, at) as state:
-        body = views.population(state, number, generation == "all")
-        return tagged(request, body)
+        asked = {"generation": number, "everything": generation == "all"}
+        return tagged(request, _part(state, "population", **asked))
+
+
+def _part(state: Any, name: str, **asked: Any) -> dict[str, Any]:
+    """Return a part of a run's page that its kind has. Raises NotFoundError."""
+    return kinds.of(state.kind).part(state, name, **asked)
 
 
 @router.get("/runs/{run}/candidates/{candidate}", response_model=schemas.Candidate)
@@ -159,27 +161,7 @@ def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -
     """One candidate, with its recipe as a config for `forge merge` where a config can say it."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
-        found = repository.find(state, candidate)
-        body = views.candidate(state, found)
-        if found in state.built and state.started and not _given(state, found):
-            body |= _said(state, found)
-        return tagged(request, body)
-
-
-def _given(state: RunState, recipe_id: str) -> bool:
-    assert state.started
-    return recipe_id in {s.recipe_id for s in (state.started.base, *state.started.sources)}
-
-
-def _said(state: RunState, recipe_id: str) -> dict[str, Any]:
-    from evomerge.mergekit.export_config import as_config
-
-    assert state.started
-    known = places(state)
-    return {
-        "yaml": as_config(recipe_id, state.recipes, known, state.started.profile.dtype),
-        "document": recipe_document(state, recipe_id, state.head),
-    }
+        return tagged(request, _part(state, "candidate", candidate=candidate))
 
 
 @router.get("/runs/{run}/lineage", response_model=schemas.Lineage)
@@ -189,8 +171,7 @@ def lineage(
     """What a candidate was made from, and its siblings."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
-        body = api_lineage.lineage(state, repository.find(state, candidate))
-        return tagged(request, body)
+        return tagged(request, _part(state, "lineage", candidate=candidate))
 
 
 @router.get(
@@ -204,20 +185,20 @@ async def layers(
     """How much of each layer is whose, from the weights; worked out once, in another process."""
     desk = desk_of(request)
 
-    def look() -> tuple[str, str, str, dict[str, Any] | None]:
+    def look() -> tuple[str, str, dict[str, Any] | None, list[str]]:
         name = desk.name(run)
         with desk.state(name, at) as state:
             if state.started is None:
                 raise Problem(409, "Conflict", f"run {name} has not started.")
-            found = repository.find(state, candidate)
-            key = attribution.key(state, found)
-            return name, found, key, attribution.kept(desk.home, state, found)
+            kind = kinds.of(state.kind)
+            found = kind.find(state, candidate)
+            key, known = kind.layers(desk.home, state, found)
+            return found, key, known, kind.layers_command(name, found)
 
-    name, found, key, known = await asyncio.to_thread(look)
+    found, key, known, command = await asyncio.to_thread(look)
     if known is not None:
         return tagged(request, {"status": "ready", **known})
     work = request.app.state.work
-    command = [sys.executable, "-m", "evomerge.tasks.attribution", name, found]
     await work.begin(f"layers {key}", command, by=request.state.user.name)
     failed = work.failed(f"layers {key}")
     if failed is not None:
@@ -232,4 +213,7 @@ def compare(request: Request, run: str, other: str) -> dict[str, Any]:
     names = desk.name(run), desk.name(other)
     with ExitStack() as held:  # in one order, so that no two requests wait for each other
         states = {name: held.enter_context(desk.state(name)) for name in sorted(set(names))}
-        return snapshot.comparison(*(states[name] for name in names))
+        kind = {state.kind for state in states.values()}
+        if len(kind) > 1:
+            raise ConfigError("runs of two kinds cannot be compared.")
+        return kinds.of(kind.pop()).comparison(*(states[name] for name in names))

@@ -16,6 +16,7 @@ from pydantic import (
 
 from api.listing_schemas import (
     IssuedToken,
+    Kinds,
     ListedModel,
     MadeModel,
     Me,
@@ -76,7 +77,8 @@ Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
 
 __all__ = [
     "Asked", "Candidate", "Checked", "Comparison", "CreatedModel", "Events", "Export", "Fork", "Head",
-    "IssuedToken", "Layers", "Lineage", "ListedModel", "Made", "MadeModel", "Me", "Model", "ModelList",
+    "IssuedToken", "Kinds", "Layers", "Lineage", "ListedModel", "Made", "MadeModel", "Me", "Model",
+    "ModelList",
     "NewModel", "NewRole", "NewToken", "NewUser", "Phase", "PhaseStatus", "Phases", "Population",
     "Priority", "Problem", "Queue", "Reason", "Rows", "Run", "Settings", "StartedPhase", "UserRow",
     "Users", "Wanted", "Workers",
@@ -100,8 +102,9 @@ class Wanted(Reason):
     any candidate of it), or a registered model by id or name.
     """
 
+    kind: str = Field("evomerge", max_length=64, description="See `GET /kinds`.")
     models: list[Name] = Field(
-        max_length=64, examples=[["models/code", "models/math", "models/data"]]
+        [], max_length=64, examples=[["models/code", "models/math", "models/data"]]
     )
     base: Name | None = Field(None, examples=["models/base"])
     data: list[Name] = Field([], max_length=64, examples=[["models/items"]])
@@ -116,7 +119,7 @@ class Wanted(Reason):
 PHASES = ("evomerge",)
 
 #: What a run is submitted with beside its settings; the documents put it all into `config`.
-_BESIDE = ("models", "base", "data", "priority", "labels", "quarantine", "reason")
+_BESIDE = ("kind", "models", "base", "data", "priority", "labels", "quarantine", "reason")
 
 
 class Phase(Wanted):

@@ -27,11 +27,11 @@ from typing import Any
 import httpx2
 
 from events import Event, New
-from evomerge.reports import model_registry
-from evomerge.reports.queries import position
 from evomerge.run import events as run_events
-from evomerge.run import repository
 from runs.home import Home
+from runs.lists import model_registry
+from runs.lists.queries import position
+from runs.streams import stream
 from testing.fake_world import World, small
 from worker.commands import accounts
 
@@ -59,7 +59,7 @@ def fill(home: Home, runs: int, events: int) -> None:
     began = time.perf_counter()
     for number in range(runs):
         run = f"run-{number:06d}"
-        if store.version(repository.stream(run)):
+        if store.version(stream("evomerge", run)):
             continue
         new = []
         for key, event in rows:
@@ -70,7 +70,7 @@ def fill(home: Home, runs: int, events: int) -> None:
                 digest = hashlib.sha256(run.encode()).hexdigest()
                 event = event.model_copy(update={"digest": digest})
             new.append(New(event, f"{run}/{key}"))
-        store.append(repository.stream(run), 0, new)
+        store.append(stream("evomerge", run), 0, new)
         if number % 1000 == 0:
             print(f"{number} runs, {time.perf_counter() - began:.0f} s", flush=True)
     seen, (_, count) = position(store), model_registry.listed(store, limit=1)
@@ -142,9 +142,9 @@ async def live(url: str, token: str, home: Home, count: int) -> list[float]:
         await socket.recv()
         for number in range(count):
             event = run_events.Exported(recipe_id="x", folder="x", digest="x", reason=str(number))
-            version = store.version(repository.stream(run))
+            version = store.version(stream("evomerge", run))
             new = New(event, f"{run}/exported/bench-{version}")
-            await asyncio.to_thread(store.append, repository.stream(run), version, [new])
+            await asyncio.to_thread(store.append, stream("evomerge", run), version, [new])
             began = time.perf_counter()
             while json.loads(await socket.recv())["type"] != "event":
                 pass

@@ -31,8 +31,8 @@ from typing import Any
 from sqlalchemy.exc import DatabaseError
 
 from events import EventsError
-from evomerge.run import audit
-from evomerge.run.repository import history
+from runs.history import audit
+from runs.history.repository import history
 from runs.home import Home
 from testing import runs, toy_models
 from testing.cluster import Cluster, children, kill

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.reports import report
-from evomerge.run.repository import PREFIX, load, stream
+from runs.history.repository import load
 from runs.home import Home
+from runs.streams import run_of, stream
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -61,7 +62,7 @@ def runs(home: Path) -> list[str]:
         return []
     store = Home(home).open_store()
     try:
-        return [row.stream.removeprefix(PREFIX) for row in store.streams(PREFIX)]
+        return [run_of(row.stream) for row in store.streams("evomerge/")]
     finally:
         store.close()
 
@@ -83,7 +84,7 @@ def result(home: Path, seed: int) -> dict[str, Any]:
     name = runs(home)[-1]
     store = Home(home).open_store()
     try:
-        state, rows = load(store, name), store.read(stream(name))
+        state, rows = load(store, name), store.read(stream("evomerge", name))
     finally:
         store.close()
     assert state.started

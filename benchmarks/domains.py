@@ -31,11 +31,11 @@ from evaluation.loading import load_tokenizer
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
 from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
-from evomerge.tasks.context import set_threads
 from phases.cognate.create import create
 from phases.cognate.presets import TINY
 from runs import keys
 from weights import checkpoint
+from weights.threads import set_threads
 
 EMBEDDING = "model.embed_tokens.weight"
 

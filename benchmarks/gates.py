@@ -16,8 +16,8 @@ from collections import Counter
 from evaluation.data import outcomes
 from evomerge.fitness import early_stopping
 from evomerge.fitness.early_stopping import Gate
-from evomerge.run import repository
 from evomerge.run.state import RunState
+from runs.history import repository
 from runs.home import Home
 
 #: (gate_perplexity, stop_error)

@@ -26,9 +26,10 @@ from benchmarks.common import folders, machine
 from benchmarks.demo_seeds import runs, unfinished
 from events import Envelope
 from evomerge.reports import report
-from evomerge.run.repository import load, stream
 from evomerge.run.state import RunState
+from runs.history.repository import load
 from runs.home import Home
+from runs.streams import stream
 
 FORGE = Path(sys.prefix) / "bin" / "forge"
 #: Limits that are asked for: minutes by the clock, GiB.
@@ -74,7 +75,7 @@ def told(home: Path, wall: float | None, peak: float) -> list[str]:
     store = Home(home).open_store()
     try:
         name = runs(home)[-1]
-        state, rows = load(store, name), store.read(stream(name))
+        state, rows = load(store, name), store.read(stream("evomerge", name))
     finally:
         store.close()
     return [machine(), *lines(state, rows, wall, peak)]

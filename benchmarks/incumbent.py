@@ -22,7 +22,7 @@ from evomerge.fitness.composite import Weighting
 from evomerge.recipes import tensor_groups
 from evomerge.recipes.recipe import Grouped
 from evomerge.run import budget as run_budget
-from evomerge.run.state import RunState, take
+from evomerge.run.state import RunState
 
 SIGMA = 1 / 6
 #: Two merge methods of mergekit-evolve, with their genes: its README's, and the plainest.
@@ -88,7 +88,7 @@ def search(
     start = np.tile([1 / count, 1.0][:kinds], depths * count)
     cma = CMA(start, SIGMA, seed=seed)
     draws, state = fixed(lab), RunState()
-    take(state, lab.world.started)
+    state.take(lab.world.started)
     best, spent = -math.inf, 0
     while True:
         told = []

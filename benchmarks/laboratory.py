@@ -22,11 +22,12 @@ from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import Recipe
 from evomerge.run import budget as run_budget
 from evomerge.run import events
-from evomerge.run.decide import decide
-from evomerge.run.state import RunState, take
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from evomerge.run.state import RunState
+from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
 from evomerge.search import current
 from evomerge.search.proposals import Family
+from runs.kinds.decide import decide
+from runs.kinds.tasks import Start
 
 #: Slices on which sources are measured before a search.
 SLICES: tuple[Slice, ...] = ("search", "selection")
@@ -92,16 +93,16 @@ class Laboratory:
             "max_items": budget, **settings,
         })  # fmt: skip
         state, curve = RunState(), Curve()
-        take(state, _submitted(config))
+        state.take(_submitted(config))
         while state.converged is None:
             decision = decide(state)
             assert not state.failed, state.failed
             for new in decision.facts:
-                take(state, new.event)
+                state.take(new.event)
                 if isinstance(new.event, events.ChampionChanged):
                     curve.append((state.spent.items, new.event.recipe_id))
             for task in decision.tasks:
-                take(state, self.answer(task, state))
+                state.take(self.answer(task, state))
         self.known |= state.recipes
         return curve
 
@@ -180,8 +181,8 @@ class Laboratory:
         """Return the state of a run that has started, for draws and references."""
         config = parse({**self.world.settings, "strategy": "auto", "seed": seed})
         state = RunState()
-        take(state, _submitted(config))
-        take(state, self.world.started)
+        state.take(_submitted(config))
+        state.take(self.world.started)
         self.known |= state.recipes
         return state
 
@@ -191,7 +192,7 @@ class Laboratory:
         for slice_ in SLICES:
             for id_ in self.world.family.sources:
                 event = self._evaluated(Evaluate(id_, slice_, None), state)
-                take(state, event)
+                state.take(event)
                 spent += run_budget.items(event.outcomes)
         return spent
 
@@ -210,8 +211,8 @@ class Laboratory:
         """Return a model's fitness on the test slice, relative to the best source there."""
         weighting = Weighting.model_validate(self.world.settings["fitness_weights"])
         state = RunState()
-        take(state, _submitted(EvoMergeConfig(strategy="elite-loser")))
-        take(state, self.world.started)
+        state.take(_submitted(EvoMergeConfig(strategy="elite-loser")))
+        state.take(self.world.started)
         draws = state.draws("test", None)
         cost = self.world.started.cost
         own = self.seen(recipe, known, draws, "test", True)

@@ -22,9 +22,9 @@ from benchmarks.log_reading import chained, stored
 from events import Envelope
 from events.projection import catch_up
 from events.sqlite import open_store
-from evomerge.reports.projections import Runs
 from evomerge.run import events as run_events
-from evomerge.run.repository import stream
+from runs.lists.projections import Runs
+from runs.streams import stream
 from testing.fake_world import World
 
 
@@ -56,7 +56,7 @@ def rows(runs: int, count: int) -> Iterator[Envelope]:
     position = 0
     for n in range(runs):
         run = f"20260101-{n:06x}"
-        for row in chained(contents(run, submitted, count), stream(run)):
+        for row in chained(contents(run, submitted, count), stream("evomerge", run)):
             position += 1
             yield row._replace(position=position, event_id=f"{position:036d}")
 

@@ -32,6 +32,7 @@ import psycopg
 from benchmarks import log_reading
 from benchmarks.log_reading import verdict
 from events import Envelope, Event, EventStore, New, postgres, sqlite
+from events.store import CODE_VERSION
 from testing.servers import Postgres
 
 ROOT = Path(__file__).parents[1]
@@ -94,7 +95,7 @@ def _row(n: int) -> Row:
     """Return a row as the store would make it; only its hash is invented."""
     digest = f"{n:064x}"
     return ("plain", n + 1, f"{n:032x}-xxx", "noted", 1, note(n).payload(), f"p/{n}", "system",
-            None, None, "2026-01-01T00:00:00.000000+00:00", "agent-forge 0.1.0", digest,
+            None, None, "2026-01-01T00:00:00.000000+00:00", CODE_VERSION, digest,
             digest)  # fmt: skip
 
 

@@ -22,8 +22,9 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.api import FORGE, quantile, wait_for
 from events import New
-from evomerge.run import events, repository
+from evomerge.run import events
 from runs.home import Home
+from runs.streams import stream
 from worker.commands import accounts
 
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
@@ -55,10 +56,10 @@ def live(browser: Any, url: str, token: str, home: Home, times: int) -> list[flo
     page.locator(".live[data-state=live]").wait_for()
     page.locator(".dock-caption b").wait_for()
     for number in range(times):
-        version = store.version(repository.stream(run))
+        version = store.version(stream("evomerge", run))
         event = events.Exported(recipe_id="x", folder="x", digest="x", reason=str(number))
         new = New(event, f"{run}/exported/page-{version}")
-        store.append(repository.stream(run), version, [new])
+        store.append(stream("evomerge", run), version, [new])
         began = time.perf_counter()
         page.locator(".dock-caption b").get_by_text(f"/ {version + 1}").wait_for()
         found.append(1e3 * (time.perf_counter() - began))

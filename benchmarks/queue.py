@@ -21,9 +21,10 @@ from sqlalchemy import update
 
 from events import Context, EventStore, New
 from evomerge.config import parse
-from evomerge.reports import queries
 from evomerge.run import events
+from evomerge.submission import planned
 from runs.home import Home
+from runs.lists import queries
 from testing.servers import Postgres
 from worker.commands import submit as commands_submit
 from worker.queue.device_table import DEVICES, Roster
@@ -64,7 +65,9 @@ def measure(store: EventStore, home: Home, count: int) -> dict[str, list[float]]
     models = tuple(events.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
 
     def submit(number: int) -> None:
-        commands_submit.submit(store, parse({}), models, None, (), run=f"more-{count}-{number}")
+        commands_submit.submit(
+            store, planned(parse({}), models, None, ()), f"more-{count}-{number}"
+        )
 
     found = {"submit": timed(submit), "list": timed(lambda _: queries.queue(store, 51))}
     roster = Roster(store.database)

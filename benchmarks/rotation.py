@@ -25,6 +25,7 @@ from evaluation.data.outcomes import Draws
 from evaluation.data.slices import Slice
 from evomerge.config import parse
 from evomerge.run.state import RunState
+from evomerge.submission import planned
 from runs.home import Home
 from weights.sources import resolve
 from weights.storage.weight_cache import Artifacts
@@ -62,7 +63,7 @@ def run(models: Path, data: Path, seed: int, generations: int) -> tuple[float, f
         )
         sources = tuple(resolve(str(models / name)) for name in names)
         base = resolve(str(models / "base"))
-        submit.submit(store, config, sources, base, (str(data),), "r")
+        submit.submit(store, planned(config, sources, base, (str(data),)), "r")
         state = runner.finish(runner.Worker(store, Artifacts(home.artifacts)), "r")
         store.close()
     assert state.completed

@@ -17,8 +17,9 @@ from pathlib import Path
 from benchmarks.common import folders, machine
 from evomerge.config import parse
 from evomerge.reports import report
-from evomerge.run.repository import stream
+from evomerge.submission import planned
 from runs.home import Home
+from runs.streams import stream
 from testing import toy_models
 from weights.sources import resolve
 from weights.storage.weight_cache import Artifacts
@@ -45,11 +46,11 @@ def main() -> None:
         store = home.open_store()
         before = _resident()
         data = (str(where / "data"),)
-        run = submit.submit(store, config, sources, resolve(str(where / "base")), data)
+        run = submit.submit(store, planned(config, sources, resolve(str(where / "base")), data))
         began = time.perf_counter()
         state = runner.finish(runner.Worker(store, Artifacts(home.artifacts)), run)
         wall = time.perf_counter() - began
-        rows = store.read(stream(run))
+        rows = store.read(stream("evomerge", run))
         store.close()
         spent = sum(report.spent(state, rows).values())
         start = _opening_seconds(rows)

@@ -16,7 +16,7 @@ from evomerge.merging.layer_fitness import swap_gains
 from evomerge.merging.sketch import sketch
 from evomerge.recipes.recipe import Pipeline, Recipe, path
 from evomerge.run import events
-from evomerge.run.state import RunState, take
+from evomerge.run.state import RunState
 from evomerge.search.proposals import Family
 from evomerge.tasks.context import Bench
 from runs.home import Home
@@ -48,11 +48,11 @@ class Specialists:
             base=resolve(str(folder / "base")), data=(str(items),),
         )  # fmt: skip
         state = RunState()
-        take(state, submitted)
+        state.take(submitted)
         home = Home(Path(self._place.name) / "home")
         self._bench = Bench(state, Artifacts(home.artifacts))
         self._started = self._bench.started()
-        take(state, self._started)
+        state.take(self._started)
         self._sources = dict(zip(
             (s.recipe_id for s in (self.started.base, *self.started.sources)),
             (self._bench.origin, *self._bench.source_weights), strict=True,

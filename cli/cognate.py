@@ -31,11 +31,11 @@ def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: boo
       forge cognate --out models
     """
     from evaluation.data.builtin import corpus
-    from evomerge.tasks.context import set_threads
     from phases.cognate import create, report
     from phases.cognate.presets import PRESETS
     from phases.cognate.training import Progress
     from runs.errors import ConfigError
+    from weights.threads import set_threads
 
     def trace(p: Progress) -> None:
         click.echo(

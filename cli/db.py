@@ -94,8 +94,8 @@ def rebuild_command(as_json: bool) -> None:
       forge db rebuild
     """
     from events.projection import rebuild
-    from evomerge.reports.model_registry import Models
-    from evomerge.reports.projections import Runs
+    from runs.lists.model_registry import Models
+    from runs.lists.projections import Runs
 
     store = _home().open_store()
     try:

@@ -37,8 +37,9 @@ def check_command(as_json: bool, **options: Any) -> None:
         return
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
-    click.echo(f"models    {', '.join(s.name for s in plan.sources)}")
-    click.echo(f"base      {plan.base.name if plan.base else plan.sources[0].name}")
+    sources, base = plan.fields["sources"], plan.fields["base"]
+    click.echo(f"models    {', '.join(s.name for s in sources)}")
+    click.echo(f"base      {base.name if base else sources[0].name}")
     click.echo(f"size      {found.parameters:,} parameters")
     rows = [[d, *(str(n) for n in counts.values())] for d, counts in sorted(found.items.items())]
     table(["items of", "train", "search", "selection", "test"], rows)
@@ -120,12 +121,7 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
     for warning in plans.check(plan).warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
-    found = estimate(
-        events.Submitted(
-            run="dry-run", owner="", config=plan.config, sources=plan.sources, base=plan.base,
-            data=plan.data,
-        )
-    )  # fmt: skip
+    found = estimate(events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields))
     if as_json:
         emit(found)
         return
@@ -218,24 +214,28 @@ def watch_command(run: str, as_json: bool) -> None:
       forge watch 20261121-3fa9c1
     """
     from cli.progress import Progress
-    from evomerge.run import repository
-    from evomerge.run.state import RunState, absorb
+    from runs import kinds
+    from runs.history import repository
+    from runs.history.run_cache import RunCache
     from runs.home import Home
     from worker.queue.active_tasks import AtWork
 
     store = Home.default().open_store()
-    state = RunState()
     try:
         name = repository.full_name(store, run)
+        runs = RunCache(store, 1)
         with Progress(AtWork(store, name)) as progress:
-            while not state.ended:
-                rows = repository.news(store, name, state)
-                progress.watch(absorb(state, rows), rows)
+            while True:
+                state, rows = runs.refresh(name)
+                progress.watch(state, rows)
+                if state.ended:
+                    break
                 time.sleep(0 if rows else WATCH)
     finally:
         store.close()
     reason = state.failed.reason if state.failed else None
-    told = {"run": name, "status": state.status, "champion": state.champion, "reason": reason}
+    result = kinds.of(state.kind).result_id(state)
+    told = {"run": name, "status": state.status, "champion": result, "reason": reason}
     said = f"run {name} {state.status}" + (f": {reason}" if reason else "")
     emit(told) if as_json else click.echo(said)
     if not state.completed:
@@ -244,6 +244,8 @@ def watch_command(run: str, as_json: bool) -> None:
 
 def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsewhere: bool) -> str:
     """The run that was recorded, now or, under the same key, before."""
+    from dataclasses import replace
+
     from cli import run_request as plans
     from runs.home import threads
     from weights.storage.output_folder import check_target
@@ -256,19 +258,17 @@ def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsew
     threads()
     store = home.open_store()
     try:
-        return submit.submit(
-            store, plan.config, plan.sources, plan.base, plan.data, output_dir=out, **queued
-        )
+        return submit.submit(store, replace(plan, output_dir=out), **queued)
     finally:
         store.close()
 
 
 def _resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | None]:
     """The run to go on with. Settings of a run are fixed: giving some is an error."""
-    from evomerge.run.events import Resumed
-    from evomerge.run.repository import load
     from runs import imported_pasts
     from runs.errors import ConfigError
+    from runs.history.repository import load
+    from runs.kinds.user_events import Resumed
     from weights.storage.output_folder import check_target
     from worker.commands.control import control
 

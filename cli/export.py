@@ -41,18 +41,16 @@ def export_command(
 
 def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
     """Write the run's tables, say so, and return what was written."""
-    from evomerge.run.repository import full_name, history
-    from evomerge.run.state import fold
+    from runs.history.repository import full_name, opened
     from worker.exports import parquet
 
     store = home.open_store()
     try:
         name = full_name(store, run)
-        parquet.check(folder, name)
-        rows = list(history(store, name))
+        state, rows = opened(store, name, showing=True)
+        parquet.check(folder, state.kind, name)
     finally:
         store.close()
-    state = fold(rows, showing=True)
     warn_skipped(state)
     told = {
         "run": name,

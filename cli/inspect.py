@@ -19,15 +19,15 @@ def _home() -> Any:
 
 def _load(run: str) -> tuple[Any, list[Any]]:
     """The run's state and rows."""
-    from evomerge.run.events import REGISTRY
-    from evomerge.run.repository import full_name, history, load
+    from evomerge.run.state import RunState
+    from runs.history.repository import full_name, history, load_of
 
     store = _home().open_store()
     try:
-        state = load(store, run, showing=True)
+        state = load_of(RunState, store, run, showing=True)
         warn_skipped(state)
         rows = list(history(store, full_name(store, run)))
-        return state, [row for row in rows if REGISTRY.knows(row)]
+        return state, [row for row in rows if RunState.registry.knows(row)]
     finally:
         store.close()
 
@@ -43,7 +43,7 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
     Example:
       forge runs
     """
-    from evomerge.reports import queries
+    from runs.lists import queries
 
     store = _home().open_store()
     try:
@@ -55,9 +55,9 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
         return
     if not rows:
         click.echo("no runs yet: start one with `forge evo`", err=True)
-    columns = ["run", "status", "owner", "submitted (UTC)", "generation", "champion", "score", ""]
+    columns = ["run", "kind", "status", "owner", "submitted (UTC)", "done", "result", "score", ""]
     cells = [
-        [r["run"], r["status"], r["owner"], r["submitted_at"][:19],
+        [r["run"], r["kind"], r["status"], r["owner"], r["submitted_at"][:19],
          "-" if r["generation"] is None else str(r["generation"]),
          short(r["champion"]), number(r["score"]),
          f"fork of {r['parent']}" if r["parent"] else ""]
@@ -79,7 +79,7 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     Example:
       forge queue
     """
-    from evomerge.reports import queries
+    from runs.lists import queries
     from worker.queue import wait_reason
     from worker.queue.device_table import Roster
 
@@ -98,11 +98,11 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     if not rows:
         click.echo("nothing waits: submit a run with `forge submit` or `forge evo`", err=True)
     cells = [
-        [r["run"], r["status"], r["owner"], str(r["priority"]), r["submitted_at"][:19],
+        [r["run"], r["kind"], r["status"], r["owner"], str(r["priority"]), r["submitted_at"][:19],
          "-" if r["generation"] is None else str(r["generation"]), r["waits_for"]]
         for r in rows
     ]  # fmt: skip
-    columns = ["run", "status", "owner", "priority", "submitted (UTC)", "generation", "waits for"]
+    columns = ["run", "kind", "status", "owner", "priority", "submitted (UTC)", "done", "waits for"]
     table(columns, cells)
     if more:
         click.echo("there are more: forge queue --all", err=True)
@@ -166,7 +166,7 @@ def events_command(run: str, after: int, as_json: bool) -> None:
     Example:
       forge events 20261121-3fa9c1 --json | head -n 3
     """
-    from evomerge.run import repository
+    from runs.history import repository
 
     store = _home().open_store()
     try:
@@ -184,9 +184,9 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
         emit(whole, indent=None)
     else:
-        from evomerge.run.repository import gist
+        from runs.kinds.wording import gist
 
-        told = gist(row.type, json.loads(row.data))
+        told = gist(row.stream.partition("/")[0], row.type, json.loads(row.data))
         click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {told}"))
 
 
@@ -204,14 +204,14 @@ def lineage_command(run: str, candidate: str, as_json: bool) -> None:
       forge lineage 20261121-3fa9c1 champion
     """
     from evomerge.recipes.recipe import closure
-    from evomerge.run import repository
+    from evomerge.run import candidates
 
     state, _ = _load(run)
-    recipe_id = repository.find(state, candidate)
+    recipe_id = candidates.find(state, candidate)
     family = closure(recipe_id, state.recipes)
     if as_json:
         emit({id_: recipe.model_dump(mode="json") for id_, recipe in family.items()})
         return
     for id_, recipe in reversed(family.items()):
-        where = repository.place(state, id_)
-        say(f"{short(id_)}  {where:18s} {repository.describe(state, id_, recipe)}")
+        where = candidates.place(state, id_)
+        say(f"{short(id_)}  {where:18s} {candidates.describe(state, id_, recipe)}")

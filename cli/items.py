@@ -44,7 +44,8 @@ def items_command(
     """
     from evomerge.fitness.per_item import tally
     from evomerge.reports.head_to_head import beside
-    from evomerge.run import repository
+    from evomerge.run import candidates
+    from runs.history import repository
     from runs.home import Home
 
     home = Home.default()
@@ -54,7 +55,7 @@ def items_command(
     finally:
         store.close()
     warn_skipped(state)
-    found = beside(state, repository.find(state, candidate), slice_, against)
+    found = beside(state, candidates.find(state, candidate), slice_, against)
     contests = found.contests(_names(home, state, found.slice))
     tallies = tally(contests)
     if as_json:

@@ -132,7 +132,7 @@ class _Plain(logging.Formatter):
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option("0.1.0", prog_name="forge")
+@click.version_option(package_name="agent-forge", prog_name="forge")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
 @click.pass_context
 def forge(ctx: click.Context, debug: bool) -> None:

@@ -40,7 +40,7 @@ def list_models(kind: str | None, as_json: bool) -> None:
     Example:
       forge models list --kind champion
     """
-    from evomerge.reports import model_registry as reports_model_registry
+    from runs.lists import model_registry as reports_model_registry
 
     store = _store()
     try:
@@ -72,7 +72,7 @@ def show_model(model: str, as_json: bool) -> None:
     Example:
       forge models show 2c29c716
     """
-    from evomerge.reports import model_registry as reports_model_registry
+    from runs.lists import model_registry as reports_model_registry
 
     store = _store()
     try:
@@ -153,8 +153,9 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
     Example:
       forge layers 20261121-3fa9c1 champion
     """
-    from evomerge.run import repository
+    from evomerge.run import candidates
     from evomerge.tasks import attribution
+    from runs.history import repository
     from runs.home import Home
 
     home = Home.default()
@@ -163,7 +164,7 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
         state = repository.load(store, run, showing=True)
     finally:
         store.close()
-    found = attribution.find(home, state, repository.find(state, candidate))
+    found = attribution.find(home, state, candidates.find(state, candidate))
     if as_json:
         emit(found)
         return

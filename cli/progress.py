@@ -83,10 +83,10 @@ class Progress:
 
     def _take(self, state: Any, rows: list[Any]) -> None:
         """Keep what is to be drawn; the drawing is another thread's."""
-        from evomerge.run.repository import gist
+        from runs.kinds.wording import gist
 
         for row in rows[-live.NEWS :]:
-            told = gist(row.type, json.loads(row.data))
+            told = gist(state.kind, row.type, json.loads(row.data))
             self._news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
         known, self._known = self._known, self._at_work(state)
         if rows or known != self._known:

@@ -23,8 +23,9 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     """
     from evomerge.mergekit.export_config import as_config
     from evomerge.reports.recipe_file import places, recipe_document
-    from evomerge.run import repository
+    from evomerge.run import candidates
     from runs.errors import ConfigError
+    from runs.history import repository
     from runs.home import Home
 
     store = Home.default().open_store()
@@ -32,7 +33,7 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     state = repository.load(store, name)
     head = list(repository.history(store, name))[-1].hash
     store.close()
-    recipe_id = repository.find(state, candidate)
+    recipe_id = candidates.find(state, candidate)
     if recipe_id not in state.built:
         raise ConfigError(f"{recipe_id[:12]} is a source: there is nothing to merge.")
     document = recipe_document(state, recipe_id, head)

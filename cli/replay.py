@@ -19,14 +19,13 @@ def _cut(store: Any, text: str) -> tuple[Any, list[Any]]:
     """The state and the rows that RUN, RUN@57 or RUN@g3 names."""
     from dataclasses import replace
 
-    from evomerge.run import repository
-    from evomerge.run.history import Reference, cut
-    from evomerge.run.state import fold
+    from runs.history import repository
+    from runs.history.places import Reference, cut
 
     reference = Reference.parse(text)
     run = repository.full_name(store, reference.run)
     rows = list(cut(list(repository.history(store, run)), replace(reference, run=run)))
-    state = fold(rows, showing=True)
+    state = repository.fold(rows, showing=True)
     warn_skipped(state)
     return state, rows
 
@@ -57,7 +56,7 @@ def replay_command(
       forge replay 20261121-3fa9c1 --generation 3
       forge replay 20261121-3fa9c1 --follow --speed 100
     """
-    from evomerge.reports.snapshot import view
+    from runs import kinds
     from runs.home import Home
 
     if place is not None and generation is not None:
@@ -68,6 +67,7 @@ def replay_command(
     store = Home.default().open_store()
     try:
         state, rows = _cut(store, run + where)
+        view = kinds.of(state.kind).snapshot
         if follow:
             _follow(store, state, rows, speed, where == "", as_json)
         elif as_json:
@@ -83,32 +83,31 @@ def _follow(
 ) -> None:
     """Event after event with the state after it; then what comes, until the run has ended."""
     from cli.inspect import print_event
-    from evomerge.run.history import appends
-    from evomerge.run.state import RunState, absorb
+    from runs.history.places import appends
+    from runs.history.repository import empty
 
-    run, now, before = state.run, RunState(), None
+    now, before = empty(state.stream), None
     for group in appends(rows):
         _pause(before, group[-1], speed)
         before = group[-1]
-        absorb(now, group, showing=True)
+        now.absorb(group, showing=True)
         for place, row in enumerate(group, start=now.place - len(group) + 1):
             print_event(row, place, as_json)
-        if not as_json and now.generation and group[-1].type != group[0].type:
+        if not as_json and getattr(now, "generation", 0) and group[-1].type != group[0].type:
             click.echo(_line(now))
     if not live or now.ended:
         return
-    for row in _coming(store, run, now):
+    for row in _coming(store, now):
         print_event(row, now.place, as_json)
 
 
-def _coming(store: Any, run: str, state: Any) -> Iterator[Any]:
-    from evomerge.run import repository
-    from evomerge.run.state import absorb
+def _coming(store: Any, state: Any) -> Iterator[Any]:
+    from runs.history import repository
 
     while not state.ended:
-        rows = repository.news(store, run, state)
+        rows = repository.news(store, state)
         for row in rows:
-            absorb(state, [row], showing=True)
+            state.absorb([row], showing=True)
             yield row
         if not rows:
             time.sleep(0.2)
@@ -136,6 +135,10 @@ def _line(state: Any) -> str:
 def _show(data: dict[str, Any]) -> None:
     """A view for people."""
     click.echo(f"run         {data['run']}  {data['status']}  after event {data['place']}")
+    if "population" not in data:
+        click.echo(f"done        {data['done']}" + (f" of {data['of']}" if data["of"] else ""))
+        click.echo(f"pending     {', '.join(data['pending'])}")
+        return
     if data["forked_from"]:
         click.echo(f"forked from {data['forked_from']}")
     click.echo(f"generation  {data['generation']}")
@@ -172,10 +175,7 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
     Example:
       forge diff 20261121-3fa9c1@g2 20261121-3fa9c1@g5
     """
-    from evomerge.reports.snapshot import difference
-
-    one, other = _both(a, b)
-    data = difference(one, other)
+    data = _of(a, b, "difference")
     emit(data) if as_json else _differences(data)
 
 
@@ -190,13 +190,13 @@ def compare_command(run1: str, run2: str, as_json: bool) -> None:
     Example:
       forge compare 20261121-3fa9c1 20261122-77aa01
     """
-    from evomerge.reports.snapshot import comparison
-
-    data = comparison(*_both(run1, run2))
+    data = _of(run1, run2, "comparison")
     if as_json:
         emit(data)
         return
     _differences(data)
+    if "generations" not in data:
+        return
     cells = [
         [str(g["generation"]), number(g["a"]), number(g["b"]),
          number(g["diversity_a"], ".2f"), number(g["diversity_b"], ".2f")]
@@ -206,6 +206,17 @@ def compare_command(run1: str, run2: str, as_json: bool) -> None:
     click.echo(f"test score  a {number(data['test'][0])}  b {number(data['test'][1])}")
     if data["comparable"]:
         click.echo(f"NOT comparable: {data['comparable']}.")
+
+
+def _of(a: str, b: str, what: str) -> dict[str, Any]:
+    """Two runs of one kind, beside each other. Raises ConfigError for two kinds."""
+    from runs import kinds
+    from runs.errors import ConfigError
+
+    one, other = _both(a, b)
+    if one.kind != other.kind:
+        raise ConfigError("runs of two kinds cannot be compared.")
+    return getattr(kinds.of(one.kind), what)(one, other)
 
 
 def _both(a: str, b: str) -> tuple[Any, Any]:
@@ -219,6 +230,11 @@ def _both(a: str, b: str) -> tuple[Any, Any]:
 
 
 def _differences(data: dict[str, Any]) -> None:
+    if "candidates" not in data:
+        for name, (mine, theirs) in data["settings"].items():
+            say(f"setting {name}: {mine} | {theirs}")
+        click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
+        return
     for which in "ab":
         side = data[which]
         done = "none" if side["generation"] is None else side["generation"]

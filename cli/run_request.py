@@ -14,9 +14,11 @@ from cli.options import split
 from evomerge.mergekit import yaml_reader
 from runs.errors import ConfigError
 from runs.home import Home
+from runs.kinds.asked import Asked, Lookup, Plan
 from runs.system import bounded_files
-from worker.commands import validate as plans
-from worker.commands.validate import Plan, check, check_device
+from weights.devices import check_device
+from worker.commands import validate
+from worker.commands.validate import check
 from worker.exports.model_origin import finder
 
 __all__ = ["Plan", "check", "check_device", "make", "read_file"]
@@ -68,7 +70,7 @@ def _parsed(suffix: str, text: str) -> Any:
 
 
 def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
-    """The plan that options and config file ask for; see `worker.commands.validate.make`."""
+    """The plan that options and config file ask for; see `worker.commands.validate.plan`."""
     file = read_file(options.get("config_file"))
     about = {key: file.pop(key) for key in ABOUT_MODELS if key in file}
     given = {
@@ -81,13 +83,16 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     chosen = {name: value for name, value in given.items() if value is not None}
     if chosen.get("generations") is not None:
         file.pop("max_generations", None)
-    return plans.make(
+    base = options.get("base_model") or about.get("base_model")
+    asked = Asked(
+        "evomerge",
         {**file, **chosen},
-        split(options.get("base_models")) or about.get("base_models", []),
-        options.get("base_model") or about.get("base_model"),
+        {
+            "sources": split(options.get("base_models")) or about.get("base_models", []),
+            "base": [base] if base else [],
+        },
         options.get("data") or about.get("data") or (),
         options.get("output_dir") or about.get("output_dir"),
-        about.get("aliases", {}),
-        elsewhere,
-        finder(Home.default(), lambda told: click.echo(told, err=True)),
     )
+    named = finder(Home.default(), lambda told: click.echo(told, err=True))
+    return validate.plan(asked, Lookup(about.get("aliases", {}), named, elsewhere))

@@ -65,9 +65,9 @@ def score_command(
     from evomerge.data_settings import given
     from evomerge.fitness.composite import Weighting
     from evomerge.tasks import score
-    from evomerge.tasks.context import set_threads
     from runs.home import Home
     from weights.sources import resolve
+    from weights.threads import set_threads
     from worker.exports.model_origin import finder
 
     _check(models, options)

@@ -112,8 +112,8 @@ def _verify_all(as_json: bool) -> None:
 def _whole(name: str) -> dict[str, Any]:
     """One stream's report without its state; what cannot be verified at all is a finding."""
     from events import EventsError, StoreUnavailableError
-    from evomerge.run.audit import Finding
     from runs.errors import ForgeError
+    from runs.history.audit import Finding
 
     try:
         report = _stream(name, None, exactly=True)
@@ -138,8 +138,10 @@ def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, A
 
     `exactly`: the target is a stream's whole name, never the beginning of one.
     """
-    from evomerge.run import repository
+    from runs import kinds
+    from runs.history import repository
     from runs.home import Home
+    from runs.streams import run_of
     from worker.tasks import verify_streams
 
     home = Home.default()
@@ -147,7 +149,7 @@ def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, A
     try:
         name = verify_streams.named(store, target)
         if name is None:
-            run = target.removeprefix(repository.PREFIX)
+            run = run_of(target) if kinds.is_run(target) else target
             return _run(home, store, run if exactly else repository.full_name(store, run), head)
         return _other(store, name, head)
     finally:
@@ -156,7 +158,7 @@ def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, A
 
 def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
     """A stream that is no run's: users, queue, models."""
-    from evomerge.run.audit import audit_stream
+    from runs.history.audit import audit_stream
     from worker.exports import chain_heads
     from worker.tasks import verify_streams
 
@@ -197,15 +199,16 @@ def _run(home: Any, store: Any, run: str, head: str | None) -> dict[str, Any]:
 def _history(store: Any, run: str) -> tuple[list[Any], list[Any]]:
     """The run's rows; if the past of a fork is not what it was, its own rows and a finding."""
     from events import EventsError
-    from evomerge.run import repository
-    from evomerge.run.audit import Finding
     from runs.errors import TamperedError
+    from runs.history import repository
+    from runs.history.audit import Finding
     from worker.tasks.verify_streams import Evidence
 
     try:
         return list(repository.history(Evidence(store), run)), []
     except (TamperedError, EventsError) as error:
-        return store.everything(repository.stream(run)), [Finding("error", "chain", str(error))]
+        own = repository.named_stream(store, run)
+        return store.everything(own), [Finding("error", "chain", str(error))]
 
 
 def _archive(path: Path) -> dict[str, Any]:
@@ -217,13 +220,13 @@ def _archive(path: Path) -> dict[str, Any]:
 
 
 def _audit(run: str, rows: list[Any], noted: list[Any]) -> dict[str, Any]:
-    from evomerge.run.audit import audit
+    from runs.history.audit import audit
 
     return _report(run, rows, audit(rows, noted))
 
 
 def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
-    from evomerge.run.state import fold
+    from runs.history.repository import fold
 
     wrong = [f for f in findings if f.level == "error" or f.check == "events"]
     readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
@@ -239,9 +242,9 @@ def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
 
 def _folder(folder: Path) -> dict[str, Any]:
     """A champion's folder, with its run where that is known here."""
-    from evomerge.run import repository
     from evomerge.tasks import verify, verify_folder
     from runs.errors import NotFoundError
+    from runs.history import repository
     from runs.home import Home
     from weights.checkpoint import open_checkpoint
 

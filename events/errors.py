@@ -31,14 +31,22 @@ class IdempotencyError(EventsError):
         self.keys = keys
 
 
+#: How versions of the program begin that wrote logs before anything was released.
+UNRELEASED = "agent-forge 0.1."
+
+
 class UnknownEventError(EventsError):
     """A row whose type or schema this version of the program does not know."""
 
-    def __init__(self, type_: str, schema: int, known: str) -> None:
-        super().__init__(
-            f"event {type_}@{schema} is not known here ({known}). "
-            "It was written by a newer version: upgrade before deciding anything from this log."
-        )
+    def __init__(self, type_: str, schema: int, known: str, written_by: str = "") -> None:
+        """`written_by` is the code version of the row: one before 0.2.0 is told from a newer one."""
+        why = "It was written by a newer version: upgrade before deciding anything from this log."
+        if written_by.startswith(UNRELEASED):
+            why = (
+                "It was written before 0.2.0, the first release, with which schemas begin again: such "
+                "logs cannot be read. Start with a new FORGE_HOME."
+            )
+        super().__init__(f"event {type_}@{schema} is not known here ({known}). {why}")
         self.type, self.schema = type_, schema
 
 

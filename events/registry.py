@@ -80,7 +80,7 @@ class Registry:
         cls = self._classes.get(row.type)
         if cls is None or row.schema > cls.schema_version:
             known = "no such type" if cls is None else f"the latest schema is {cls.schema_version}"
-            raise UnknownEventError(row.type, row.schema, known)
+            raise UnknownEventError(row.type, row.schema, known, row.code_version)
         for schema in range(row.schema, cls.schema_version):
             if (row.type, schema) not in self._upcasters:
                 raise UnknownEventError(row.type, row.schema, f"no upcaster from schema {schema}")

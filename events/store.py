@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib import metadata
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, func, select, text
@@ -32,7 +33,7 @@ from events.statements import (
     place_query,
 )
 
-CODE_VERSION = "agent-forge 0.1.0"
+CODE_VERSION = f"agent-forge {metadata.version('agent-forge')}"
 
 #: Rows read at a time: following a log takes the same memory, however long the log is.
 PAGE = 256
@@ -111,7 +112,8 @@ class EventStore:
 
         `expected_version` is the version that the caller's decision was made at (0: the stream is
         new); None appends at any version. Events whose keys are already recorded in this stream
-        are returned as recorded, at any version.
+        are returned as recorded, at any version. The first event's cause is `context.causation`; the
+        others' is the first event, so that readers know what was appended together.
 
         Raises ConcurrencyError, IdempotencyError, UnstorableError, StoreUnavailableError.
         """
@@ -119,7 +121,7 @@ class EventStore:
         twice = sorted({key for key in keys if keys.count(key) > 1})
         if twice:
             raise IdempotencyError(twice)
-        drafts = [_draft(stream, new, context) for new in events]
+        drafts = _drafts(stream, events, context)
 
         end = self._ends.get(stream)
         if end is not None and expected_version in (None, end[0]):
@@ -197,7 +199,7 @@ class EventStore:
         def work(cursor: Any) -> Appended:
             fresh = rows[self._common(cursor, stream, rows) :]
             failpoints.hit("adopt-began")
-            drafts = [_draft(stream, new, context) for new in then if fresh]
+            drafts = _drafts(stream, then if fresh else (), context)
             added = [row[1:] for row in fresh]
             added += _placed((len(rows), rows[-1].hash), drafts, self._clock)
             for start in range(0, len(added), PAGE):
@@ -262,6 +264,12 @@ class EventStore:
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
         found = self.database.rows(query)[0][0] or 0
         return found if isinstance(found, int) else len(self.everything(stream))
+
+    def holder(self, *keys: str) -> str | None:
+        """Return the name of the stream that has an event under one of these keys, or None."""
+        query = select(EVENTS.c.stream).where(EVENTS.c.key.in_(keys)).order_by(EVENTS.c.position)
+        rows = self.database.rows(query.limit(1))
+        return rows[0][0] if rows else None
 
     def end(self) -> int:
         """Return the position of the newest row; 0 if the log is empty."""
@@ -342,6 +350,14 @@ def _agreeing(stream: str, known: Sequence[Any], rows: Sequence[Envelope]) -> in
         if mine[0] != theirs.hash:
             raise ChainError(stream, version, "the stream here went another way")
     return min(len(known), len(rows))
+
+
+def _drafts(stream: str, events: Sequence[New], context: Context) -> list[dict[str, Any]]:
+    """Return the rows of one append, each of them naming the first of them as its cause."""
+    drafts = [_draft(stream, new, context) for new in events]
+    for draft in drafts[1:]:
+        draft["causation"] = drafts[0]["event_id"]
+    return drafts
 
 
 def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:

@@ -75,3 +75,7 @@ class TamperedError(ForgeError):
 
 class EndpointError(UnavailableError):
     """A server of a model that does not answer, or not as it should."""
+
+
+class UnknownKindError(UnavailableError):
+    """A run of a kind that this program does not have."""

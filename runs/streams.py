@@ -1,6 +1,6 @@
-"""Names of runs and of their streams.
+"""Names of runs and of their streams: a run's stream is KIND/RUN.
 
-Imports no domain, because lists of runs are read without one.
+Imports no kind, because lists of runs are read without one.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ import re
 
 from runs.errors import ConfigError
 
-#: The beginning of the names of merging runs' streams.
-PREFIX = "evomerge/"
-
 #: The names that a run may have: safe as a folder's name, in an address and on a terminal.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 
 
-def stream(run: str) -> str:
-    """Return the name of a run's stream."""
-    return PREFIX + run
+def stream(kind: str, run: str) -> str:
+    """Return the name of the stream of a run of this kind."""
+    return f"{kind}/{run}"
+
+
+def run_of(stream: str) -> str:
+    """Return the name of the run that a run's stream belongs to."""
+    return stream.partition("/")[2]
 
 
 def check_name(run: str) -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evomerge.run.repository import full_name, load
 from evomerge.run.state import RunState
+from runs.history.repository import full_name, load
 from runs.home import Home
 from testing.runs import REPOSITORY
 from worker.devices.local_servers import Redis

@@ -23,9 +23,9 @@ from api.app import SITE, create
 from api.options import Options
 from events import EventStore, New
 from evomerge.run import events as run_events
-from evomerge.run import repository
 from evomerge.run.state import RunState
 from runs.home import Home
+from runs.streams import stream
 from testing import fake_runs, runs
 from testing.toys import Toys
 from worker import append
@@ -114,7 +114,7 @@ def _break(store: EventStore, state: RunState) -> None:
         )  # fmt: skip
         new = New(told, f"{state.run}/build/{state.generation}/1/failed/{attempt}")
         store.append(
-            repository.stream(state.run), store.version(repository.stream(state.run)), [new]
+            stream("evomerge", state.run), store.version(stream("evomerge", state.run)), [new]
         )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from events import EventStore, New
 from evomerge.recipes.recipe import parents
-from evomerge.run import repository
-from evomerge.run.decide import decide
-from evomerge.run.state import RunState, absorb
+from evomerge.run.state import RunState
 from runs import keys
+from runs.history import repository
+from runs.kinds.decide import decide
+from runs.streams import stream
 from testing.fake_world import RUN, World, small
 
 
@@ -60,7 +61,7 @@ def submit(
     assert world.state.submitted
     changes = {"run": run, "owner": owner, "labels": labels}
     event = world.state.submitted.model_copy(update=changes)
-    store.append(repository.stream(run), 0, [New(event, f"{run}/submitted")])
+    store.append(stream("evomerge", run), 0, [New(event, f"{run}/submitted")])
     return run
 
 
@@ -76,7 +77,8 @@ def finish(
         bred = Bred(state)
         world.quality, world.skill = bred.rate, bred.skill
     while True:
-        absorb(state, repository.news(store, run, state))
+        known = bool(state.version)
+        state.absorb(repository.news(store, state) if known else repository.history(store, run))
         world.state = state
         decision = decide(state)
         if state.ended or stop(state):
@@ -84,7 +86,7 @@ def finish(
         new = decision.facts or [
             New(world.answer(task), f"{run}/{task.key}") for task in decision.tasks[:1]
         ]
-        store.append(repository.stream(run), state.version, new)
+        store.append(stream("evomerge", run), state.version, new)
 
 
 def whole(store: EventStore, run: str = RUN, **settings: Any) -> RunState:

@@ -18,20 +18,12 @@ from events import Envelope, Event, New, chain
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import early_stopping, events
-from evomerge.run.decide import (
-    Build,
-    BuildBaseline,
-    ChooseLayers,
-    Decision,
-    Evaluate,
-    Measure,
-    Start,
-    Task,
-    decide,
-)
-from evomerge.run.state import RunState, absorb
+from evomerge.run.state import RunState
+from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
 from evomerge.search import current
 from runs import keys
+from runs.kinds.decide import decide
+from runs.kinds.tasks import Decision, Start
 from weights.cost import Cost, Speed
 
 RUN = "run-1"
@@ -119,7 +111,7 @@ class World:
 
     def append(self, new: Sequence[New]) -> None:
         """Record events as the store would, hash chain included, and fold them."""
-        for one in new:
+        for number, one in enumerate(new):
             head = self.rows[-1].hash if self.rows else chain.GENESIS
             values = {
                 "stream": f"evomerge/{RUN}",
@@ -130,7 +122,7 @@ class World:
                 "data": one.event.payload(),
                 "key": one.key,
                 "actor": "ada",
-                "causation": None,
+                "causation": sha(new[0].key) if number else None,
                 "correlation": None,
                 "recorded_at": "2026-01-01T00:00:00.000000+00:00",
                 "code_version": "test",
@@ -138,7 +130,7 @@ class World:
             }
             row = Envelope(position=len(self.rows) + 1, **values, hash=chain.link(values))
             self.rows.append(row)
-            absorb(self.state, [row])
+            self.state.absorb([row])
 
     def complete(self, task: Task) -> None:
         """Record the answer to a task."""

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.config import parse
-from evomerge.run.repository import load
 from evomerge.run.state import RunState
+from evomerge.submission import planned
+from runs.history.repository import load
 from runs.home import Home
 from testing.toys import Toys
 from testing.warm_process import WarmProcess
@@ -42,7 +43,8 @@ def submit(
     config = parse({**SETTINGS, **settings})
     sources = tuple(resolve(str(s)) for s in toys.sources)
     base = resolve(str(toys.base))
-    commands_submit.submit(store, config, sources, base, data or (str(toys.data),), run)
+    plan = planned(config, sources, base, data or (str(toys.data),))
+    commands_submit.submit(store, plan, run)
     store.close()
     return run
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+from collections.abc import Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from events import ConcurrencyError, Context, EventsError, EventStore, New, failpoints
+from events import ConcurrencyError, Context, Envelope, EventsError, EventStore, New, failpoints
 from events.projection import catch_up
-from evomerge.reports.projections import Runs
-from evomerge.run.repository import stream
-from evomerge.run.state import RunState
+from runs import kinds
 from runs.errors import ForgeError
+from runs.kinds.events import ENDED, Forked, Submitted
+from runs.kinds.state import State
+from runs.lists.projections import Runs
 from runs.system.plain_text import check
 
 log = logging.getLogger(__name__)
@@ -40,13 +42,19 @@ def project(store: EventStore) -> None:
         log.warning("the run list is not up to date: %s", error)
 
 
-#: Event types after which the run list is brought up to date; readers of the list update it too.
-PROJECTED = frozenset(
-    {"submitted", "forked", "generation_completed", "completed", "failed", "cancelled"}
-)
+#: Event types of every kind after which the run list is brought up to date; readers of the list
+#: update it too.
+_LISTED = ENDED | {Submitted.type, Forked.type}
 
 
-def append_facts(store: EventStore, state: RunState, new: list[New], context: Context) -> None:
+def project_after(store: EventStore, rows: Sequence[Envelope]) -> None:
+    """Bring the run list up to date if it shows one of these events of a run."""
+    kind = kinds.kind_of(rows[0].stream) if rows else None
+    if kind is not None and any(row.type in _LISTED | kind.listed for row in rows):
+        project(store)
+
+
+def append_facts(store: EventStore, state: State, new: list[New], context: Context) -> None:
     """Append facts at the version that they were decided at.
 
     If another process appended first, append nothing: the caller folds and decides again. Raises
@@ -55,7 +63,7 @@ def append_facts(store: EventStore, state: RunState, new: list[New], context: Co
     """
     failpoints.hit("facts-decided")
     try:
-        done = store.append(stream(state.run), state.version, new, context)
+        done = store.append(state.stream, state.version, new, context)
     except ConcurrencyError:
         return  # fold and decide again
     if not done.fresh and done.rows[-1].version <= state.version:

@@ -11,7 +11,7 @@ from evaluation.data.outcomes import Draws, Outcomes, pick
 from evaluation.data.slices import Slice
 from evomerge.fitness.paired_bootstrap import Comparison, compare
 from evomerge.fitness.per_item import Contest, Names, contest, itemise
-from evomerge.run import repository
+from evomerge.run import candidates
 from evomerge.run.state import EvaluationKey, RunState
 from runs.errors import ConfigError, NotFoundError
 
@@ -98,7 +98,7 @@ def _named(state: RunState, name: str) -> tuple[str, str]:
     known |= state.baselines
     if name in known:
         return name, known[name]
-    found = repository.find(state, name)
+    found = candidates.find(state, name)
     return found[:12], found
 
 

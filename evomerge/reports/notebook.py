@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from evomerge.recipes.recipe import closure, parents
-from evomerge.reports import report, tables
-from evomerge.run.repository import describe, find, history, load, place
+from evomerge.reports import report
+from evomerge.run.candidates import describe, find, place
 from evomerge.run.state import RunState
 from runs.errors import UnavailableError
+from runs.history.repository import history, load_of
 from runs.home import Home
+from runs.lists import tables
 
 
 class Run:
@@ -39,7 +41,7 @@ class Run:
     def _read(self, name: str) -> None:
         store = self.home.open_store()
         try:
-            self.state = load(store, name)
+            self.state = load_of(RunState, store, name)
             self.rows = list(history(store, self.state.run))[: self.state.place]
         finally:
             store.close()
@@ -68,8 +70,8 @@ class Run:
 
         `kind` is generations, candidates, evaluations, items or events.
 
-        The columns are those of `evomerge.reports.tables`. Raises ConfigError, and
-        UnavailableError without pandas.
+        The columns are those of `evomerge.reports.tables`, and for events `runs.lists.tables`. Raises
+        ConfigError, and UnavailableError without pandas.
         """
         table = tables.table(kind, self.state, self.rows)
         try:

@@ -16,9 +16,9 @@ from evomerge.fitness.paired_bootstrap import rounding
 from evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
 from evomerge.reports import search_statistics
 from evomerge.run import events
-from evomerge.run.budget import elapsed
 from evomerge.run.state import RunState
 from evomerge.search import diversity
+from runs.kinds.budget import elapsed
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
 INACTIVE = 0.05

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from evomerge.recipes.recipe import label
-from evomerge.run.decide import decide
-from evomerge.run.repository import describe
+from evomerge.run.candidates import describe
 from evomerge.run.state import RunState
-from runs.errors import ForgeError
+from runs.kinds.decide import pending
 
 
 def view(state: RunState) -> dict[str, Any]:
@@ -74,17 +73,6 @@ def champion(state: RunState) -> dict[str, Any] | None:
         "since": last.generation,
         "what": describe(state, last.recipe_id, recipe),
     }
-
-
-def pending(state: RunState) -> list[str]:
-    """Return what the run does next: types of facts, or keys of tasks."""
-    if state.submitted is None or state.ended or state.skipped:
-        return []
-    try:
-        decision = decide(state)
-    except ForgeError as error:  # another version's strategy
-        return [f"unknown: {error}"]
-    return [new.event.type for new in decision.facts] or [task.key for task in decision.tasks]
 
 
 def difference(a: RunState, b: RunState) -> dict[str, Any]:

@@ -1,14 +1,13 @@
-"""Tables of a run's log, for notebooks and `forge export --parquet`.
+"""Tables of a merging run, for notebooks and `forge export --parquet`.
 
-Pure. A table is its columns, each with its kind, and rows as dictionaries. The columns depend on
+Pure. The columns depend on
 the run's domains and weights alone, so tables of one run always have the same columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from evaluation.data.outcomes import DomainOutcomes, Draw
 from events import Envelope, canonical_json
@@ -17,18 +16,7 @@ from evomerge.reports import report, search_statistics
 from evomerge.run import budget
 from evomerge.run import events as run_events
 from evomerge.run.state import RunState
-from runs.errors import ConfigError
-
-Kind = Literal["int", "float", "text", "bool", "texts"]
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: column → kind, and the rows, which may be an iterator that makes them on demand."""
-
-    columns: dict[str, Kind]
-    rows: Iterable[Row]
+from runs.lists.tables import Kind, Row, Table
 
 
 def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
@@ -198,36 +186,10 @@ def _outcomes(seen: DomainOutcomes, draw: Draw) -> Iterator[Row]:
         yield {"kind": "problem", "item": item, "value": solved, **nothing}
 
 
-def events(_state: RunState, rows: Sequence[Envelope]) -> Table:
-    """Return a table with one row an event of the history, those before a fork included.
-
-    `data` is JSON, as recorded.
-    """
-    columns: dict[str, Kind] = {
-        "place": "int", "position": "int", "stream": "text", "version": "int", "type": "text",
-        "schema": "int", "recorded_at": "text", "actor": "text", "key": "text", "data": "text",
-        "hash": "text",
-    }  # fmt: skip
-    wanted = list(columns)[1:]
-    told = (
-        {"place": place, **{name: getattr(row, name) for name in wanted}}
-        for place, row in enumerate(rows, start=1)
-    )
-    return Table(columns, told)
-
-
 #: Name → the function that makes the table from a state and its rows.
-TABLES: dict[str, Callable[[RunState, Sequence[Envelope]], Table]] = {
+OWN: dict[str, Callable[[RunState, Sequence[Envelope]], Table]] = {
     "generations": generations,
     "candidates": candidates,
     "evaluations": evaluations,
     "items": items,
-    "events": events,
 }
-
-
-def table(name: str, state: RunState, rows: Sequence[Envelope]) -> Table:
-    """Return the table of that name. Raises ConfigError."""
-    if name not in TABLES:
-        raise ConfigError(f"there is no table {name!r}: there are {', '.join(TABLES)}.")
-    return TABLES[name](state, rows)

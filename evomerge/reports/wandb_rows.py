@@ -8,9 +8,7 @@ it lives and a run that is sent years later give the same rows. Missing values a
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from typing import Any
 
 from evomerge.fitness import composite
@@ -18,21 +16,11 @@ from evomerge.fitness.composite import Weighting
 from evomerge.recipes.recipe import PIPELINES, closure, label
 from evomerge.reports import report
 from evomerge.run import events
-from evomerge.run.repository import describe
+from evomerge.run.candidates import describe
 from evomerge.run.state import RunState
 
 #: A value of a row or of the summary.
 Value = float | int | str | bool
-#: Names that a tracker takes for a run, and inside the name of an artifact.
-_PLAIN = re.compile(r"[\w.-]{1,100}", re.ASCII)
-
-
-def identity(name: str) -> str:
-    """Return the tracker's id of a run: its name if plain, else a plain form with a hash."""
-    if _PLAIN.fullmatch(name):
-        return name
-    plain = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)[:80]
-    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]:

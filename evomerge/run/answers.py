@@ -7,12 +7,13 @@ first, is compared here.
 
 from __future__ import annotations
 
-from events import Envelope, Event
+from events import Event
 from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import Source
 from evomerge.run import early_stopping, events
-from evomerge.run.decide import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
 from evomerge.run.state import Candidate, RunState
+from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
+from runs.kinds.tasks import Start
 
 #: Event → the kind of task that the event answers.
 ANSWERS: dict[type[Event], type[Task]] = {
@@ -29,12 +30,8 @@ ANSWERS: dict[type[Event], type[Task]] = {
 }
 
 
-def unasked(state: RunState, tasks: list[Task], row: Envelope, event: Event) -> str | None:
-    """Return why the event answers no task that was asked for; None if it answers one."""
-    suffix = row.key.partition("/")[2]
-    task = next((t for t in tasks if t.key == suffix), None)
-    if task is None or not isinstance(task, ANSWERS[type(event)]):
-        return f"{row.type} answers task {suffix}, which the events before do not ask for"
+def unasked(state: RunState, task: Task, event: Event) -> str | None:
+    """Return why the event does not answer the open task; None if it does."""
     match task, event:
         case Start(), events.Started():
             return _misread(state, event)

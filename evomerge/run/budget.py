@@ -9,32 +9,29 @@ further than the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
 
 from evaluation.data.outcomes import Outcomes
 from evomerge.config import EvoMergeConfig
 from evomerge.run import events
+from runs.kinds.budget import Spent, device
 
 SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
-class Spent:
-    """The sums of what a run has spent, after some prefix of its log."""
+class SearchSpent(Spent):
+    """The sums of what a merging run has spent, after some prefix of its log."""
 
     evaluations: int = 0
     #: Windows, questions and problems that were scored.
     items: int = 0
-    #: Seconds that tasks took, and seconds by the clock.
-    device: float = 0.0
-    wall: float = 0.0
 
-    def minus(self, other: Spent) -> Spent:
+    def minus(self, other: SearchSpent) -> SearchSpent:
         """Return what was spent since the earlier sums `other`."""
-        return Spent(
-            self.evaluations - other.evaluations, self.items - other.items,
-            self.device - other.device, self.wall - other.wall,
+        return SearchSpent(
+            device=self.device - other.device, wall=self.wall - other.wall,
+            evaluations=self.evaluations - other.evaluations, items=self.items - other.items,
         )  # fmt: skip
 
 
@@ -43,32 +40,19 @@ def items(outcomes: Outcomes) -> int:
     return sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
 
 
-def device(event: object) -> float:
-    """Return the seconds that a task took, from the event that answers it; 0 if it has none."""
-    return float(getattr(event, "seconds", 0.0))
-
-
-def after(spent: Spent, event: object) -> Spent:
+def after(spent: SearchSpent, event: object) -> SearchSpent:
     """Return the sums with one more event; the caller adds the time by the clock."""
-    taken = spent.device + device(event)
-    if not isinstance(event, events.Evaluated):
-        return Spent(spent.evaluations, spent.items, taken, spent.wall)
-    searching = event.slice in ("search", "selection")
-    return Spent(
-        spent.evaluations + searching,
-        spent.items + (items(event.outcomes) if searching else 0),
-        taken,
-        spent.wall,
+    spent = replace(spent, device=spent.device + device(event))
+    if not isinstance(event, events.Evaluated) or event.slice not in ("search", "selection"):
+        return spent
+    return replace(
+        spent, evaluations=spent.evaluations + 1, items=spent.items + items(event.outcomes)
     )
 
 
-def elapsed(earlier: str, later: str) -> timedelta:
-    """Return the time between two recorded times; zero if the clock was set back in between."""
-    passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
-    return max(passed, timedelta())
-
-
-def exhausted(config: EvoMergeConfig, spent: Spent, last: Spent) -> events.Reason | None:
+def exhausted(
+    config: EvoMergeConfig, spent: SearchSpent, last: SearchSpent
+) -> events.Reason | None:
     """Return the budget that another generation like the last would exceed; None if all suffice."""
     limits: list[tuple[events.Reason, float | None, float]] = [
         ("evaluations", config.max_evaluations, spent.evaluations + last.evaluations),

@@ -1,15 +1,8 @@
-"""`decide`: what a run does next, as a pure function of its state.
-
-A decision is either facts or tasks. Facts follow from the log, so any process may append them as
-they are. Tasks must be carried out in the world. Facts come first: after appending them, the
-caller decides again.
-"""
+"""`due`: what a merging run does next once it has started, as a pure function of its state."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.data.slices import Slice
@@ -17,64 +10,24 @@ from events import Event, New
 from evomerge.recipes.recipe import Merge
 from evomerge.run import events
 from evomerge.run.ranking import champion_score, new_champion, rank, reason_to_stop
-from evomerge.run.retries import ATTEMPTS, attempts, failed_key, quarantine
-from evomerge.run.state import RunState, forgive
+from evomerge.run.state import RunState
 from evomerge.run.strategy_input import Ranking, family, proposals, stays, strategy_of, told
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
 from evomerge.run.verdict import conclude
 from evomerge.search import diversity
 from evomerge.search.proposals import Proposal
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The facts or tasks that follow from a state; both empty if the run has ended or is paused."""
-
-    facts: list[New] = field(default_factory=list)
-    tasks: list[Task] = field(default_factory=list)
-
-
-def decide(state: RunState) -> Decision:
-    """Return what to do next; an empty decision while the run is paused."""
-    return Decision() if state.paused else due(state)
+from runs.kinds.retries import failed_key, failure
+from runs.kinds.tasks import Decision
 
 
 def due(state: RunState) -> Decision:
-    """Return what there is to do, even if the run is paused."""
-    if state.submitted is None:
-        raise ValueError("a run begins with `submitted`")
-    if state.skipped:
-        raise ValueError("nothing may be decided from a history with events left out")
-    if state.ended:
-        return Decision()
-    worn = [f for task, f in sorted(state.failures.items()) if attempts(state, task) >= ATTEMPTS]
-    if worn:
-        reason = f"task {worn[0].task} failed {ATTEMPTS} times: {worn[0].error}"
-        return Decision(facts=[New(events.Failed(reason=reason), failed_key(state))])
-    if poison := quarantine(state):
-        return Decision(facts=poison)
-    if state.started is None:
-        return Decision(tasks=[Start()])
+    """Return what there is to do once the run has started."""
     opening = _opening(state)
     if opening:
         return Decision(tasks=opening)
     if state.converged is None:
         return _generation(state, state.generation)
     return _finish(state)
-
-
-def open_tasks(state: RunState) -> list[Task]:
-    """Return the tasks that a process may be doing, as if nothing had failed or been cancelled.
-
-    A result may come late, after the failure, the cancellation or the quarantine of its task.
-    """
-    alive = copy(state)
-    alive.failed = alive.cancelled = None
-    forgive(alive)
-    alive.quarantined = state.quarantined
-    tasks = due(alive).tasks
-    alive.quarantined = {}
-    return list({task.key: task for task in (*tasks, *due(alive).tasks)}.values())
 
 
 def _new(state: RunState, event: Event, *key: str | int) -> New:
@@ -138,7 +91,7 @@ def _generation(state: RunState, generation: int) -> Decision:
     population = _population(state, generation, wanted) + stayed
     if not population:
         reason = f"nothing of generation {generation} could be built: every task is in quarantine"
-        return Decision(facts=[New(events.Failed(reason=reason), failed_key(state))])
+        return Decision(facts=[failure(state, reason)])
     ranking = rank(state, list(dict.fromkeys(population)), generation)
     finalists, judging = _finalists(state, generation, ranking)
     if judging:
@@ -221,7 +174,7 @@ def _finish(state: RunState) -> Decision:
     """Return what is due after the search: each model on the test slice, once; then the result."""
     if state.champion is None:
         reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
-        return Decision(facts=[New(events.Failed(reason=reason), failed_key(state))])
+        return Decision(facts=[failure(state, reason)])
     kin = family(state)
     # Sources first: the scores of all other models are relative to the sources' scores.
     missing = _unmeasured(state, kin.sources, "test", None)

@@ -18,10 +18,10 @@ from evaluation.data.outcomes import DomainOutcomes, Draw, Outcomes
 from evaluation.data.slices import Slice
 from evomerge.recipes.recipe import Recipe
 from evomerge.run import events
-from evomerge.run.decide import decide
-from evomerge.run.state import RunState, take
+from evomerge.run.state import RunState
 from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Task
 from runs import keys
+from runs.kinds.decide import decide
 
 #: Tokens of an invented window.
 _TOKENS = 100
@@ -45,17 +45,17 @@ def rehearse(submitted: events.Submitted, started: events.Started) -> Tally:
     off = {"convergence_patience": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
     config = submitted.config.model_copy(update=off)
     state, tally = RunState(), Tally()
-    take(state, submitted.model_copy(update={"config": config}))
-    take(state, started)
+    state.take(submitted.model_copy(update={"config": config}))
+    state.take(started)
     tally.tasks["start"] += 1
     while True:
         decision = decide(state)
         for new in decision.facts:
-            take(state, new.event)
+            state.take(new.event)
         tested = False
         for task in decision.tasks:
             tally.tasks[_kind(task)] += 1
-            take(state, _answer(task, state, tally))
+            state.take(_answer(task, state, tally))
             tested |= isinstance(task, Evaluate) and task.recipe_id == state.champion \
                 and task.slice == "test"  # fmt: skip
         if tested or state.failed:

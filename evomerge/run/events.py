@@ -1,7 +1,8 @@
-"""Events of a run: what happened, in the past tense; versioned and never rewritten.
+"""Events of a merging run: what happened, in the past tense; versioned and never rewritten.
 
 Values that must not depend on luck (recipes, digests, scores) and values that may (seconds, who,
-when) are in separate fields. `LUCK` names the latter, and the lineage digest leaves them out.
+when) are in separate fields; `runs.kinds.events.LUCK` names the latter. What every kind of run has
+is in `runs/kinds/events.py`.
 """
 
 from __future__ import annotations
@@ -10,95 +11,59 @@ from typing import Any, Literal
 
 from evaluation.data.outcomes import DomainOutcomes, Draw, Pool
 from evaluation.data.slices import Slice
-from events import Event, Registry
+from events import Event
 from evomerge.config import EvoMergeConfig
 from evomerge.fitness.composite import Components, Fitness, Reference
 from evomerge.recipes.recipe import Recipe
-from evomerge.run import upcasters
 from evomerge.run.event_types import Rival
-from runs import user_events as _wishes
 from runs.event_types import ModelReference, Profile, SourceRecord
+from runs.kinds import events as common
+from runs.kinds.events import MOST_PRIORITY as MOST_PRIORITY
+from runs.kinds.events import DivergenceDetected as DivergenceDetected
+from runs.kinds.events import Failed as Failed
+from runs.kinds.events import Quarantine as Quarantine
+from runs.kinds.events import TaskDied as TaskDied
+from runs.kinds.events import TaskFailed as TaskFailed
+from runs.kinds.events import TaskQuarantined as TaskQuarantined
+from runs.kinds.events import luckless as luckless
+from runs.kinds.user_events import Cancelled as Cancelled
+from runs.kinds.user_events import Exported as Exported
+from runs.kinds.user_events import Imported as Imported
+from runs.kinds.user_events import Paused as Paused
+from runs.kinds.user_events import PriorityChanged as PriorityChanged
+from runs.kinds.user_events import Resumed as Resumed
+from runs.kinds.user_events import Retried as Retried
 from runs.system.digests import Digest
-from runs.system.integers import Count, Signed
-from runs.user_events import Cancelled as Cancelled
-from runs.user_events import Exported as Exported
-from runs.user_events import Imported as Imported
-from runs.user_events import Paused as Paused
-from runs.user_events import PriorityChanged as PriorityChanged
-from runs.user_events import Resumed as Resumed
-from runs.user_events import Retried as Retried
+from runs.system.integers import Count
 from weights.cost import Cost, Speed
-
-REGISTRY = Registry()
-
-#: Fields that may differ between a crashed and an undisturbed run.
-LUCK = frozenset({"seconds"})
-
-#: Priorities go from minus `MOST_PRIORITY` to `MOST_PRIORITY`.
-MOST_PRIORITY = 1_000_000
 
 #: Types of the events that record a build.
 BUILT = ("baseline_built", "seeded", "merged", "mutated", "sampled", "crossed")
 
 Reason = Literal["generations", "plateau", "evaluations", "items", "hours", "device_hours"]
-Quarantine = Literal["fail", "worst-fitness"]
 
 
-@REGISTRY.event
-class Submitted(Event):
-    """A run was asked for."""
+class Submitted(common.Submitted):
+    """A merging run was asked for."""
 
-    type = "submitted"
-    schema_version = 10
-
-    run: str
-    owner: str
     config: EvoMergeConfig
     sources: tuple[ModelReference, ...]
     #: None: the first source is the base.
     base: ModelReference | None
     #: Files and folders; empty: the built-in corpus.
     data: tuple[str, ...]
-    #: Where the champion's folder is to be written.
-    output_dir: str | None = None
-    #: Of one owner's runs, those with the highest priority go first.
-    priority: Signed = 0
-    #: Labels that a worker must offer to take the run's tasks.
-    labels: tuple[str, ...] = ()
-    #: What happens when a task has killed its process three times. fail: the run fails;
-    #: worst-fitness: the run goes on without the task's result, which counts as the worst fitness.
-    quarantine: Quarantine = "fail"
-    reason: str | None = None
 
 
-@REGISTRY.event
-class Forked(Event):
-    """A run was branched from another: what that one had recorded up to a place is its past."""
+class Forked(common.Forked):
+    """A merging run was branched from another."""
 
-    type = "forked"
-    schema_version = 8
-
-    run: str
-    owner: str
-    #: The run whose stream holds the last event of the common past, its version there and its hash.
-    parent: str
-    version: Count
-    head: str
-    #: Settings that were changed, then all settings after the change.
-    changes: dict[str, Any]
     config: EvoMergeConfig
-    output_dir: str | None = None
     #: The version of the strategy that decides from the fork on; None: the parent's.
     strategy: str | None = None
-    reason: str | None = None
 
 
-@REGISTRY.event
-class Started(Event):
+class Started(common.Started):
     """Sources, data and profile were read and pinned."""
-
-    type = "started"
-    schema_version = 7
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
@@ -109,29 +74,28 @@ class Started(Event):
     data_digest: Digest
     pools: dict[Slice, dict[str, Pool]]
     profile: Profile
-    warnings: tuple[str, ...]
     #: The strategy and its version that decide.
     strategy: str
     #: Why problems that run code are not measured; empty if they are, or if the data has none.
     not_run: str = ""
-    #: The cost of one more block; None in logs that are older than paths.
+    #: The cost of one more block; None for architectures without paths.
     block_cost: Cost | None = None
 
+    @property
+    def machine(self) -> str:
+        """The profile that a device must offer to work on the run."""
+        return self.profile.of_machine
 
-@REGISTRY.event
+
 class Profiled(Event):
     """Speed and memory of the architecture were measured, once."""
 
     type = "profiled"
-    schema_version = 2
-
     seconds: float
     speed: Speed
 
 
 class _Built(Event):
-    schema_version = 3
-
     recipe_id: str
     recipe: Recipe
     digest: Digest
@@ -139,7 +103,6 @@ class _Built(Event):
     seconds: float
 
 
-@REGISTRY.event
 class BaselineBuilt(_Built):
     """A static merge to compare with was built. It takes no slot."""
 
@@ -148,7 +111,6 @@ class BaselineBuilt(_Built):
     name: str
 
 
-@REGISTRY.event
 class Seeded(_Built):
     """A candidate of generation 0, or a random pipeline over the sources, was built."""
 
@@ -158,7 +120,6 @@ class Seeded(_Built):
     slot: Count
 
 
-@REGISTRY.event
 class Merged(_Built):
     """A merge of three losers was built."""
 
@@ -169,7 +130,6 @@ class Merged(_Built):
     parents: tuple[str, ...]
 
 
-@REGISTRY.event
 class Mutated(_Built):
     """A mutant of an elite was built."""
 
@@ -180,24 +140,18 @@ class Mutated(_Built):
     parents: tuple[str, ...]
 
 
-@REGISTRY.event
 class Sampled(_Built):
     """A point of a strategy's distribution, or its mean, was built."""
 
     type = "sampled"
-    schema_version = 2
-
     generation: Count
     slot: Count
 
 
-@REGISTRY.event
 class Crossed(_Built):
     """A child of two candidates' genes was built."""
 
     type = "crossed"
-    schema_version = 2
-
     generation: Count
     slot: Count
     parents: tuple[str, ...]
@@ -211,7 +165,6 @@ def candidate(kind: str, parents: tuple[str, ...], **fields: Any) -> Event:
     return kinds[kind](parents=parents, **fields)
 
 
-@REGISTRY.event
 class LayersChosen(Event):
     """Layer fitness was measured and a frankenmerge choice made."""
 
@@ -228,13 +181,10 @@ class LayersChosen(Event):
     seconds: float
 
 
-@REGISTRY.event
 class Evaluated(Event):
     """A model was measured on a draw of a slice."""
 
     type = "evaluated"
-    schema_version = 2
-
     recipe_id: str
     slice: Slice
     #: The generation whose draw it was; None: the whole slice.
@@ -251,7 +201,6 @@ class Evaluated(Event):
     seconds: float
 
 
-@REGISTRY.event
 class DiversityMeasured(Event):
     """Diversity of an evaluated population."""
 
@@ -262,7 +211,6 @@ class DiversityMeasured(Event):
     level: Literal["healthy", "low", "critical"]
 
 
-@REGISTRY.event
 class GenerationCompleted(Event):
     """Every candidate of a generation was measured and ranked."""
 
@@ -275,7 +223,6 @@ class GenerationCompleted(Event):
     scores: tuple[float | None, ...]
 
 
-@REGISTRY.event
 class ChampionChanged(Event):
     """A candidate is better, on the selection slice, than the champion before."""
 
@@ -287,7 +234,6 @@ class ChampionChanged(Event):
     score: float
 
 
-@REGISTRY.event
 class Reseeded(Event):
     """Diversity was critical: some slots of the next generation are new random pipelines."""
 
@@ -298,93 +244,28 @@ class Reseeded(Event):
     diversity: float
 
 
-@REGISTRY.event
 class Converged(Event):
     """The search has ended; the test slice comes next."""
 
     type = "converged"
-    schema_version = 2
-
     generation: Count
     reason: Reason
 
 
-@REGISTRY.event
-class Completed(Event):
+class Completed(common.Completed):
     """The run has ended with a champion."""
-
-    type = "completed"
 
     champion: str
     digest: Digest
     generations: Count
     test: Fitness
     rivals: tuple[Rival, ...]
-    lineage_digest: Digest
-    #: Hash of the event before this one: the chain that the result stands on.
-    chain_head: str
 
 
-@REGISTRY.event
-class TaskFailed(Event):
-    """A task raised an error."""
-
-    type = "task_failed"
-
-    task: str
-    attempt: Count
-    error: str
-
-
-@REGISTRY.event
-class TaskDied(Event):
-    """The process that did a task died, and the one that watched it lives."""
-
-    type = "task_died"
-
-    task: str
-    attempt: Count
-    #: What ended the process: a signal or an exit code.
-    how: str
-
-
-@REGISTRY.event
-class TaskQuarantined(Event):
-    """A task has killed too many processes and is not tried again."""
-
-    type = "task_quarantined"
-
-    task: str
-    reason: str
-
-
-@REGISTRY.event
-class Failed(Event):
-    """The run has ended without a champion."""
-
-    type = "failed"
-
-    reason: str
-
-
-@REGISTRY.event
-class DivergenceDetected(Event):
-    """The same task gave two different results: the profile's promise is broken."""
-
-    type = "divergence_detected"
-
-    task: str
-    recorded: str
-    found: str
-
-
-for _class in _wishes.WISHES:
-    REGISTRY.event(_class)
-
-for (_type, _schema), _upcast in upcasters.UPCASTERS.items():
-    REGISTRY.upcaster(_type, _schema)(_upcast)
-
-
-def luckless(event: Event) -> dict[str, Any]:
-    """Return the event's data without the fields that may differ by luck."""
-    return {k: v for k, v in event.model_dump(mode="json").items() if k not in LUCK}
+REGISTRY = common.registry(
+    (
+        Submitted, Forked, Started, Profiled, BaselineBuilt, Seeded, Merged, Mutated, Sampled, Crossed,
+        LayersChosen, Evaluated, DiversityMeasured, GenerationCompleted, ChampionChanged, Reseeded,
+        Converged, Completed,
+    )
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tasks: the work that a run needs done outside of its log.
+"""Tasks of a merging run: the work that it needs done outside of its log.
 
 Each task has a key, which is the last part of its event's idempotency key.
 """
@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from evaluation.data.slices import Slice
 from evomerge.recipes.recipe import Merge
 from evomerge.search.proposals import Proposal
-
-
-@dataclass(frozen=True)
-class Start:
-    """Task: read sources and data, and pin the profile."""
-
-    key = "start"
+from runs.kinds.tasks import Start
 
 
 @dataclass(frozen=True)

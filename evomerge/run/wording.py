@@ -1,4 +1,4 @@
-"""Tasks and events of a run in words, for dashboard, terminal and messages.
+"""Tasks and events of a merging run in words, for dashboard, terminal and messages.
 
 Pure. `names` maps a recipe id to what people call the recipe; without a name, an id is cut to
 twelve digits.
@@ -58,26 +58,10 @@ def task(key: str, names: Names | None = None) -> str:
     return known.get(kind, "")
 
 
-def next_step(key: str, names: Names | None = None) -> str:
-    """Return what comes next in words: a task, or the event that the run will record."""
-    return task(key, names) or key.replace("_", " ")
-
-
-def gist(type_: str, data: Mapping[str, Any], names: Names | None = None) -> str:
-    """Return the telling part of an event on one line."""
+def own_gist(type_: str, data: Mapping[str, Any], names: Names) -> str | None:
+    """Return the telling part of an event on one line; None for a type that is common to all runs."""
     tell = _GISTS.get(type_)
-    if tell is None:
-        return _any(data)
-    try:
-        return tell(data, names or {})
-    except (KeyError, TypeError, ValueError):  # an older schema, which lacks a field
-        return _any(data)
-
-
-def _any(data: Mapping[str, Any]) -> str:
-    """Return the most telling fields of an event whose type or schema is not known here."""
-    telling = ("generation", "slot", "name", "slice", "reason", "level", "priority")
-    return ", ".join(f"{key} {data[key]}" for key in telling if data.get(key) is not None)
+    return None if tell is None else tell(data, names)
 
 
 def _score(value: float | None) -> str:
@@ -88,11 +72,6 @@ def _submitted(data: Mapping[str, Any], _names: Names) -> str:
     sources = ", ".join(source["name"] for source in data["sources"])
     config = data["config"]
     return f"{sources}; strategy {config['strategy']}, {config['generations']} generations"
-
-
-def _forked(data: Mapping[str, Any], _names: Names) -> str:
-    changed = ", ".join(f"{name} {value}" for name, value in data["changes"].items())
-    return f"from run {data['parent']}" + (f" with {changed}" if changed else "")
 
 
 def _built(data: Mapping[str, Any], _names: Names) -> str:
@@ -121,21 +100,8 @@ def _champion(data: Mapping[str, Any], names: Names) -> str:
     return f"{named(data['recipe_id'], names)} with {_score(data['score'])} on selection"
 
 
-def _task(data: Mapping[str, Any], names: Names) -> str:
-    """Return what went wrong with a task, without line breaks."""
-    what = task(data["task"], names) or str(data["task"])
-    attempt = f" (attempt {data['attempt']})" if "attempt" in data else ""
-    why = data.get("error") or data.get("how") or data.get("reason") or ""
-    return f"{what}{attempt}: {' '.join(str(why).split())}"
-
-
-def _wish(data: Mapping[str, Any], _names: Names) -> str:
-    return data.get("reason") or ""
-
-
 _GISTS: dict[str, Callable[[Mapping[str, Any], Names], str]] = {
     "submitted": _submitted,
-    "forked": _forked,
     "started": lambda d, _: f"{d['blocks']} blocks, {len(d['sources'])} sources, {d['strategy']}",
     "profiled": lambda d, _: f"{d['speed']['tokens_per_second']:,.0f} tokens/s",
     "baseline_built": lambda d, _: f"static merge {d['name']} is built",
@@ -154,18 +120,6 @@ _GISTS: dict[str, Callable[[Mapping[str, Any], Names], str]] = {
     "converged": lambda d, _: f"the search has ended: {ENDINGS[d['reason']]}",
     "completed": lambda d, names: (
         f"{named(d['champion'], names)} with {_score(d['test']['scalar'])} on test"
-    ),
-    "task_failed": _task,
-    "task_died": _task,
-    "task_quarantined": _task,
-    "failed": _wish,
-    "imported": lambda d, _: f"taken in by {d['owner']}; it waits to be resumed",
-    "divergence_detected": lambda d, names: (
-        f"{task(d['task'], names) or d['task']}: {d['found'][:12]} instead of {d['recorded'][:12]}"
-    ),
-    **dict.fromkeys(("paused", "resumed", "cancelled", "retried"), _wish),
-    "priority_changed": lambda d, _: (
-        f"priority {d['priority']}" + (f": {d['reason']}" if d.get("reason") else "")
     ),
     "exported": lambda d, names: f"{named(d['recipe_id'], names)} to {d['folder']}",
 }

@@ -17,9 +17,10 @@ from typing import Any
 
 from events import canonical_json
 from evomerge.recipes.recipe import path
-from evomerge.run import repository
+from evomerge.run import candidates
 from evomerge.run.state import RunState
 from runs.errors import ForgeError
+from runs.history import repository
 from runs.home import Home
 
 
@@ -52,8 +53,9 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
     if known is not None:
         return known
     from evomerge.merging.attribution import makeup
-    from evomerge.tasks.context import Bench, set_threads
+    from evomerge.tasks.context import Bench
     from weights.storage.weight_cache import Artifacts
+    from weights.threads import set_threads
 
     assert state.started
     set_threads(state.started.profile.threads)
@@ -87,7 +89,7 @@ def main(run: str, candidate: str) -> int:
             state = repository.load(store, run, showing=True)
         finally:
             store.close()
-        find(home, state, repository.find(state, candidate))
+        find(home, state, candidates.find(state, candidate))
     except ForgeError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -16,14 +16,15 @@ from evomerge.merging.dataflow import settings_for
 from evomerge.recipes.recipe import closure, label
 from evomerge.reports import report
 from evomerge.reports.recipe_file import recipe_document
-from evomerge.run.repository import describe
+from evomerge.run.candidates import describe
 from evomerge.run.state import RunState
-from evomerge.tasks.context import Bench, set_threads
+from evomerge.tasks.context import Bench
 from runs.errors import ForgeError
 from weights import companions
 from weights.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
 from weights.storage.output_folder import MARK, check_target
 from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
 
 #: The model's default generation settings; written from its config if the base lacks the file.
 GENERATION = "generation_config.json"
@@ -147,3 +148,20 @@ def card(state: RunState, chain_head: str) -> str:
     lines += [f"- recipe: `{state.champion}`, in full in `evomerge_recipe.json`"]
     lines += [f"- chain head of the log: `{chain_head}`", ""]
     return "\n".join(lines)
+
+
+def files(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
+    """Return the champion's weight files as (name in an archive, file).
+
+    The champion is built into the cache if the cache lacks it. Raises ForgeError if the run has no
+    champion yet.
+    """
+    if state.champion is None:
+        raise ForgeError(f"run {state.run} has no champion yet: leave out --weights.")
+    digest = state.built[state.champion][0]
+    if not cache.check(digest):
+        set_threads()
+        bench = Bench(state, cache)
+        bench.check_sources()
+        cache.keep(digest, bench.weights(state.champion))
+    return [(f"{digest}/{file.name}", file) for file in cache.files(digest)]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.reports import plot, report
-from evomerge.run import repository
 from evomerge.run.state import RunState
 from evomerge.tasks import champion
+from runs.history import repository
 from runs.home import Home
 from weights.storage.weight_cache import Artifacts
 

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-import torch
-
 from evaluation import kept_items
 from evaluation.backends.backend import BATCH_TOKENS
 from evaluation.backends.inductor import compiler
@@ -26,6 +24,7 @@ from evaluation.data.slices import Slice
 from evaluation.evaluate import Judge
 from evaluation.item_filter import measurable, why_not_run
 from evaluation.loading import load_items, load_tokenizer, made_for_any_model
+from evaluation.machine_profile import machine_profile
 from evomerge import data_settings, search
 from evomerge.merging import sketch
 from evomerge.merging.builder import Builder, Weights, not_finite
@@ -35,7 +34,6 @@ from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.tasks import evaluation_mode
 from runs.errors import ConfigError, DataError, SourceChangedError, SourceError, UnavailableError
-from runs.home import threads
 from weights import block_names, companions, cost
 from weights import checkpoint as weights_checkpoint
 from weights.sources import Family, open_family
@@ -46,11 +44,6 @@ log = logging.getLogger(__name__)
 
 #: Bytes of weights that may be built together, at most.
 TOGETHER = 2 << 30
-
-
-def set_threads(count: int | None = None) -> None:
-    """Use `count` threads in torch (default: FORGE_THREADS, or every core of this process)."""
-    torch.set_num_threads(count or threads() or len(os.sched_getaffinity(0)))
 
 
 class Bench:
@@ -171,7 +164,7 @@ class Bench:
         dtype = str(next(iter(self.origin.values())).dtype).removeprefix("torch.")
         attention = str(self.resident.module.config._attn_implementation)
         evaluation = self.resident.dtype
-        return evaluation_mode.machine_profile(self.device, dtype, attention).model_copy(
+        return machine_profile(self.device, dtype, attention).model_copy(
             update={
                 "batch_tokens": self.resident.batch_tokens or BATCH_TOKENS,
                 "evaluation": str(evaluation).removeprefix("torch.") if evaluation else "",

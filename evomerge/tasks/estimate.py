@@ -20,10 +20,11 @@ from evomerge.merging.sketch import sketch
 from evomerge.recipes.recipe import Merge
 from evomerge.run import events
 from evomerge.run.dry_run import Tally, rehearse
-from evomerge.run.state import RunState, take
-from evomerge.tasks.context import Bench, set_threads
+from evomerge.run.state import RunState
+from evomerge.tasks.context import Bench
 from weights.checkpoint import digest
 from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
 
 #: Items of a kind that the probe scores per domain; seconds beyond which it does not score again.
 PROBED, PATIENCE = 12, 15.0
@@ -33,13 +34,13 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
     """Return counts, seconds by kind of work, tokens and bytes. Raises the errors of a start."""
     set_threads()
     state = RunState()
-    take(state, submitted)
+    state.take(submitted)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         bench = Bench(state, Artifacts(Path(folder)))
         started = bench.started()
         opening = time.perf_counter() - began
-        take(state, started)
+        state.take(started)
         tally = rehearse(submitted, started)
         prices = _prices(bench, started)
     seconds = _seconds(tally, prices, opening, started)

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
-import transformers
 
 from evaluation import autotune
 from evaluation.backends import inductor
-from evaluation.backends.backend import BATCH_TOKENS
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evomerge.config import EvoMergeConfig
 from evomerge.merging.builder import Weights
-from evomerge.run.events import Profile, Started
-
-
-def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profile:
-    """Return the profile of a device: all facts that can change the last bit of a number there."""
-    machine = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    if autotune.has_bfloat16(torch.device("cpu")):  # emulated bfloat16 rounds sums differently
-        machine += " bf16"
-    if device.startswith("cuda"):
-        machine += f" {torch.cuda.get_device_name(torch.device(device))}"
-    return Profile(
-        device=device,
-        dtype=dtype,
-        threads=torch.get_num_threads(),
-        batch_tokens=BATCH_TOKENS,
-        attention=attention,
-        machine=machine,
-        torch=str(torch.__version__),
-        transformers=transformers.__version__,
-        numpy=np.__version__,
-    )
+from evomerge.run.events import Started
 
 
 def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:

@@ -15,10 +15,19 @@ from evomerge.merging.sketch import sketch
 from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import Recipe, path
 from evomerge.run import early_stopping, events
-from evomerge.run.decide import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Start, Task
+from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
 from evomerge.tasks.context import Bench
 from runs.errors import NotFiniteError
+from runs.kinds.tasks import Start
 from weights.checkpoint import digest
+
+
+class Context(Bench):
+    """The run context whose tasks this module carries out."""
+
+    def carry_out(self, task: Task) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        return carry_out(task, self)
 
 
 def carry_out(task: Task, bench: Bench) -> Event:

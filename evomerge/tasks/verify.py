@@ -14,17 +14,18 @@ from evomerge.merging.builder import Weights
 from evomerge.merging.plan import reads
 from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import events
-from evomerge.run.audit import Finding
-from evomerge.run.decide import Evaluate
-from evomerge.run.repository import find, place
+from evomerge.run.candidates import find, place
 from evomerge.run.state import RunState
-from evomerge.tasks.context import TOGETHER, Bench, set_threads
+from evomerge.run.tasks import Evaluate
+from evomerge.tasks.context import TOGETHER, Bench
 from evomerge.tasks.execute import carry_out
 from runs.errors import DataError, ForgeError, SourceChangedError, UnavailableError
+from runs.history.audit import Finding
 from runs.system import bounded_files
 from weights.checkpoint import digest
 from weights.storage.inputs import Supply
 from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
 
 #: The recipe file in a champion's folder.
 RECIPE_FILE = "evomerge_recipe.json"

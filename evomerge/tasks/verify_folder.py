@@ -11,11 +11,11 @@ from events import Envelope
 from events.store import CODE_VERSION
 from evomerge.merging.builder import Weights
 from evomerge.reports import report
-from evomerge.run import repository
-from evomerge.run.audit import Finding
 from evomerge.run.state import RunState, fold
 from evomerge.tasks import champion, champion_folder
 from runs.errors import ForgeError, SourceError
+from runs.history import repository
+from runs.history.audit import Finding
 from runs.home import Home
 from weights import companions
 from weights.checkpoint import open_checkpoint

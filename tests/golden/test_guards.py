@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
+from evaluation.machine_profile import machine_profile
 from evomerge.run.state import RunState
-from evomerge.tasks.evaluation_mode import machine_profile
 from phases.cognate import presets
 from runs.home import Home
 from testing import runs

@@ -14,7 +14,7 @@ import secrets
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from events import (
     ChainError,
@@ -81,7 +81,6 @@ class TokenIssued(Event):
     """A user got a token."""
 
     type = "token_issued"
-    schema_version = 2
 
     id: str
     name: str
@@ -90,12 +89,6 @@ class TokenIssued(Event):
     note: str = ""
     #: Seconds since 1970 at which the token expires; None: it does not expire.
     expires: float | None = None
-
-
-@REGISTRY.upcaster("token_issued", 1)
-def _without_end(data: dict[str, Any]) -> dict[str, Any]:
-    """Add `expires` as None: tokens of schema 1 did not expire."""
-    return {**data, "expires": None}
 
 
 @REGISTRY.event

@@ -6,42 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from events import Context, Envelope, EventStore, New, chain
-from evomerge import search
-from evomerge.config import RENAMED, EvoMergeConfig, parse
-from evomerge.run import events
-from evomerge.run.history import at_place, before_close
-from evomerge.run.repository import full_name, history, stream
-from evomerge.run.state import RunState, fold
+from runs import kinds
 from runs.errors import ConfigError, ConflictError, TamperedError
+from runs.history.places import at_place
+from runs.history.repository import fold, full_name, history
+from runs.kinds.kind import Kind
+from runs.kinds.state import State
+from runs.streams import run_of, stream
 from runs.system.plain_text import check
 from worker.append import actor
 from worker.commands.submit import keyed_name, new_name
-
-#: Settings that the recorded events depend on, and why they cannot change.
-FIXED = {
-    "fitness_weights": "the recorded scores were computed with them",
-    "normalise": "the recorded scores were computed with it",
-    "context": "the recorded items were cut by it",
-    "batch_tokens": "it belongs to the profile that the run is pinned to",
-    "evaluation_dtype": "it belongs to the profile that the run is pinned to",
-    "evaluation_compile": "it belongs to the profile that the run is pinned to",
-    "allow_benchmarks": "the recorded items are what they are",
-    "device": "it belongs to the profile that the run is pinned to",
-    "path_repeats": "candidates with paths and without cannot be bred together",
-    "strict": "the models are accepted already",
-}
-
-#: Settings that a strategy depends on from generation 0: they change only with the strategy.
-WITH_STRATEGY = {
-    "population_size": "the ranking that the next generation is bred from has that size",
-    "elite_size": "the ranking that the next generation is bred from has that shape",
-    "mutants_per_elite": "the ranking that the next generation is bred from has that shape",
-    "species": "the strategy's distribution is made again from the generations recorded with it",
-    "layer_groups": "the strategy's distribution is made again from the generations recorded with it",
-    "genome_detail": "the strategy's distribution is made again from the generations recorded with it",
-    "path_blocks": "the strategy's distribution is made again from the generations recorded with it",
-    "search_sigma": "the strategy's distribution is made again from the generations recorded with it",
-}
 
 
 @dataclass(frozen=True)
@@ -50,12 +24,11 @@ class Branch:
 
     run: str
     place: int
-    state: RunState
+    kind: Kind
+    state: State
     last: Envelope
     changes: dict[str, Any]
-    config: EvoMergeConfig
-    #: The version of the fork's strategy; None if the strategy does not change.
-    strategy: str | None = None
+    config: Any
 
 
 def plan(
@@ -74,19 +47,18 @@ def plan(
     rows = list(history(store, run))
     if (place is None) == (generation is None):
         raise ConfigError("say where to fork: --at POSITION or --generation G, one of them.")
+    kind = kinds.kind_of(rows[-1].stream)
+    assert kind
     if place is None:
-        place = before_close(rows, generation or 0)
+        place = kind.place_of(rows, generation or 0)
     past = rows[: at_place(rows, place)]
     _check_chain(past)
     state = fold(past)
     assert state.submitted
-    changes = {RENAMED.get(name, name): value for name, value in changes.items()}
-    config = parse({**state.submitted.config.model_dump(mode="json"), **changes})
+    config = kind.changed(state.submitted.config, changes)
     changes = _really_changed(state.submitted.config, config)
-    _check_allowed(state, changes)
-    now = search.current(config) if changes else None
-    version = now if "strategy" in changes else None
-    return Branch(run, place, state, past[-1], changes, config, version)
+    kind.check_fork(state, changes)
+    return Branch(run, place, kind, state, past[-1], changes, config)
 
 
 def _check_chain(past: list[Envelope]) -> None:
@@ -98,29 +70,9 @@ def _check_chain(past: list[Envelope]) -> None:
             )
 
 
-def _really_changed(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+def _really_changed(before: Any, after: Any) -> dict[str, Any]:
     old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
     return {name: value for name, value in new.items() if value != old[name]}
-
-
-def _check_allowed(state: RunState, changes: dict[str, Any]) -> None:
-    if state.completed:
-        raise ConfigError(
-            "the run had ended there, so a fork has no future. Fork it earlier, for instance at its "
-            f"last generation: --generation {len(state.generations) - 1}."
-        )
-    if changes and state.converged:
-        raise ConfigError(
-            "the search had ended there, so settings change nothing. Fork it earlier, for instance "
-            f"at its last generation: --generation {len(state.generations) - 1}."
-        )
-    fixed = FIXED if "strategy" in changes else FIXED | WITH_STRATEGY
-    for name in changes:
-        if name in fixed and state.started:
-            also = " It may change together with the strategy." if name in WITH_STRATEGY else ""
-            raise ConfigError(
-                f"setting {name} cannot change in a fork: {fixed[name]}.{also} Start a new run instead."
-            )
 
 
 def fork(
@@ -138,20 +90,21 @@ def fork(
     """
     check(reason or "", "the reason")
     run = new_name() if key is None else keyed_name(key, f"fork of {by or actor()}")
-    event = events.Forked(
+    kind = branch.kind
+    event = kind.forked(
         run=run,
         owner=by or actor(),
-        parent=branch.last.stream.partition("/")[2],
+        parent=run_of(branch.last.stream),
         version=branch.last.version,
         head=branch.last.hash,
         changes=branch.changes,
         config=branch.config,
         output_dir=output_dir,
-        strategy=branch.strategy,
         reason=reason,
+        **kind.fork_fields(branch.config, branch.changes),
     )
     who = Context(actor=by or actor())
-    done = store.append(stream(run), 0, [New(event, f"{run}/forked")], who)
-    if not done.fresh and events.REGISTRY.load(done.rows[0]) != event:
+    done = store.append(stream(kind.name, run), 0, [New(event, f"{run}/forked")], who)
+    if not done.fresh and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(f"key {key!r} made another fork, run {run}: use another key.")
     return run

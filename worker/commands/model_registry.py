@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from events import ConcurrencyError, Context, EventStore, New
-from evomerge.reports import model_registry
 from runs.errors import ConfigError, ConflictError
+from runs.lists import model_registry
 from runs.system import plain_text
 from worker.append import actor
 

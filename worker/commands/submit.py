@@ -8,12 +8,13 @@ import re
 import time
 import uuid
 
-from events import Context, EventStore, New
-from evomerge.config import EvoMergeConfig
-from evomerge.run import events
-from evomerge.run.repository import stream
+from events import Context, EventStore, IdempotencyError, New
+from runs import kinds
 from runs.errors import ConfigError, ConflictError
-from runs.streams import check_name
+from runs.kinds import events
+from runs.kinds.asked import Plan
+from runs.kinds.events import Quarantine
+from runs.streams import check_name, stream
 from runs.system.plain_text import check
 from worker.append import actor
 
@@ -37,16 +38,13 @@ def keyed_name(key: str, by: str | None = None) -> str:
 
 def submit(
     store: EventStore,
-    config: EvoMergeConfig,
-    sources: tuple[events.ModelReference, ...],
-    base: events.ModelReference | None,
-    data: tuple[str, ...],
+    plan: Plan,
     run: str | None = None,
-    output_dir: str | None = None,
+    *,
     priority: int | None = None,
     labels: tuple[str, ...] = (),
     key: str | None = None,
-    quarantine: events.Quarantine | None = None,
+    quarantine: Quarantine | None = None,
     by: str | None = None,
     reason: str | None = None,
     asked: str | None = None,
@@ -55,26 +53,31 @@ def submit(
 
     The user is `by`, or the user of this process. The same `key` from the same user means the same
     run: the second time nothing is recorded. Raises ConflictError if the second submission has
-    other settings. `asked` is the digest of the request, recorded as the event's correlation: the
-    same request means the same settings, even if a model's name in it means another folder by now.
+    other settings, or if a run of another kind has the name. `asked` is the digest of the request,
+    recorded as the event's correlation: the same request means the same settings, even if a model's
+    name in it means another folder by now.
     """
     check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key, by))
     check_name(run)
-    check(reason or "", "the reason")
-    for model in (*sources, *filter(None, [base])):
-        check(model.name, "a model's name")
-    for path in (*data, output_dir or ""):
-        check(path, "a path")
-    event = events.Submitted(
-        run=run, owner=by or actor(), config=config, sources=sources, base=base, data=data,
-        output_dir=output_dir, priority=priority or 0, labels=labels, quarantine=quarantine or "fail",
-        reason=reason,
+    kind = kinds.of(plan.kind)
+    event = kind.submitted(
+        run=run, owner=by or actor(), config=plan.config, output_dir=plan.output_dir,
+        priority=priority or 0, labels=labels, quarantine=quarantine or "fail", reason=reason,
+        **plan.fields,
     )  # fmt: skip
+    for text, what in ((reason, "the reason"), (plan.output_dir, "a path"), *kind.texts(event)):
+        check(text or "", what)
     context = Context(actor=by or actor(), correlation=asked)
-    done = store.append(stream(run), 0, [New(event, f"{run}/submitted")], context)
+    try:
+        new = [New(event, f"{run}/submitted")]
+        done = store.append(stream(kind.name, run), 0, new, context)
+    except IdempotencyError as error:
+        raise ConflictError(
+            f"run {run} exists already, and is of another kind. Choose another name or key."
+        ) from error
     same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
-    if not same and events.REGISTRY.load(done.rows[0]) != event:
+    if not same and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(
             f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
         )

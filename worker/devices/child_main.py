@@ -45,18 +45,19 @@ class Child:
 
     def __init__(self) -> None:
         from events import Context
-        from evomerge.tasks import context
+        from runs.history.run_cache import RunCache
         from runs.home import Home
         from weights.storage.weight_cache import Artifacts
+        from weights.threads import set_threads
         from worker.queue.leases import Leases
         from worker.tasks.recorder import Hands
 
-        context.set_threads()
+        set_threads()
         home = Home.default()
         self._store = home.open_store()
         self._leases = Leases(self._store.database)
         self._cache = Artifacts.of(home)
-        self._states: dict[str, Any] = {}
+        self._runs = RunCache(self._store, WARM)
         actor = os.environ.get("FORGE_WORKER", "worker")
         self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
 
@@ -64,36 +65,20 @@ class Child:
         """Return what this device offers, for the device table: bytes of memory and the profile."""
         import torch
 
-        from evomerge.tasks import evaluation_mode
+        from evaluation.machine_profile import machine_profile
 
         device = os.environ.get("FORGE_DEVICE", "cpu")
         if device.startswith("cuda"):
             memory = torch.cuda.mem_get_info(0)[1]
         else:
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return {"memory": memory, "profile": evaluation_mode.machine_profile(device).of_machine}
+        return {"memory": memory, "profile": machine_profile(device).of_machine}
 
-    def _refresh(self, state: Any) -> None:
-        from evomerge.run.repository import news
-        from evomerge.run.state import absorb
-
-        rows = news(self._store, state.run, state)
-        absorb(state, rows)
-        if any(row.type == "generation_completed" for row in rows):
-            self._hands.keep(state)
-
-    def _state(self, run: str) -> Any:
+    def _refresh(self, run: str) -> Any:
         """Return the run's state, up to date; the states of the `WARM` latest runs are kept."""
-        from evomerge.run.repository import load
-
-        state = self._states.pop(run, None)
-        if state is None:
-            state = load(self._store, run)
-        else:
-            self._refresh(state)
-        self._states[run] = state
-        while len(self._states) > WARM:
-            self._states.pop(next(iter(self._states)))
+        state, rows = self._runs.refresh(run)
+        self._runs.shrink()
+        self._hands.keep(state, rows)
         return state
 
     def do(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -126,9 +111,9 @@ class Child:
         return told
 
     def _try(self, order: dict[str, Any]) -> str:
-        from evomerge.run.decide import due
+        from runs.kinds.decide import due
 
-        state = self._state(order["run"])
+        state = self._refresh(order["run"])
         task = next((t for t in due(state).tasks if t.key == order["task"]), None)
         if task is None:
             return "late"

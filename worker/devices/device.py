@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from events import Context, EventsError, EventStore, New
-from evomerge.run import events
-from evomerge.run.decide import open_tasks
-from evomerge.run.repository import load, stream
 from runs.errors import ForgeError
+from runs.history.repository import load, named_stream
 from runs.home import Home
+from runs.kinds.decide import open_tasks
+from runs.kinds.events import ENDED, TaskDied
 from worker.devices.child_process import Process
 from worker.queue.device_table import Roster
 from worker.queue.leases import Leases, here, myself
@@ -220,7 +220,8 @@ class Slot(threading.Thread):
         """
         process = self._process
         assert process is not None
-        began, version = time.monotonic(), self._store.version(stream(run))
+        began, stream = time.monotonic(), named_stream(self._store, run)
+        version = self._store.version(stream)
         order = {"run": run, "task": task, "lease": lease, "fence": fence, "owner": self._owner}
         told: dict[str, Any] = {"ended": "given back", "why": "", "seconds": 0.0}
         try:
@@ -230,7 +231,7 @@ class Slot(threading.Thread):
             return told
         try:
             while (answer := process.answer(WATCH)) is None:
-                ended, version = self._run_ended(run, version)
+                ended, version = self._run_ended(stream, version)
                 if self._killed.is_set() or ended:
                     self._replace()
                     return {**told, "seconds": time.monotonic() - began}
@@ -252,12 +253,12 @@ class Slot(threading.Thread):
             self._process.end()
         self._process = None
 
-    def _run_ended(self, run: str, version: int) -> tuple[bool, int]:
+    def _run_ended(self, stream: str, version: int) -> tuple[bool, int]:
         """Return True if the run has ended after `version`, and the last version that was read."""
         ended = False
         try:
-            for row in self._store.iterate(stream(run), after=version):
-                ended |= row.type in ("cancelled", "failed", "completed")
+            for row in self._store.iterate(stream, after=version):
+                ended |= row.type in ENDED
                 version = row.version
         except EventsError:
             return False, version  # the log cannot be read: assume that the run goes on
@@ -276,6 +277,6 @@ class Slot(threading.Thread):
             return
         before = state.deaths.get(task)
         attempt = before.attempt + 1 if before else 1
-        event = events.TaskDied(task=task, attempt=attempt, how=how)
+        event = TaskDied(task=task, attempt=attempt, how=how)
         new = New(event, f"{run}/{task}/died/{attempt}")
-        self._store.append(stream(run), None, [new], Context(actor=f"worker/{self.name}"))
+        self._store.append(state.stream, None, [new], Context(actor=f"worker/{self.name}"))

@@ -28,16 +28,16 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 def check(order: dict[str, Any]) -> dict[str, Any]:
     """Return the plan of a run as JSON; open its models and data too if the order says `open`."""
+    from runs import kinds
+    from runs.kinds.asked import Asked, Lookup
     from worker.commands import validate as plans
 
-    made = plans.make(
-        order["config"], order["models"], order["base"], order["data"], elsewhere=True
-    )
+    wanted = Asked(order["kind"], order["config"], order["models"], order["data"])
+    made = plans.plan(wanted, Lookup(elsewhere=True))
+    event = kinds.of(made.kind).submitted(run="", owner="", config=made.config, **made.fields)
     told: dict[str, Any] = {
         "config": made.config.model_dump(mode="json"),
-        "sources": [source.model_dump(mode="json") for source in made.sources],
-        "base": None if made.base is None else made.base.model_dump(mode="json"),
-        "data": list(made.data),
+        "submitted": event.model_dump(mode="json", exclude={"run", "owner"}),
     }
     if order["open"]:
         _bound_memory()

@@ -1,4 +1,4 @@
-"""Export of a run to one archive file and import: its log, and the champion's weights if wanted."""
+"""Export of a run to one archive file and import: its log, and the result's weights if wanted."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from evaluation.lm_eval import spec as lm_eval_spec
 from events import ArchiveError, ChainError, Context, Envelope, EventStore, New, archive
 from events.store import CODE_VERSION
-from evomerge.run import archive as run_archive
-from evomerge.run import events
-from evomerge.run.audit import Finding, audit
-from evomerge.run.commands import refusal
-from evomerge.run.repository import full_name, history
-from evomerge.run.state import RunState, fold
-from runs import imported_pasts
-from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
-from runs.streams import NAME, PREFIX, stream
+from runs import imported_pasts, kinds
+from runs.errors import ConfigError, ConflictError, UnavailableError
+from runs.history import archive as run_archive
+from runs.history.audit import Finding, audit
+from runs.history.repository import fold, full_name, history, named_stream, opened
+from runs.kinds import user_events
+from runs.kinds.commands import refusal
+from runs.kinds.state import State
+from runs.streams import NAME
 from weights.storage.weight_cache import Artifacts, read_weights
 from worker.append import actor, project
 
@@ -55,35 +55,18 @@ def export(
     if path.exists() and not replace:
         raise ConflictError(f"{path} exists already. Choose another name, or give --force.")
     streams = run_archive.streams(store, run)
-    state = fold(history(store, run))
-    blobs = _champion(state, cache) if weights else []
-    notes = {"run": run, "champion": state.champion, "written_by": CODE_VERSION}
+    state, _ = opened(store, run)
+    kind = kinds.of(state.kind)
+    blobs = kind.result_files(state, cache) if weights else []
+    notes = {"run": run, "result": kind.result(state), "written_by": CODE_VERSION}
+    schemas = run_archive.schemas(state.stream)
     try:
-        archive.write(path, streams, run_archive.schemas(), notes, blobs)
+        archive.write(path, streams, schemas, notes, blobs)
     except OSError as error:
         raise UnavailableError(
             f"{path} cannot be written: {error.strerror}. Free space or choose another place."
         ) from error
     return {name: len(rows) for name, rows in streams.items()}
-
-
-def _champion(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
-    """Return the champion's weight files as (name in the archive, file).
-
-    The champion is built into the cache if the cache lacks it. Raises ForgeError if the run has no
-    champion yet.
-    """
-    from evomerge.tasks.context import Bench, set_threads
-
-    if state.champion is None:
-        raise ForgeError(f"run {state.run} has no champion yet: leave out --weights.")
-    digest = state.built[state.champion][0]
-    if not cache.check(digest):
-        set_threads()
-        bench = Bench(state, cache)
-        bench.check_sources()
-        cache.keep(digest, bench.weights(state.champion))
-    return [(f"{digest}/{file.name}", file) for file in cache.files(digest)]
 
 
 def load(
@@ -115,6 +98,7 @@ def load(
         for refused in [] if task_files else _task_files(state):
             raise ConfigError(refused.message)
         check_weights(path, found.blobs, Path(folder), state)
+        stream = named_stream(run_archive.ArchivedLog(found.streams), run)
         ours = {name: _taken(found, name, who) for name in found.streams}
         fresh = _each(found, store.fits)
         places = _folders(Path(folder), found.blobs)
@@ -122,18 +106,18 @@ def load(
             cache.adopt(place)
         context = Context(actor=who)
         for name, rows in found.streams.items():
-            if name != stream(run) and ours[name] and fresh[run_archive.title(name)]:
+            if name != stream and ours[name] and fresh[run_archive.title(name)]:
                 imported_pasts.note(store, run_archive.title(name), rows[-1].hash, context)
-        own = {stream(run): ours[stream(run)]}
+        own = {stream: ours[stream]}
         new = _each(found, lambda name, rows: store.adopt(name, rows, own.get(name, ()), context))
         project(store)
-    waiting = [run] if ours[stream(run)] and new[run] else []
+    waiting = [run] if ours[stream] and new[run] else []
     return Imported(run, new, len(places), waiting, waiting if state.failed else [])
 
 
-def _task_files(state: RunState) -> list[Finding]:
+def _task_files(state: State) -> list[Finding]:
     """Return a finding if carrying the run on, or measuring it again, would run a file's code."""
-    given = state.submitted.data if state.submitted else ()
+    given = getattr(state.submitted, "data", ())
     files = [
         spec.file
         for spec in map(lm_eval_spec.parse, filter(lm_eval_spec.is_task, given))
@@ -170,8 +154,8 @@ def _taken(found: archive.Archive, name: str, who: str) -> list[New]:
     Return [] if the run is completed or cancelled.
     """
     run = run_archive.title(name)
-    state = fold(history(run_archive.ArchivedLog(found.streams), run))
-    event = events.Imported(owner=who, head=state.head)
+    state, _ = opened(run_archive.ArchivedLog(found.streams), run)
+    event = user_events.Imported(owner=who, head=state.head)
     if refusal(state, event) is not None:
         return []
     return [New(event, f"{run}/{event.type}/{state.head}")]
@@ -184,7 +168,7 @@ def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
     """
     run = run_archive.run_of(found)
     for name in found.streams:
-        if not name.startswith(PREFIX) or NAME.fullmatch(run_archive.title(name)) is None:
+        if not kinds.is_run(name) or NAME.fullmatch(run_archive.title(name)) is None:
             why = f"it holds the stream {name[:100]!r}, which is no run's"
             raise ArchiveError(str(path), "in its manifest", why)
     rows = list(history(run_archive.ArchivedLog(found.streams), run))
@@ -197,18 +181,18 @@ def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
     return run, rows
 
 
-def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: RunState) -> None:
-    """Raise ArchiveError if the archive's files are not the champion's weights."""
+def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
+    """Raise ArchiveError if the archive's files are not the weights of the run's result."""
     if not blobs:
         return
-    champion = state.built[state.champion][0] if state.champion else None
+    result = kinds.of(state.kind).result(state)
     for blob in blobs:
         at, _, name = blob.partition("/")
-        if at != champion or "/" in name or not name.endswith(".safetensors"):
+        if at != result or "/" in name or not name.endswith(".safetensors"):
             raise ArchiveError(
-                str(path), f"at blobs/{blob[:100]}", "it is no file of the champion's"
+                str(path), f"at blobs/{blob[:100]}", "it is no file of the run's result"
             )
-    if champion is None or read_weights(folder / champion, champion) is None:
+    if result is None or read_weights(folder / result, result) is None:
         what = "the weights are not those that the log has the digest of"
         raise ArchiveError(str(path), f"at blobs/{blobs[0]}", what)
 

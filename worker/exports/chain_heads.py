@@ -15,10 +15,10 @@ from sqlalchemy import func, select, text
 from events import Envelope, EventStore
 from events.projection import PROJECTIONS
 from events.store import EVENTS
-from evomerge.reports.projections import RUNS
-from evomerge.run import events
-from evomerge.run.audit import Anchor, Finding
-from evomerge.run.repository import PREFIX, stream
+from runs.history.audit import Anchor, Finding
+from runs.kinds.events import Forked
+from runs.lists.projections import RUNS
+from runs.streams import run_of
 
 
 def anchors(store: EventStore, run: str) -> list[Anchor]:
@@ -34,7 +34,7 @@ def given(run: str, rows: Sequence[Envelope], head: str) -> Anchor:
 
     If no row of the run's own stream has this head, the anchor is one place beyond the end.
     """
-    own = [row for row in rows if row.stream == stream(run)]
+    own = [row for row in rows if run_of(row.stream) == run]
     place = next((row.version for row in own if row.hash == head), len(own) + 1)
     return Anchor(place, head, "the head that was given")
 
@@ -50,7 +50,7 @@ def _listed(store: EventStore, run: str) -> Iterator[Anchor]:
 
 def _forked(store: EventStore, run: str) -> Iterator[Anchor]:
     query = select(EVENTS.c.data).where(
-        EVENTS.c.type == events.Forked.type,
+        EVENTS.c.type == Forked.type,
         text("version = 1"),
         EVENTS.c.data.contains(f'"parent":"{run}"', autoescape=True),
     )
@@ -72,5 +72,5 @@ def lost(store: EventStore) -> Iterator[Finding]:
             "error",
             "chain",
             f"the log's last event has position {last}, but there was one at {max(ever or 0, seen)}: "
-            f"events are gone from its end, of this run or of others ({PREFIX}…)",
+            "events are gone from its end, of this run or of others",
         )

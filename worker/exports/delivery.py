@@ -10,14 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evomerge.run import events, repository
-from evomerge.run.state import RunState
+from runs import kinds
 from runs.errors import ForgeError
+from runs.history import repository
 from runs.home import Home
+from runs.kinds.state import State
+from runs.kinds.user_events import Exported
 from worker.commands.control import control
 
 
-def check_ended(state: RunState) -> None:
+def check_ended(state: State) -> None:
     """Raise ForgeError if the run has no final champion."""
     if state.completed:
         return
@@ -30,20 +32,20 @@ def check_ended(state: RunState) -> None:
 
 def deliver(
     home: Home, run: str, out: Path, reason: str | None = None, by: str | None = None
-) -> tuple[RunState, dict[str, Any]]:
+) -> tuple[Any, dict[str, Any]]:
     """Write a completed run's champion and record the export; return the state and the report."""
-    from evomerge.tasks import champion_folder
-
     store = home.open_store()
     try:
         state = repository.load(store, run)
         check_ended(state)
-        written = champion_folder.write(home, state, out)
-        assert state.champion
-        event = events.Exported(
-            recipe_id=state.champion, folder=written["folder"],
-            digest=state.built[state.champion][0], reason=reason,
-        )  # fmt: skip
+        kind = kinds.of(state.kind)
+        written = kind.write_result(home, state, out)
+        recipe_id, digest = kind.result_id(state), kind.result(state)
+        assert recipe_id
+        assert digest
+        event = Exported(
+            recipe_id=recipe_id, folder=written["folder"], digest=digest, reason=reason
+        )
         control(store, state.run, event, by)
     finally:
         store.close()

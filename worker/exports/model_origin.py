@@ -15,54 +15,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from events import Envelope, EventStore
-from evomerge.reports import model_registry
-from evomerge.run import events, repository
-from evomerge.run.events import ModelReference, SourceRecord
-from evomerge.run.state import RunState, fold
+from events import EventStore
+from runs import kinds
 from runs.errors import AmbiguousError, ForgeError, NotFoundError, SourceError
+from runs.event_types import ModelReference
+from runs.history import repository
 from runs.home import Home
-from weights import companions
+from runs.kinds.origin import Origin
+from runs.lists import model_registry
 
 #: The command that finds or builds a model's folder; see `main`.
 COMMAND = (sys.executable, "-m", "worker.exports.model_origin")
-
-#: A run's state, and the head of its chain.
-Past = tuple[RunState, str]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """A model that the log knows, and the folders that may have its weights."""
-
-    name: str
-    #: A description for people.
-    what: str
-    #: BLAKE3 of its weights.
-    digest: str
-    #: Folders that had these weights, the best first.
-    folders: tuple[str, ...] = ()
-    #: The Hub id that the model was fetched by.
-    hub: str | None = None
-    #: The run and the recipe from which the model can be rebuilt.
-    run: str | None = None
-    recipe_id: str | None = None
-
-    def request(self, folders: Sequence[str]) -> str:
-        """Return the request, as JSON, that `main` reads; it may look in these folders."""
-        return json.dumps({**asdict(self), "folders": list(folders)})
-
-    def reference(self, folder: str) -> ModelReference:
-        """Return the reference by which a run records the model, with this folder."""
-        return ModelReference(name=self.name, path=folder, digest=self.digest)
 
 
 def find(store: EventStore, text: str) -> Origin | None:
@@ -72,7 +41,7 @@ def find(store: EventStore, text: str) -> Origin | None:
     """
     run, colon, candidate = text.partition(":")
     try:
-        if not colon and not store.version(repository.stream(text)):
+        if not colon and repository.stream_of(store, text) is None:
             found = _registered(store, text)
             if found is not None:
                 return found
@@ -84,53 +53,15 @@ def find(store: EventStore, text: str) -> Origin | None:
             raise SourceError(f"model {text!r}: {error}") from error
         return None
     try:
-        return _made(store, name, candidate or "champion")
+        return _made(store, name, candidate)
     except NotFoundError as error:
         raise SourceError(f"model {text!r}: {error}") from error
 
 
-def _made(store: EventStore, run: str, candidate: str) -> Origin:
-    """Return a candidate of a run. Raise NotFoundError."""
-    rows = list(repository.history(store, run))
-    state = fold(rows)
-    recipe_id = repository.find(state, candidate)
-    kind = "champion" if recipe_id == state.champion else "candidate"
-    so_far = "" if state.completed or kind != "champion" else ", which has not ended"
-    return Origin(
-        name=f"{run}-{recipe_id[:8]}",
-        what=f"{kind} {recipe_id[:12]} of run {run}{so_far}",
-        digest=state.built[recipe_id][0],
-        folders=tuple(dict.fromkeys(_places(state, rows, recipe_id))),
-        run=run,
-        recipe_id=recipe_id,
-    )
-
-
-def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[str]:
-    """Return the folders to which a recipe's weights were written, the newest first.
-
-    For a source, its given folders follow.
-    """
-    found: list[str] = []
-    for row in reversed(rows):
-        if row.type == events.Exported.type:
-            event = events.REGISTRY.load(row)
-            if isinstance(event, events.Exported) and event.recipe_id == recipe_id:
-                found.append(event.folder)
-    if state.submitted and state.submitted.output_dir and recipe_id == state.champion:
-        found.append(state.submitted.output_dir)
-    if state.submitted and state.started:
-        found += [model.path for model, _ in _sources(state, recipe_id)]
-    return found
-
-
-def _sources(state: RunState, recipe_id: str) -> list[tuple[ModelReference, SourceRecord]]:
-    """Return the base and sources that have a recipe's id, as given and as pinned; [] for a merge."""
-    assert state.submitted
-    assert state.started
-    given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
-    pairs = zip(given, (state.started.base, *state.started.sources), strict=True)
-    return [(model, record) for model, record in pairs if record.recipe_id == recipe_id]
+def _made(store: EventStore, run: str, name: str = "") -> Origin:
+    """Return a model of a run; without a name, the run's result. Raise NotFoundError."""
+    state, rows = repository.opened(store, run)
+    return kinds.of(state.kind).origin(state, rows, name)
 
 
 def _registered(store: EventStore, text: str) -> Origin | None:
@@ -142,7 +73,7 @@ def _registered(store: EventStore, text: str) -> Origin | None:
     except NotFoundError:
         return None
     if row["path"] is None and row["run"] is not None:
-        return _made(store, row["run"], "champion")
+        return _made(store, row["run"])
     path = str(row["path"] or "")
     local = Path(path).is_absolute()
     return Origin(
@@ -199,7 +130,7 @@ def settle(home: Home, asked: dict[str, Any]) -> str:
 
     `asked` is the request of `Origin.request`. Raise SourceError.
     """
-    from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
+    from weights.storage.model_copies import touch
 
     kept = home.folder / "models" / asked["digest"]
     folders = [*map(Path, asked["folders"]), kept]
@@ -207,105 +138,26 @@ def settle(home: Home, asked: dict[str, Any]) -> str:
         from weights.sources import resolve
 
         folders.insert(0, Path(resolve(asked["hub"]).path))
-    past = _past(home, asked["run"]) if asked["run"] else None
+    if asked["run"]:
+        store = home.open_store()
+        try:
+            state, rows = repository.opened(store, asked["run"])
+        finally:
+            store.close()
+        kind = kinds.of(state.kind)
+        return kind.settle(home, state, rows[-1].hash, asked["recipe_id"], folders)
+    from weights.holding import holds
+
     for folder in folders:
-        if _fits(home, asked, past, folder):
+        if holds(folder, asked["digest"]):
             if folder == kept:
                 touch(kept)
             return str(folder.resolve())
-    if past is None:
-        tried = ", ".join(map(str, folders[:-1])) or "no folder that may be read"
-        raise SourceError(
-            f"{asked['what']} is not where it was ({tried}), or its weights have changed: its digest "
-            f"was {asked['digest'][:12]}. Register it again."
-        )
-    sources = _sources(past[0], asked["recipe_id"])
-    if sources and sources[0][1].model:
-        return str(_own_copy(home, *sources[0]))
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with alone(kept.parent / f".{kept.name[:16]}.lock"):
-        if not _fits(home, asked, past, kept):  # another process may just have built it
-            _build(home, past, asked["recipe_id"], kept)
-    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
-    return str(kept)
-
-
-def _holds(folder: Path, expected: str) -> bool:
-    """Return True if a folder is a model whose weights have this digest, as stored or untied."""
-    from weights.checkpoint import digest, open_checkpoint, untied
-
-    try:
-        opened = open_checkpoint(folder)
-        tensors = opened.tensors()
-        if digest(tensors) == expected:
-            return True
-        return opened.tied and digest(untied(tensors)) == expected
-    except (ForgeError, OSError):
-        return False
-
-
-def _past(home: Home, run: str) -> Past:
-    """Return a run's state now, and the head of its chain."""
-    store = home.open_store()
-    try:
-        rows = list(repository.history(store, run))
-    finally:
-        store.close()
-    return fold(rows), rows[-1].hash
-
-
-def _fits(home: Home, asked: dict[str, Any], past: Past | None, folder: Path) -> bool:
-    """Return True if a folder has the weights and, for a model of a run, its config and tokenizer.
-
-    A source must have the files that the run pinned, a merge the files that the run writes. A
-    registered model is checked by its weights alone, and so is a model of a run that pinned no
-    files.
-    """
-    if not _holds(folder, asked["digest"]):
-        return False
-    if past is None:
-        return True
-    state, head = past
-    assert state.started
-    if not state.started.base.model:
-        return True
-    if sources := _sources(state, asked["recipe_id"]):
-        return _digests(folder) in [record.files for _, record in sources]
-    from evomerge.tasks.verify_folder import documents, taken_over
-    from weights.checkpoint import open_checkpoint
-
-    weights = open_checkpoint(folder).tensors()
-    made = documents(home, state, asked["recipe_id"], weights, head)
-    return taken_over(folder, made)
-
-
-def _digests(folder: Path) -> dict[str, str] | None:
-    """Return the digests of a folder's companion files; None if they cannot be read."""
-    try:
-        return companions.digests(folder)
-    except (SourceError, OSError):
-        return None
-
-
-def _own_copy(home: Home, given: ModelReference, pinned: SourceRecord) -> Path:
-    """Return this machine's own copy of a run's source, as the run pinned it. Raise ForgeError."""
-    from weights.storage.weight_cache import Artifacts
-
-    supply = Artifacts.of(home).supply
-    place = supply.model(given, pinned)
-    if _holds(place, pinned.digest):
-        return place
-    supply.forget(place)  # the copy is damaged: the next call makes or fetches another
-    return supply.model(given, pinned)
-
-
-def _build(home: Home, past: Past, recipe_id: str, folder: Path) -> None:
-    """Write the model of a recipe, from the cache or its sources."""
-    from evomerge.tasks import champion
-    from weights.storage.weight_cache import Artifacts
-
-    state, head = past
-    champion.write(state, Artifacts.of(home), recipe_id, folder, head)
+    tried = ", ".join(map(str, folders[:-1])) or "no folder that may be read"
+    raise SourceError(
+        f"{asked['what']} is not where it was ({tried}), or its weights have changed: its digest "
+        f"was {asked['digest'][:12]}. Register it again."
+    )
 
 
 def main() -> int:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from events import Envelope
-from evomerge.reports import tables
-from evomerge.run.state import RunState
 from runs.errors import UnavailableError
+from runs.kinds.state import State
+from runs.lists import tables
 from weights.storage.output_folder import check_target
 
 #: The file that marks a folder as written by this module; it names the run, the place and the head.
@@ -21,7 +21,7 @@ MARK = "tables.json"
 BATCH = 20_000
 
 
-def check(folder: Path, run: str) -> Path:
+def check(folder: Path, kind: str, run: str) -> Path:
     """Return the absolute folder if the tables of this run may be written there.
 
     Neither torch nor pyarrow is imported. Raises UnavailableError if pyarrow is not installed, and
@@ -31,12 +31,12 @@ def check(folder: Path, run: str) -> Path:
         raise UnavailableError(
             "Parquet needs pyarrow, which is not installed: pip install 'agent-forge[notebook]'."
         )
-    return check_target(folder, lambda place: _of(place, run))
+    return check_target(folder, lambda place: _of(place, kind, run))
 
 
-def _of(place: Path, run: str) -> bool:
+def _of(place: Path, kind: str, run: str) -> bool:
     """Return True if a folder holds tables of this run and nothing else."""
-    names = {MARK, *(f"{name}.parquet" for name in tables.TABLES)}
+    names = {MARK, *(f"{name}.parquet" for name in tables.tables(kind))}
     try:
         told = json.loads((place / MARK).read_text("utf-8"))
     except (OSError, ValueError):
@@ -45,18 +45,18 @@ def _of(place: Path, run: str) -> bool:
     return mine and {path.name for path in place.iterdir()} <= names
 
 
-def write(folder: Path, state: RunState, rows: Sequence[Envelope]) -> dict[str, int]:
+def write(folder: Path, state: State, rows: Sequence[Envelope]) -> dict[str, int]:
     """Write every table into `folder`; return the number of rows of each table.
 
     Earlier tables are replaced once all new ones are complete. Raises the errors of `check`.
     """
-    folder = check(folder, state.run)
+    folder = check(folder, state.kind, state.run)
     from weights.checkpoint import publish
 
     counts: dict[str, int] = {}
 
     def fill(place: Path) -> None:
-        for name in tables.TABLES:
+        for name in tables.tables(state.kind):
             table = tables.table(name, state, rows)
             counts[name] = _write(place / f"{name}.parquet", table, state.run)
         told = {"run": state.run, "place": len(rows), "head": state.head, "rows": counts}

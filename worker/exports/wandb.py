@@ -1,7 +1,7 @@
 """Sending a run from the log to Weights & Biases, once or while the run goes on.
 
-W&B has a projection of the run; the truth is the log. The rows come from
-`evomerge.reports.wandb_rows`, a pure function of the events. The log is the queue: rows that W&B
+W&B has a projection of the run; the truth is the log. The rows come from the run's kind
+(`Kind.tracked`), a pure function of the events. The log is the queue: rows that W&B
 did not take are sent the next time, by `forge wandb sync RUN`. A process that carries a run never
 talks to W&B: `worker/exports/wandb_follower.py` has a process of its own.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -20,13 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evomerge.reports import wandb_rows
-from evomerge.run import repository
-from evomerge.run.state import RunState, absorb
+from runs import kinds
 from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from runs.history import repository
+from runs.history.run_cache import RunCache
 from runs.home import Home
+from runs.kinds.state import State
+from runs.streams import run_of
 from weights.storage.output_folder import MARK
 
+#: Names that a tracker takes for a run, and inside the name of an artifact.
+_PLAIN = re.compile(r"[\w.-]{1,100}", re.ASCII)
 #: The project if neither WANDB_PROJECT nor an option names one.
 PROJECT = "evomerge"
 #: Seconds between two looks at the log.
@@ -42,6 +48,14 @@ _NOTHING_ELSE = {
     "x_disable_machine_info": True,
     "x_save_requirements": False,
 }
+
+
+def identity(name: str) -> str:
+    """Return the tracker's id of a run: its name if plain, else a plain form with a hash."""
+    if _PLAIN.fullmatch(name):
+        return name
+    plain = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)[:80]
+    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,7 @@ def client() -> None:
 class Sender:
     """One run that is open at W&B."""
 
-    def __init__(self, state: RunState, group: str, target: Target) -> None:
+    def __init__(self, state: State, group: str, target: Target) -> None:
         client()
         self._target = target
         self._configured = False
@@ -106,7 +120,7 @@ class Sender:
             self._run: Any = wandb.init(
                 project=target.project or os.environ.get("WANDB_PROJECT") or PROJECT,
                 entity=target.entity,
-                id=wandb_rows.identity(state.run),
+                id=identity(state.run),
                 name=state.run,
                 group=group,
                 dir=str(target.folder),
@@ -115,7 +129,8 @@ class Sender:
                 reinit="create_new",
                 settings=settings,
             )
-            self._run.define_metric("*", step_metric="generation")
+            self._kind = kinds.of(state.kind)
+            self._run.define_metric("*", step_metric=self._kind.unit)
         self._files = _Files(self._run, target.folder) if self.offline else None
         #: The newest generation that W&B has; W&B's steps are generations.
         self._newest = int(self._run.starting_step) - 1 if self._run.resumed else -1
@@ -124,31 +139,31 @@ class Sender:
             self._files.note(self._newest)
         self.new = 0
 
-    def send(self, state: RunState) -> None:
+    def send(self, state: State) -> None:
         """Send the settings and the generations that W&B does not have yet."""
         with _explained(state.run):
             if state.started is not None and not self._configured:
-                self._run.config.update(wandb_rows.config(state), allow_val_change=True)
+                self._run.config.update(self._kind.tracked_config(state), allow_val_change=True)
                 self._configured = True
-            fresh = wandb_rows.rows(state, self._newest)
+            fresh = self._kind.tracked(state, self._newest)
             for generation, row in fresh:
                 self._run.log(row, step=generation, commit=True)
                 self._newest, self.new = generation, self.new + 1
             if fresh or state.ended:
-                self._run.summary.update(wandb_rows.summary(state))
+                self._run.summary.update(self._kind.tracked_summary(state))
             if fresh and self._files is not None:
                 self._files.note(self._newest)
 
-    def finish(self, state: RunState) -> Sent:
+    def finish(self, state: State) -> Sent:
         """Send the champion if it is final, and finish the run at W&B.
 
         Blocks until everything is sent.
         """
         with _explained(state.run):
             if not self._configured and state.submitted is not None:
-                self._run.config.update(wandb_rows.config(state), allow_val_change=True)
-            self._run.summary.update(wandb_rows.summary(state))
-            found = wandb_rows.champion(state)
+                self._run.config.update(self._kind.tracked_config(state), allow_val_change=True)
+            self._run.summary.update(self._kind.tracked_summary(state))
+            found = self._kind.tracked_result(state)
             if found is not None and state.completed is not None:
                 self._run.log_artifact(_artifact(found, self._target.model))
             place = str(self._files.folder if self._files else self._run.url or "")
@@ -156,7 +171,7 @@ class Sender:
             if self._files is not None:
                 self._files.supersede()
         return Sent(
-            run=state.run, status=state.status, generations=len(state.generations), new=self.new,
+            run=state.run, status=state.status, generations=self._kind.progress(state)[0], new=self.new,
             place=place, offline=self.offline,
         )  # fmt: skip
 
@@ -210,7 +225,7 @@ def _artifact(found: dict[str, Any], model: Path | None) -> Any:
     metadata = {name: found[name] for name in told} | {
         "recipe": found["recipes"][found["candidate"]]
     }
-    name = f"{wandb_rows.identity(found['run'])}-champion"
+    name = f"{identity(found['run'])}-champion"
     artifact = wandb.Artifact(name, type="model", metadata=metadata)
     if model is not None:
         artifact.add_dir(str(model))
@@ -256,18 +271,16 @@ def sync(
     try:
         name = repository.full_name(store, run)
         with _alone(home, name):
-            state = RunState()
-            rows = repository.news(store, name, state)
-            absorb(state, rows, showing=True)
+            runs = RunCache(store, 1, showing=True)
+            state, rows = runs.refresh(name)
             _check_model(state, target.model)
-            sender = Sender(state, rows[0].stream.removeprefix(repository.PREFIX), target)
+            sender = Sender(state, run_of(rows[0].stream), target)
             try:
                 sender.send(state)
                 stopped = not follow
                 while not (state.ended or stopped):
                     stopped = wait(POLL)
-                    absorb(state, repository.news(store, name, state), showing=True)
-                    sender.send(state)
+                    sender.send(state := runs.get(name))
                 return sender.finish(state)
             except BaseException:
                 sender.leave()
@@ -276,7 +289,7 @@ def sync(
         store.close()
 
 
-def _check_model(state: RunState, model: Path | None) -> None:
+def _check_model(state: State, model: Path | None) -> None:
     """Raise ConfigError if the folder is not that of the run's champion."""
     if model is None:
         return
@@ -284,7 +297,8 @@ def _check_model(state: RunState, model: Path | None) -> None:
         found = json.loads((model / MARK).read_text("utf-8"))["candidate"]
     except (OSError, ValueError, KeyError, TypeError):
         found = None
-    if found is None or found != state.champion or state.completed is None:
+    result = kinds.of(state.kind).result_id(state)
+    if found is None or found != result or state.completed is None:
         raise ConfigError(
             f"{model} is not the folder of the champion of run {state.run}: write it with "
             f"`forge export {state.run} --out DIR`, or leave out --model."
@@ -297,7 +311,7 @@ def _alone(home: Home, run: str) -> Iterator[None]:
 
     Raises ConflictError.
     """
-    path = home.folder / "tracking" / f"{wandb_rows.identity(run)}.lock"
+    path = home.folder / "tracking" / f"{identity(run)}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:

@@ -13,14 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
-from evomerge.reports import queries
-from evomerge.run import events
-from evomerge.run.decide import Task
-from evomerge.run.repository import load
-from runs import imported_pasts
+from events import Context, Envelope, Event, EventsError, EventStore, StoreUnavailableError
+from runs import imported_pasts, kinds
 from runs.errors import ForgeError
-from runs.streams import PREFIX
+from runs.history.repository import load
+from runs.kinds import events, user_events
+from runs.kinds.tasks import Task
+from runs.lists import queries
+from runs.streams import run_of
 from worker.append import project
 from worker.commands import user_limits
 from worker.queue.bookkeeping import Flight, Known, Measures, Received
@@ -161,7 +161,7 @@ class Dispatcher(threading.Thread):
         self._land(devices, held)
         changed, self._changed = sorted(self._changed), set()
         for run in changed:
-            if run in self._desk.states:
+            if run in self._desk:
                 self._decide(run)
         look = time.monotonic() - self._looked > LOOK  # leases and pauses end by themselves
         for run in [*self._desk.tasks] if look else changed:
@@ -182,7 +182,7 @@ class Dispatcher(threading.Thread):
                 except StoreUnavailableError:
                     raise
                 except (EventsError, ForgeError) as error:
-                    self._set_aside(row.stream.removeprefix(PREFIX), error)
+                    self._set_aside(run_of(row.stream), error)
             self._after = rows[-1].position
 
     def _notice(self, row: Envelope) -> None:
@@ -192,41 +192,47 @@ class Dispatcher(threading.Thread):
             return
         if row.stream == imported_pasts.STREAM:
             self._pasts = imported_pasts.heads(self._store)
-        if not row.stream.startswith(PREFIX):
+        if not kinds.is_run(row.stream):
             return
-        run = row.stream.removeprefix(PREFIX)
+        run = run_of(row.stream)
         if row.type in (events.Submitted.type, events.Forked.type):
             self._welcome(run, row)
-        elif row.type == events.Retried.type and run not in self._runs:
+        elif row.type == user_events.Retried.type and run not in self._runs:
             self._return(run)
         known = self._runs.get(run)
         if known is None:
             return
-        if row.type in (events.Completed.type, events.Failed.type, events.Cancelled.type):
+        if row.type in events.ENDED:
             self._forget(run)
             return
-        if row.type == events.Imported.type:
+        if row.type == user_events.Imported.type:
             self._scheduler.drop(run)  # it has another owner, and waits
             self._return(run, known.order)
             known = self._runs[run]
-        if row.type in (events.Paused.type, events.Resumed.type):
-            known.paused = row.type == events.Paused.type
+        if row.type in (user_events.Paused.type, user_events.Resumed.type):
+            known.paused = row.type == user_events.Paused.type
             known.pending = 1
-        if row.type == events.PriorityChanged.type:
-            event = events.REGISTRY.load(row)
-            assert isinstance(event, events.PriorityChanged)
+        if row.type == user_events.PriorityChanged.type:
+            event = self._event(row)
+            assert isinstance(event, user_events.PriorityChanged)
             known.priority = event.priority
         if row.hash in self._pasts:
             known.paused = True
         self._aside.discard(run)
         self._changed.add(run)
-        if run not in self._desk.states:
+        if run not in self._desk:
             known.pending = 1
             self._put(run)
 
+    @staticmethod
+    def _event(row: Envelope) -> Event:
+        kind = kinds.kind_of(row.stream)
+        assert kind
+        return kind.state.registry.load(row)
+
     def _welcome(self, run: str, row: Envelope) -> None:
         """Add a run that is new in the log."""
-        event = events.REGISTRY.load(row)
+        event = self._event(row)
         if isinstance(event, events.Submitted):
             self._runs[run] = Known(
                 event.owner, row.position, event.priority, event.labels, event.config.device
@@ -292,7 +298,7 @@ class Dispatcher(threading.Thread):
         self._flights[device] = Flight(run, task, self._runs[run].owner, now)
         self._runs[run].since = now
         self._scheduler.start(run)
-        if run not in self._desk.states:  # the run's other tasks are not known yet
+        if run not in self._desk:  # the run's other tasks are not known yet
             self._runs[run].pending = 1
             self._put(run)
 
@@ -305,7 +311,7 @@ class Dispatcher(threading.Thread):
         if known is None:
             return
         self._changed.add(flight.run)
-        if flight.run not in self._desk.states:
+        if flight.run not in self._desk:
             known.pending = 1
             self._put(flight.run)
         self._desk.came_back(flight.run, flight.task)
@@ -361,7 +367,7 @@ class Dispatcher(threading.Thread):
 
     def _needs(self, run: str) -> Needs:
         known = self._runs[run]
-        return needs(known.device, known.labels, self._desk.states.get(run))
+        return needs(known.device, known.labels, self._desk.state(run))
 
     def _grant(self, devices: list[Device], held: dict[str, str]) -> int:
         """Grant every free device the task that is next for it; return the number of grants."""
@@ -391,7 +397,7 @@ class Dispatcher(threading.Thread):
             if run is None:
                 return None
             seen.add(run)
-            if run not in self._desk.states:
+            if run not in self._desk:
                 self._decide(run)
             if run not in self._runs:
                 continue
@@ -399,7 +405,8 @@ class Dispatcher(threading.Thread):
             fits = device.offer.meets(self._needs(run))
             tasks = self._free_tasks(run, held) if fits else []
             if tasks:
-                return run, self._desk.homes.best(run, tasks, device.name).key
+                kind = kinds.of(self._desk.state(run).kind)
+                return run, self._desk.homes.best(kind, run, tasks, device.name).key
 
     # ---- notes -------------------------------------------------------------------------------
 

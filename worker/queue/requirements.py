@@ -7,8 +7,9 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-from evomerge.run.state import RunState
+from runs import kinds
 from runs.errors import ConfigError, UnavailableError
+from runs.kinds.state import State
 from worker.queue.scheduler import Needs
 
 
@@ -17,24 +18,13 @@ def kind_label(device: str) -> str:
     return f"device:{device.partition(':')[0]}"
 
 
-def needs(device: str, labels: tuple[str, ...], state: RunState | None) -> Needs:
-    """Return what a run asks of a device: kind and labels, and once started its profile and memory.
-
-    The memory is the bytes of the weights, at the deepest path, plus the measured peak of scoring a
-    batch of windows, if the device reports the peak.
-    """
+def needs(device: str, labels: tuple[str, ...], state: State | None) -> Needs:
+    """Return what a run asks of a device: kind and labels, and once started its profile and memory."""
     wanted = frozenset({kind_label(device), *labels})
     if state is None or state.started is None:
         return Needs(wanted)
-    peak = state.profiled.speed.peak_bytes or 0 if state.profiled else 0
-    started = state.started
-    assert state.submitted
-    more = state.submitted.config.longest_path(started.blocks) - started.blocks
-    deepest = (
-        started.cost.with_blocks(more, started.block_cost) if started.block_cost else started.cost
-    )
-    memory = int(deepest.bytes) + peak
-    return Needs(wanted, memory, state.started.profile.of_machine)
+    memory = kinds.of(state.kind).memory(state)
+    return Needs(wanted, memory, state.started.machine)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
-"""The dispatcher's cache of runs: their folded states and open tasks, which the log can restore."""
+"""The dispatcher's runs: their folded states and open tasks, which the log can restore."""
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from events import Context, EventStore
-from evomerge.run.decide import Task, decide
-from evomerge.run.repository import news
-from evomerge.run.state import RunState, absorb
-from worker.append import PROJECTED, append_facts, project
+from runs.history.run_cache import RunCache
+from runs.kinds.decide import decide
+from runs.kinds.tasks import Task
+from worker.append import append_facts, project_after
 from worker.queue.bookkeeping import Backoff
 from worker.queue.build_locality import Homes
 
@@ -26,26 +26,29 @@ class Desk:
     def __init__(self, store: EventStore, context: Context) -> None:
         self._store = store
         self._context = context
-        self.states: OrderedDict[str, RunState] = OrderedDict()
-        self.tasks: dict[str, list[Task]] = {}
+        self._runs = RunCache(store, LOADED)
+        self.tasks: dict[str, Sequence[Task]] = {}
         self.homes = Homes()
         #: Run → task → how often the task came back, and when it may be granted again.
         self._backoff: dict[str, dict[str, Backoff]] = {}
 
-    def bring(self, run: str) -> RunState:
+    def __contains__(self, run: str) -> bool:
+        """Return True if the run's state is kept."""
+        return run in self._runs
+
+    def state(self, run: str) -> Any:
+        """Return the run's state as it was last brought up to date; None if it is not kept."""
+        return self._runs.known(run)
+
+    def bring(self, run: str) -> Any:
         """Fold a run's new events, append the facts that follow, and note its tasks.
 
         Return the state. Raises the errors of reading, folding and deciding.
         """
-        state = self.states.get(run) or RunState()
-        self.states[run] = state
-        self.states.move_to_end(run)
         while True:
-            rows = news(self._store, run, state)
-            absorb(state, rows)
+            state, rows = self._runs.refresh(run)
             self.homes.follow(run, rows)
-            if any(row.type in PROJECTED for row in rows):
-                project(self._store)
+            project_after(self._store, rows)
             decision = decide(state)
             if state.ended or not decision.facts:
                 break
@@ -58,7 +61,7 @@ class Desk:
 
     def drop(self, run: str) -> None:
         """Forget the state and tasks of a run, but keep its backoffs and the devices that built."""
-        self.states.pop(run, None)
+        self._runs.forget(run)
         self.tasks.pop(run, None)
 
     def forget(self, run: str) -> None:
@@ -72,11 +75,9 @@ class Desk:
 
         Return the dropped runs.
         """
-        dropped = []
-        while len(self.states) > LOADED:
-            run = next((run for run in self.states if run not in busy), next(iter(self.states)))
+        dropped = self._runs.shrink(busy)
+        for run in dropped:
             self.drop(run)
-            dropped.append(run)
         return dropped
 
     def came_back(self, run: str, task: str) -> None:

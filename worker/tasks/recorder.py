@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 
 from events import Appended, ConcurrencyError, Context, Envelope, Event, EventStore, New, failpoints
-from evomerge.run import events
-from evomerge.run.decide import Start, Task, open_tasks
-from evomerge.run.repository import stream
-from evomerge.run.retries import failed_key
-from evomerge.run.state import RunState
-from evomerge.tasks.context import Bench
-from evomerge.tasks.execute import carry_out
+from runs import kinds
 from runs.errors import ConfigError, UnavailableError
+from runs.kinds import kind as runs_kind
+from runs.kinds.decide import open_tasks
+from runs.kinds.events import DivergenceDetected, TaskFailed
+from runs.kinds.retries import failure
+from runs.kinds.state import State
+from runs.kinds.tasks import Start, Task
 from runs.system.plain_text import visible
 from weights.storage.weight_cache import Artifacts
 
@@ -36,28 +36,28 @@ class Hands:
         store: EventStore,
         artifacts: Artifacts,
         context: Context,
-        refresh: Callable[[RunState], object],
+        refresh: Callable[[str], object],
         warm: int = 1,
     ) -> None:
         self._store = store
         self._artifacts = artifacts
         self._context = context
-        #: Folds the new events into a state.
+        #: Folds the new events of a run into its state.
         self._refresh = refresh
         #: Number of runs whose sources and model are kept; the longest unused run is dropped.
         self._warm = warm
-        self._benches: dict[str, Bench] = {}
+        self._contexts: dict[str, runs_kind.Context] = {}
         #: About the last task: candidate, position of its event, seconds of the append, tokens.
         self.last: dict[str, Any] = {}
 
-    def do(self, state: RunState, task: Task, mine: Callable[[], bool] = lambda: True) -> Ended:
+    def do(self, state: State, task: Task, mine: Callable[[], bool] = lambda: True) -> Ended:
         """Do the task, record its result, and return how it ended.
 
         Raises errors that are not the task's fault. A failure is recorded only if `mine()`: the
         failure of a process that lost its lease meanwhile does not count.
         """
         try:
-            event = carry_out(task, self.bench(state, task))
+            event = self.context(state, task).carry_out(task)
         except OSError as error:
             raise UnavailableError(f"task {task.key} could not be done here: {error}") from error
         except (UnavailableError, ConfigError, MemoryError, torch.OutOfMemoryError) as error:
@@ -78,29 +78,29 @@ class Hands:
             "candidate": getattr(event, "recipe_id", None),
             "position": done.rows[0].position if done else None,
             "append": time.monotonic() - began,
-            "tokens": _tokens(event),
+            "tokens": kinds.of(state.kind).tokens(event),
         }
         if isinstance(task, Start) and not (done and done.fresh):
-            self._benches.pop(state.run, None)  # the run goes on with another process's `started`
+            self._contexts.pop(state.run, None)  # the run goes on with another process's `started`
         if done is None:
             return "late"
         if not done.fresh:
             self._compare(state, task, event, done.rows[0])
         return "done" if done.fresh else "known"
 
-    def bench(self, state: RunState, task: Task) -> Bench:
-        """Return the run's bench; open and check a new one if none is kept for this state."""
-        bench = self._benches.pop(state.run, None)
-        if bench is None or bench.state is not state:
-            while len(self._benches) >= self._warm:
-                self._benches.pop(next(iter(self._benches)))
-            bench = Bench(state, self._artifacts)
+    def context(self, state: State, task: Task) -> runs_kind.Context:
+        """Return the run's context; open and check a new one if none is kept for this state."""
+        context = self._contexts.pop(state.run, None)
+        if context is None or context.state is not state:
+            while len(self._contexts) >= self._warm:
+                self._contexts.pop(next(iter(self._contexts)))
+            context = kinds.of(state.kind).context(state, self._artifacts)
             if not isinstance(task, Start):
-                bench.check_unchanged()
-        self._benches[state.run] = bench
-        return bench
+                context.check_unchanged()
+        self._contexts[state.run] = context
+        return context
 
-    def _record(self, state: RunState, task: Task, event: Event) -> Appended | None:
+    def _record(self, state: State, task: Task, event: Event) -> Appended | None:
         """Append the result; return None if the run does not wait for the result any more.
 
         The append is at the version at which the task was still open. Other processes may append
@@ -109,69 +109,45 @@ class Hands:
         new = [New(event, f"{state.run}/{task.key}")]
         while True:
             try:
-                return self._store.append(stream(state.run), state.version, new, self._context)
+                return self._store.append(state.stream, state.version, new, self._context)
             except ConcurrencyError:
-                self._refresh(state)
+                self._refresh(state.run)
                 if task.key not in {open_.key for open_ in open_tasks(state)}:
                     return None
 
-    def _record_failure(self, state: RunState, task: Task, error: Exception) -> None:
+    def _record_failure(self, state: State, task: Task, error: Exception) -> None:
         """Append a `TaskFailed` event; after three of them the decision is `failed`."""
         before = state.failures.get(task.key)
         attempt = before.attempt + 1 if before else 1
         what = visible(f"{type(error).__name__}: {error}")
-        event = events.TaskFailed(task=task.key, attempt=attempt, error=what)
+        event = TaskFailed(task=task.key, attempt=attempt, error=what)
         key = f"{state.run}/{task.key}/failed/{attempt}"
-        self._store.append(stream(state.run), None, [New(event, key)], self._context)
+        self._store.append(state.stream, None, [New(event, key)], self._context)
 
-    def _fail(self, state: RunState, error: Exception) -> None:
-        new = New(events.Failed(reason=visible(str(error))), failed_key(state))
+    def _fail(self, state: State, error: Exception) -> None:
+        new = failure(state, visible(str(error)))
         try:
-            self._store.append(stream(state.run), state.version, [new], self._context)
+            self._store.append(state.stream, state.version, [new], self._context)
         except ConcurrencyError:
             return  # another process started it, or it was cancelled meanwhile
 
-    def _compare(self, state: RunState, task: Task, event: Event, row: Envelope) -> None:
+    def _compare(self, state: State, task: Task, event: Event, row: Envelope) -> None:
         """Compare a result with the recorded one; append a `DivergenceDetected` if they differ.
 
         Another process had done the task already. A difference means that the profile is broken.
         """
-        recorded = events.luckless(events.REGISTRY.load(row))
-        found = events.luckless(event)
-        if recorded == found or row.type == "profiled" or _was_probed(state, row):
+        kind = kinds.of(state.kind)
+        recorded = state.registry.load(row)
+        if kind.agrees(state, recorded, event):
             return
-        differs = events.DivergenceDetected(
-            task=task.key, recorded=_essence(recorded), found=_essence(found)
+        differs = DivergenceDetected(
+            task=task.key, recorded=kind.essence(recorded), found=kind.essence(event)
         )
         key = f"{state.run}/{task.key}/divergence/{uuid.uuid4().hex}"
-        self._store.append(stream(state.run), None, [New(differs, key)], self._context)
+        self._store.append(state.stream, None, [New(differs, key)], self._context)
 
-    def keep(self, state: RunState) -> None:
-        """Write the champion and the elites to disk, if in memory: a restart would need them most."""
-        assert state.submitted
-        last = state.generations[max(state.generations)]
-        wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
-        for id_ in dict.fromkeys(filter(None, wanted)):
-            digest = state.built[id_][0]
-            weights = self._artifacts.in_memory(digest)
-            if weights is not None:
-                self._artifacts.keep(digest, weights)
-
-
-def _was_probed(state: RunState, row: Envelope) -> bool:
-    """Return True if the event depends on timing: a probed `started`, of which the first stands."""
-    assert state.submitted
-    config = state.submitted.config
-    wanted = (config.batch_tokens, config.evaluation_dtype, config.evaluation_compile)
-    return row.type == "started" and "probe" in wanted
-
-
-def _tokens(event: Event) -> int:
-    """Return the number of predicted tokens that were scored."""
-    if not isinstance(event, events.Evaluated):
-        return 0
-    return sum(sum(outcomes.tokens) for outcomes in event.outcomes.values())
-
-
-def _essence(data: dict) -> str:
-    return str(data.get("digest") or data.get("components") or data)
+    def keep(self, state: State, rows: Sequence[Envelope]) -> None:
+        """Write to disk what a restart would need most, if new events closed a unit of the run."""
+        kind = kinds.of(state.kind)
+        if any(row.type in kind.listed for row in rows):
+            kind.keep(state, self._artifacts)

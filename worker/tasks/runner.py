@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from events import Context, Envelope, EventStore, failpoints
-from evomerge.run.decide import Task, decide
-from evomerge.run.repository import news, stream
-from evomerge.run.state import RunState, absorb
-from evomerge.tasks.context import set_threads
-from runs.errors import NotFoundError, RunCancelledError, RunFailedError
+from runs.errors import RunCancelledError, RunFailedError
+from runs.history.run_cache import RunCache
+from runs.kinds.decide import decide
+from runs.kinds.state import State
+from runs.kinds.tasks import Task
 from weights.storage.weight_cache import Artifacts
-from worker.append import PROJECTED, actor, append_facts, project
+from weights.threads import set_threads
+from worker.append import actor, append_facts, project_after
 from worker.queue.leases import Leases
 from worker.tasks.recorder import Hands
 
@@ -30,7 +32,7 @@ POLL = 0.05
 PAUSED_POLL = 0.5
 
 
-Watcher = Callable[[RunState, list[Envelope]], None]
+Watcher = Callable[[Any, list[Envelope]], None]
 
 
 @dataclass
@@ -47,16 +49,16 @@ class Worker:
         set_threads()
         self._leases = Leases(self.store.database)
         self._context = Context(actor=actor())
+        self._runs = RunCache(self.store)
         self._hands = Hands(self.store, self.artifacts, self._context, self._refresh)
 
-    def run(self, run: str) -> RunState:
+    def run(self, run: str) -> Any:
         """Carry the run on until it has ended or `stop()` is True; return its state.
 
         Raises errors that are not the fault of a task.
         """
-        state = RunState()
         while True:
-            self._refresh(state, run)
+            state = self._refresh(run)
             decision = decide(state)
             if decision.facts:
                 append_facts(self.store, state, decision.facts, self._context)
@@ -67,27 +69,23 @@ class Worker:
             elif not self._work_on(state, decision.tasks):
                 time.sleep(PAUSED_POLL if state.paused else POLL)
 
-    def _refresh(self, state: RunState, run: str = "") -> None:
-        """Fold the new events, tell the watcher, and keep weights that the next generation needs."""
-        rows = news(self.store, run or state.run, state)
-        if not rows and not state.version:
-            raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
-        absorb(state, rows)
-        if any(row.type == "generation_completed" for row in rows):
-            self._hands.keep(state)
-        if any(row.type in PROJECTED for row in rows):
-            project(self.store)
+    def _refresh(self, run: str) -> Any:
+        """Fold the new events, tell the watcher, keep what a restart would need; return the state."""
+        state, rows = self._runs.refresh(run)
+        self._hands.keep(state, rows)
+        project_after(self.store, rows)
         if rows:
             self.watch(state, rows)
+        return state
 
-    def _work_on(self, state: RunState, tasks: list[Task]) -> bool:
+    def _work_on(self, state: State, tasks: Sequence[Task]) -> bool:
         """Do the first task that no other process holds; return False if all are taken."""
         for task in tasks:
             name = f"{state.run}/{task.key}"
             if self._leases.claim(name) is None:
                 continue
             try:
-                if self.store.version(stream(state.run)) == state.version:
+                if self.store.version(state.stream) == state.version:
                     with self._leases.heartbeat(name):
                         self._hands.do(state, task)
             finally:
@@ -97,7 +95,7 @@ class Worker:
         return False
 
 
-def finish(worker: Worker, run: str) -> RunState:
+def finish(worker: Worker, run: str) -> Any:
     """Carry the run on to its end. Raises RunFailedError or RunCancelledError if it ends so."""
     state = worker.run(run)
     if state.failed is not None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from events import Envelope, EventStore, Registry
-from evomerge.reports import model_registry
-from runs import imported_pasts
-from runs.streams import PREFIX
+from runs import imported_pasts, kinds
+from runs.lists import model_registry
 from worker.commands import accounts, user_limits
 
 #: Streams that do not belong to a run, and the registry of their events.
@@ -36,6 +35,10 @@ class Evidence:
             if (not after or version > after) and (upto is None or version <= upto):
                 yield row
 
+    def holder(self, *keys: str) -> str | None:
+        """Return the name of the stream that has an event under one of these keys, or None."""
+        return self._store.holder(*keys)
+
     def streams(self, prefix: str = "") -> list[Envelope]:
         """Return the first row of every stream whose name starts with `prefix`."""
         return self._store.streams(prefix)
@@ -45,5 +48,5 @@ def named(store: EventStore, target: str) -> str | None:
     """Return the stream that the target names if no run owns it; None if the target means a run."""
     if target in OTHERS:
         return target
-    foreign = not target.startswith(PREFIX) and target in store.names()
+    foreign = not kinds.is_run(target) and target in store.names()
     return target if foreign else None

@@ -24,8 +24,8 @@ from websockets.exceptions import ConnectionClosed
 
 from events import Context, New
 from evomerge.run import events as run_events
-from evomerge.run import repository
 from runs.home import Home
+from runs.streams import stream
 from testing import fake_runs
 from worker.commands import accounts
 
@@ -66,10 +66,10 @@ class Server:
     def say(self, count: int, run: str = "r", pause: float = 0.0) -> None:
         """Append events that may stand anywhere."""
         for _ in range(count):
-            version = self.store.version(repository.stream(run))
+            version = self.store.version(stream("evomerge", run))
             event = run_events.PriorityChanged(priority=version % 7)
             new = New(event, f"{run}/said/{version}")
-            self.store.append(repository.stream(run), version, [new], Context(actor="ada"))
+            self.store.append(stream("evomerge", run), version, [new], Context(actor="ada"))
             time.sleep(pause)
 
     @property
@@ -131,7 +131,7 @@ def test_clients_that_are_cut_off_at_random_lose_and_double_nothing(server: Serv
 
 def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) -> None:
     fake_runs.whole(server.store, "other", generations=3)
-    rows = server.store.read(repository.stream("other"))
+    rows = server.store.read(stream("evomerge", "other"))
 
     async def watch() -> list[dict[str, Any]]:
         async with server.watch() as socket_:
@@ -306,7 +306,7 @@ def test_an_event_that_cannot_be_told_holds_up_no_other(server: Server) -> None:
     """A fork whose past was changed, say: its own page says so, the others go on."""
     start = server.last
     broken = New(run_events.PriorityChanged(priority=1), "broken/x")
-    server.store.append(repository.stream("broken"), 0, [broken])
+    server.store.append(stream("evomerge", "broken"), 0, [broken])
     fake_runs.whole(server.store, "fine", generations=0)
     last = server.last
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evomerge.run import repository
 from evomerge.run.state import RunState
+from runs.history import repository
 from testing import fake_runs
 from testing.dashboard_world import (
     CANCELLED,

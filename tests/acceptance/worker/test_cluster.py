@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from evomerge.run import audit
-from evomerge.run.repository import history
 from evomerge.run.state import RunState
+from runs.history import audit
+from runs.history.repository import history
 from runs.home import Home
 from testing import runs
 from testing.cluster import LEASE, Cluster, children, kill
@@ -396,6 +396,7 @@ def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toy
     from contextlib import closing
 
     from evomerge.config import parse
+    from evomerge.submission import planned
     from weights.sources import resolve
     from worker.commands import submit
 
@@ -403,10 +404,8 @@ def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toy
     with closing(cluster.home.open_store()) as store:
         sources = tuple(resolve(str(s)) for s in toys.sources)
         config = parse({**runs.SETTINGS, "generations": 0})
-        submit.submit(
-            store, config, sources, resolve(str(toys.base)), (str(toys.data),), "picky",
-            labels=("big",),
-        )  # fmt: skip
+        plan = planned(config, sources, resolve(str(toys.base)), (str(toys.data),))
+        submit.submit(store, plan, "picky", labels=("big",))
     cluster.wait(lambda: any(d.status == "idle" for d in cluster.devices()))
     time.sleep(LEASE)
     assert len(cluster.events("picky")) == 1

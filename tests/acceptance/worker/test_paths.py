@@ -14,13 +14,13 @@ from evomerge.mergekit.export_config import as_config
 from evomerge.recipes.recipe import path
 from evomerge.reports import report
 from evomerge.reports.recipe_file import places, recipe_document
-from evomerge.run import audit
-from evomerge.run.repository import history, load
 from evomerge.run.state import RunState
 from evomerge.tasks import merge
 from evomerge.tasks.champion import export
 from evomerge.tasks.rebuild import rebuild
 from runs.errors import ConfigError
+from runs.history import audit
+from runs.history.repository import history, load
 from runs.home import Home
 from testing import runs, toy_models
 from testing.toys import Toys

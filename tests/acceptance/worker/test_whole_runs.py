@@ -19,15 +19,16 @@ from evaluation.data.packing import Packed
 from evomerge.config import parse
 from evomerge.recipes.recipe import genome
 from evomerge.reports import report
-from evomerge.run import audit, early_stopping
+from evomerge.run import early_stopping
 from evomerge.run import events as run_events
-from evomerge.run.repository import history
 from evomerge.run.state import RunState
 from evomerge.run.tasks import Evaluate
 from evomerge.tasks import evaluation_mode
 from evomerge.tasks.context import Bench
 from evomerge.tasks.execute import carry_out
 from runs.errors import ConfigError, DataError, UnavailableError
+from runs.history import audit
+from runs.history.repository import history
 from runs.home import Home
 from testing import runs
 from testing.finished_run import FinishedRun

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from evomerge.reports import report
-from evomerge.run import repository
+from runs.history import repository
 from testing.fake_world import RUN
 from tests.integration.api.conftest import Served
 
@@ -73,14 +73,13 @@ def test_a_run_says_what_its_log_says(served: Served) -> None:
 
 def test_the_slider_shows_every_place_that_was_a_state(served: Served) -> None:
     """Each place is the fold of the events before it; inside of an append there was no state."""
-    from evomerge.run.history import CLOSING
     from evomerge.run.state import fold
 
     _, rows = state_of(served)
     refused = 0
     for place in range(1, len(rows) + 1):
         answer = served.get(f"/runs/{RUN}", params={"at": place})
-        if place < len(rows) and rows[place].type in CLOSING:
+        if place < len(rows) and rows[place].causation is not None:
             refused += 1
             assert answer.status_code == 422
             assert "in the middle of one append" in answer.json()["detail"]
@@ -262,16 +261,16 @@ def test_genes_have_names_that_say_what_they_turn() -> None:
     """Of golden logs: pipelines, groups of tensors, paths."""
     from pathlib import Path
 
-    from api import views
+    from evomerge.reports import page
     from evomerge.run.state import fold
     from tests.golden.test_golden import FOLDER, rows_of
 
     def genes(name: str) -> dict[str, float]:
         state = fold(rows_of(Path(FOLDER / name)))
-        return views.population(state, None, False)["rows"][0]["genes"]
+        return page.population(state, None, False)["rows"][0]["genes"]
 
-    assert {"ts 0", "drop", "layers 2", "noise 1"} <= set(genes("schema-9-1.jsonl"))
-    grouped = genes("schema-9-10.jsonl")
+    assert {"ts 0", "drop", "layers 2", "noise 1"} <= set(genes("schema-1-1.jsonl"))
+    grouped = genes("schema-1-10.jsonl")
     assert grouped["layers 1/3 attention weights a"] == grouped["embedding weights a"]
-    path = genes("schema-9-13.jsonl")
+    path = genes("schema-1-13.jsonl")
     assert {"step 1 block", "step 2 scale", "head weights c"} <= set(path)

@@ -12,6 +12,7 @@ from api.app import create
 from api.options import LOOPBACK, Options
 from api.schemas import CreatedModel
 from runs.home import Home
+from runs.streams import stream
 from testing.toys import Toys
 from tests.integration.api.conftest import Served
 from worker.commands import accounts
@@ -145,14 +146,13 @@ def test_progress_and_complete_carry_the_documents_fields(served: Served) -> Non
     """000: total_generations, progress 0–1, best_fitness, diversity; 003: percent, results."""
     from api.live import Hub
     from api.run_cache import Desk
-    from evomerge.run import repository
     from testing.fake_world import RUN
 
     desk = Desk(served.home)
     hub, found = Hub(desk), []
     import json
 
-    for row in desk.store.iterate(repository.stream(RUN)):
+    for row in desk.store.iterate(stream("evomerge", RUN)):
         told = hub.tell(row)
         found += [json.loads(text) for text in told.texts] if told else []
     desk.close()

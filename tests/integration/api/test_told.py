@@ -11,14 +11,16 @@ import pytest
 from api import schemas as api_schemas
 from events import New
 from evomerge.run import events as run_events
-from evomerge.run import repository, wording
+from evomerge.run import outlook, wording
 from evomerge.run.state import RunState
+from runs.kinds import wording as common
+from runs.streams import stream
 from testing import fake_runs
 from testing.fake_world import RUN, World, small
 from tests.integration.api.conftest import Served
 from worker import append
 from worker.commands import submit
-from worker.queue import outlook, wait_reason
+from worker.queue import wait_reason
 from worker.queue.device_table import Device, Roster
 from worker.queue.leases import myself
 from worker.queue.scheduler import Offer
@@ -175,12 +177,12 @@ def test_no_word_for_people_holds_a_digest(served: Served) -> None:
 
 def test_every_type_of_event_has_words_of_its_own() -> None:
     """An event without them would be told by whatever fields it happens to have."""
-    assert set(run_events.REGISTRY.types()) == set(wording._GISTS)
+    assert set(run_events.REGISTRY.types()) == set(wording._GISTS) | set(common._GISTS)
 
 
 def test_a_failed_task_is_told_on_one_line() -> None:
     data = {"task": f"evaluate/search/2/{'a' * 64}", "attempt": 2, "error": "ValueError:\n  no"}
-    told = wording.gist("task_failed", data, {"a" * 64: "candidate 2/1"})
+    told = common.gist("evomerge", "task_failed", data, {"a" * 64: "candidate 2/1"})
     assert told == "measuring candidate 2/1 on search (attempt 2): ValueError: no"
 
 
@@ -273,10 +275,10 @@ def test_a_live_message_of_a_failed_task_names_the_candidate(served: Served) -> 
 
     desk = Desk(served.home)
     store = desk.store
-    version = store.version(repository.stream("half"))
+    version = store.version(stream("evomerge", "half"))
     told = run_events.TaskFailed(task="build/1/0", attempt=1, error="ValueError: x")
-    store.append(repository.stream("half"), version, [New(told, "half/build/1/0/failed/1")])
-    [row] = list(store.iterate(repository.stream("half"), after=version))
+    store.append(stream("evomerge", "half"), version, [New(told, "half/build/1/0/failed/1")])
+    [row] = list(store.iterate(stream("evomerge", "half"), after=version))
     message = Hub(desk).tell(row)
     desk.close()
     assert message

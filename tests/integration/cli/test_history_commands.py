@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import forge
-from evomerge.run import repository
+from runs.history import repository
 from runs.home import Home
+from runs.streams import stream
 from testing import fake_runs
 from testing.servers import Postgres
 
@@ -272,7 +273,7 @@ def test_an_archive_without_its_past_is_refused(place: Place, postgres, tmp_path
 
     fork = forked(place)
     store = place.home.open_store()
-    streams = {repository.stream(fork): store.read(repository.stream(fork))}
+    streams = {stream("evomerge", fork): store.read(stream("evomerge", fork))}
     store.close()
     file = tmp_path / "half.forge"
     archive.write(file, streams, {}, {"run": fork})
@@ -334,7 +335,7 @@ def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
     store = place.home.open_store()
     fake_runs.submit(store, "young")
     fake_runs.finish(store, "young", lambda state: state.generation == 1)
-    store.append(repository.stream("young"), None, [new("young/quantised")])
+    store.append(stream("evomerge", "young"), None, [new("young/quantised")])
     store.close()
     for words in (
         ("show", "young"),

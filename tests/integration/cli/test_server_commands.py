@@ -71,7 +71,7 @@ def test_layers_say_whose_they_are(tmp_path: Path, toys: Toys) -> None:
 
 def toys_id(home: Home, run: str) -> str:
     """The recipe id of the first source."""
-    from evomerge.run import repository
+    from runs.history import repository
 
     store = home.open_store()
     started = repository.load(store, run).started

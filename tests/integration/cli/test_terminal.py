@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from events import EventStore, New
-from evomerge.reports import model_registry as reports_model_registry
 from evomerge.run import events
-from evomerge.run.repository import stream
 from runs.errors import ConfigError
 from runs.home import Home
+from runs.lists import model_registry as reports_model_registry
+from runs.streams import stream
 from testing import fake_runs
 from worker.commands import accounts, user_limits
 from worker.commands import model_registry as commands_model_registry
@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Home:
     home = Home(tmp_path)
     store = home.open_store()
     fake_runs.submit(store, "r")
-    store.append(stream("r"), 1, [New(events.Paused(reason=EVIL), "r/paused/1")])
+    store.append(stream("evomerge", "r"), 1, [New(events.Paused(reason=EVIL), "r/paused/1")])
     accounts.add(store, "ada", "admin")
     token = accounts.TokenIssued(id="t", name="ada", hash="0" * 64, note=EVIL)
     store.append("users", 1, [New(token, "users/1")])

@@ -11,7 +11,7 @@ import torch
 from evaluation import autotune, perplexity
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evomerge.tasks.evaluation_mode import machine_profile
+from evaluation.machine_profile import machine_profile
 
 CONTEXT = 16
 

@@ -16,7 +16,6 @@ from evomerge.merging import dataflow
 from evomerge.merging.builder import Builder
 from evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
 from evomerge.reports import report, search_statistics
-from evomerge.run import audit
 from evomerge.run.state import fold
 from evomerge.run.strategy_input import told
 from evomerge.search import current, method_choice
@@ -25,6 +24,7 @@ from evomerge.search.genome import Space, space_of
 from evomerge.search.path_genes import Paths
 from evomerge.search.proposals import Family
 from runs.errors import ConfigError, SourceError
+from runs.history import audit
 from testing import toy_models
 from testing.fake_world import BLOCK_COST, COST, World, small
 from testing.toy_tensors import Toys, same

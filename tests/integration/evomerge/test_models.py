@@ -10,9 +10,10 @@ import pytest
 from events import EventStore
 from events.projection import rebuild
 from events.sqlite import open_store
-from evomerge.reports import model_registry as reports_model_registry
-from evomerge.run import events, repository
+from evomerge.run import events
 from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
+from runs.lists import model_registry as reports_model_registry
+from runs.streams import stream
 from testing import fake_runs
 from testing.fake_world import RUN
 from testing.toys import Toys
@@ -102,12 +103,12 @@ def test_what_a_run_says_of_a_model_stays_when_it_is_registered(
     state = fake_runs.whole(store)
     assert state.completed
     own = digest(open_checkpoint(toys.base).tensors())
-    version = store.version(repository.stream(RUN))
+    version = store.version(stream("evomerge", RUN))
     again = state.completed.model_copy(update={"digest": own})
-    store.append(repository.stream("again"), 0, [New(state.submitted, "again/submitted")])
-    store.append(repository.stream("again"), 1, [New(state.started, "again/start")])
-    store.append(repository.stream("again"), 2, [New(again, "again/completed")])
-    assert store.version(repository.stream(RUN)) == version
+    store.append(stream("evomerge", "again"), 0, [New(state.submitted, "again/submitted")])
+    store.append(stream("evomerge", "again"), 1, [New(state.started, "again/start")])
+    store.append(stream("evomerge", "again"), 2, [New(again, "again/completed")])
+    assert store.version(stream("evomerge", RUN)) == version
     before = reports_model_registry.find(store, reports_model_registry.id_of(own))
     commands_model_registry.register(store, toys.base, "mine", "base", {"test": 9.0})
     after = reports_model_registry.find(store, reports_model_registry.id_of(own))
@@ -122,7 +123,7 @@ def test_an_entry_of_a_run_is_its_owners(store: EventStore, toys: Toys) -> None:
     assert state.completed
     id_ = reports_model_registry.id_of(state.completed.digest)
     owner, began = reports_model_registry.owner(store, id_) or ("", 0)
-    assert began == store.read(repository.stream(RUN))[0].position
+    assert began == store.read(stream("evomerge", RUN))[0].position
     assert owner == state.submitted.owner
     assert reports_model_registry.owner(store, "0" * 16) is None
     measured = commands_model_registry.Measured(str(toys.base), state.completed.digest, 1, 1)
@@ -141,7 +142,7 @@ def test_an_entry_of_a_run_that_was_imported_is_the_importers(store: EventStore)
     state = fake_runs.finish(store, RUN, lambda state: state.generation == 1)
     taken = [events.Imported(owner="bob", head=state.head), events.Resumed()]
     store.append(
-        repository.stream(RUN), None, [New(event, f"{RUN}/{event.type}") for event in taken]
+        stream("evomerge", RUN), None, [New(event, f"{RUN}/{event.type}") for event in taken]
     )
     state = fake_runs.finish(store, RUN)
     assert state.completed
@@ -165,9 +166,9 @@ def test_a_name_hides_no_other_model(store: EventStore, toys: Toys) -> None:
 
 def test_a_damaged_event_does_not_hide_the_others(store: EventStore) -> None:
     from events import New
-    from runs.user_events import Paused
+    from runs.kinds.user_events import Paused
 
     fake_runs.submit(store, "odd")
-    store.append(repository.stream("odd"), 1, [New(Paused(), "odd/x")])
+    store.append(stream("evomerge", "odd"), 1, [New(Paused(), "odd/x")])
     fake_runs.whole(store)
     assert reports_model_registry.listed(store, "champion")[1] == 1

@@ -12,9 +12,10 @@ import pytest
 
 from evomerge import Run
 from evomerge.recipes.recipe import closure, parents
-from evomerge.reports import notebook, tables
+from evomerge.reports import notebook
 from runs.errors import NotFoundError, UnavailableError
 from runs.home import Home
+from runs.lists import tables
 from testing import fake_runs
 
 
@@ -62,7 +63,7 @@ def test_it_says_in_a_line_how_it_stands(home: Home) -> None:
     assert repr(Run("new", home)) == "<Run 'new': submitted, 0 generations>"
 
 
-@pytest.mark.parametrize("kind", tables.TABLES)
+@pytest.mark.parametrize("kind", tables.tables("evomerge"))
 @pytest.mark.parametrize("name", ["whole", "half", "new"])
 def test_frames_are_the_tables(home: Home, name: str, kind: str) -> None:
     run = Run(name, home)

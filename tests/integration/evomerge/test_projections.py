@@ -14,11 +14,12 @@ from sqlalchemy import Connection, select, text
 from events import Envelope, EventStore, ProjectionError, failpoints
 from events.projection import PROJECTIONS, catch_up, gaps, rebuild
 from events.sqlite import open_store
-from evomerge.recipes.recipe import parents
-from evomerge.reports import queries, report
-from evomerge.reports.projections import CANDIDATES, LINEAGE, METRICS, RUNS, WHOLE, Runs
-from evomerge.run import repository
+from evomerge.reports import report
 from evomerge.run.state import RunState
+from runs.history import repository
+from runs.lists import queries
+from runs.lists.projections import RUNS, Runs
+from runs.streams import stream
 from testing import fake_runs
 from testing.fake_world import RUN
 from worker.commands.fork import fork, plan
@@ -70,32 +71,12 @@ def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
     assert state.submitted
     assert entry["owner"] == state.submitted.owner
     assert (entry["version"], entry["head"]) == (state.version, state.head)
-    assert entry["generation"] == max(state.generations, default=None)
-    assert entry["champion"] == state.champion
+    assert entry["done"] == max(state.generations, default=None)
+    assert entry["result"] == state.champion
     assert entry["score"] == (state.champions[-1].score if state.champions else None)
     assert entry["device_seconds"] == pytest.approx(state.spent.device)
     assert json.loads(entry["curve"]) == [row["best"] for row in report.generations(state)]
     assert entry["parent"] == (state.forked.parent if state.forked else None)
-    digests = {row["recipe_id"]: row["digest"] for row in table(store, CANDIDATES, run)}
-    assert digests == {id_: digest for id_, (digest, _) in state.built.items()}
-    measured = {
-        (m["recipe_id"], m["slice"], None if m["generation"] == WHOLE else m["generation"]): (
-            m["fitness"], m["perplexity"], m["accuracy"],
-        )
-        for m in table(store, METRICS, run)
-    }  # fmt: skip
-    assert measured == {
-        key: (
-            e.fitness.scalar if e.fitness else None,
-            e.components.perplexity if e.components else None,
-            e.components.accuracy if e.components else None,
-        )
-        for key, e in state.evaluations.items()
-    }
-    edges = {(row["child"], row["parent"]) for row in table(store, LINEAGE, run)}
-    assert edges == {
-        (id_, parent) for id_, recipe in state.recipes.items() for parent in parents(recipe)
-    }
 
 
 def test_the_projection_equals_the_fold_of_every_run(store: EventStore) -> None:
@@ -195,8 +176,7 @@ def test_a_projection_of_an_older_version_is_made_anew(store: EventStore) -> Non
     wanted = everything(store)
     with store.database.writing() as connection:
         connection.execute(text("UPDATE projections SET version = 0"))
-        connection.execute(text("ALTER TABLE runs DROP COLUMN champion"))
-        connection.execute(text("DELETE FROM metrics"))
+        connection.execute(text("ALTER TABLE runs DROP COLUMN result"))
     assert catch_up(store, Runs()) > 0
     assert everything(store) == wanted
 
@@ -236,7 +216,7 @@ def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
 def test_what_a_newer_version_wrote_does_not_stop_the_list(store: EventStore) -> None:
     from testing.store_contract import new
 
-    store.append(repository.stream("new"), None, [new("new/unknown")])
+    store.append(stream("evomerge", "new"), None, [new("new/unknown")])
     rows, _ = queries.runs(store)
     (entry,) = [row for row in rows if row["run"] == "new"]
     assert entry["version"] == 2

@@ -11,10 +11,12 @@ from events.sqlite import open_store
 from evomerge.fitness.paired_bootstrap import Comparison
 from evomerge.recipes.recipe import label
 from evomerge.reports import plot, report
-from evomerge.run import events, repository
+from evomerge.run import candidates, events
 from evomerge.run.state import RunState
 from evomerge.search import diversity
 from runs.errors import NotFoundError
+from runs.history import repository
+from runs.streams import stream
 from testing import fake_world
 from testing.fake_world import BASE, RUN, SOURCES, World, small
 
@@ -246,7 +248,7 @@ def test_a_run_is_found_by_its_name_or_the_beginning_of_it(finished: World, tmp_
         repository.load(store, "x")
     for row in finished.rows[:3]:
         event = events.REGISTRY.load(row)
-        store.append(repository.stream(RUN), row.version - 1, [fake_world.New(event, row.key)])
+        store.append(stream("evomerge", RUN), row.version - 1, [fake_world.New(event, row.key)])
     assert repository.load(store, RUN).run == RUN
     assert repository.load(store, "run").version == 3
     for name in ("x", ""):
@@ -258,35 +260,35 @@ def test_a_run_is_found_by_its_name_or_the_beginning_of_it(finished: World, tmp_
 def test_a_candidate_is_found_by_the_beginning_of_its_id(finished: World):
     """Unique, or an error that says what is wrong with it."""
     state = finished.state
-    assert repository.find(state, "champion") == state.champion
-    assert repository.find(state, SOURCES[0].id[:20]) == SOURCES[0].id
+    assert candidates.find(state, "champion") == state.champion
+    assert candidates.find(state, SOURCES[0].id[:20]) == SOURCES[0].id
     with pytest.raises(NotFoundError, match="is not known"):
-        repository.find(state, "zzz")
+        candidates.find(state, "zzz")
     with pytest.raises(NotFoundError, match="is not known"):
-        repository.find(state, "")
+        candidates.find(state, "")
     digits = [id_[0] for id_ in state.recipes]
     twice = next(d for d in digits if digits.count(d) > 1)
     with pytest.raises(NotFoundError, match="is the beginning of several"):
-        repository.find(state, twice)
+        candidates.find(state, twice)
     with pytest.raises(NotFoundError, match="no champion yet"):
-        repository.find(World().state, "champion")
+        candidates.find(World().state, "champion")
 
 
 def test_recipes_are_described_in_a_few_words(finished: World):
     """Source, baseline, seed, mutant: what it is and what of, and where it stood."""
     state = finished.state
     for id_, name in ((SOURCES[1].id, "b"), (BASE.id, "base")):
-        assert repository.describe(state, id_, state.recipes[id_]) == f"source {name}"
-        assert repository.place(state, id_) == "given"
+        assert candidates.describe(state, id_, state.recipes[id_]) == f"source {name}"
+        assert candidates.place(state, id_) == "given"
     mean = state.baselines["mean"]
-    assert repository.describe(state, mean, state.recipes[mean]).startswith("linear of ")
-    assert repository.place(state, mean) == "baseline mean"
+    assert candidates.describe(state, mean, state.recipes[mean]).startswith("linear of ")
+    assert candidates.place(state, mean) == "baseline mean"
     seed, mutant = state.candidates[0, 3].recipe_id, state.candidates[1, 0].recipe_id
-    described = repository.describe(state, seed, state.recipes[seed])
+    described = candidates.describe(state, seed, state.recipes[seed])
     assert described.startswith(label(state.recipes[seed], state.recipes))
     assert SOURCES[2].id[:12] in described
     parent = state.generations[0].ranking[0][:12]
-    assert repository.describe(state, mutant, state.recipes[mutant]) == (
+    assert candidates.describe(state, mutant, state.recipes[mutant]) == (
         f"mutant of {parent} (genes and noise)"
     )
-    assert repository.place(state, mutant) == "generation 1/0"
+    assert candidates.place(state, mutant) == "generation 1/0"

@@ -9,12 +9,13 @@ import pytest
 from evomerge.merging.builder import Builder
 from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import events
-from evomerge.run.decide import Build, open_tasks
-from evomerge.run.repository import history
 from evomerge.run.state import RunState, fold
+from evomerge.run.tasks import Build
 from evomerge.tasks.context import Bench
 from evomerge.tasks.execute import carry_out
+from runs.history.repository import history
 from runs.home import Home
+from runs.kinds.decide import open_tasks
 from testing import runs
 from testing.toys import Toys
 from weights.storage.weight_cache import Artifacts

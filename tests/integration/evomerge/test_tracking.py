@@ -12,11 +12,12 @@ import pytest
 
 from events import Envelope, New
 from evomerge.reports import report, wandb_rows
-from evomerge.run import events, history
-from evomerge.run.repository import find
+from evomerge.run import events
+from evomerge.run.candidates import find
 from evomerge.run.state import fold
 from testing.fake_world import BASE, RUN, SOURCES, World, quality, small
 from tests.golden.test_golden import LOGS, rows_of
+from worker.exports import wandb
 
 
 def whole(**settings: object) -> World:
@@ -121,11 +122,10 @@ def test_a_row_depends_on_nothing_that_came_later(path) -> None:
 
 
 def _between_appends(rows: list[Envelope], end: int) -> bool:
-    closing = rows[end].type in history.CLOSING if end < len(rows) else False
-    last = rows[end - 1].type
-    return not closing and (
-        last == "generation_completed" or last in history.CLOSING or end == len(rows)
-    )
+    if end < len(rows) and rows[end].causation is not None:
+        return False
+    last = rows[end - 1]
+    return last.causation is not None or end == len(rows)
 
 
 def test_what_is_missing_is_left_out() -> None:
@@ -175,7 +175,7 @@ def test_an_export_after_the_end_changes_nothing() -> None:
 
 
 def test_a_run_that_failed_says_why() -> None:
-    path = next(p for p in LOGS if p.stem == "schema-8-3")
+    path = next(p for p in LOGS if p.stem == "schema-1-3")
     told = wandb_rows.summary(fold(rows_of(path)))
     assert told["status"] == "failed"
     assert "ValueError: broken" in str(told["final/reason"])
@@ -213,12 +213,12 @@ def test_the_champion_can_be_rebuilt_from_what_is_sent() -> None:
 
 @pytest.mark.parametrize("name", ["20261121-3fa9c1", "key-0123456789ab"])
 def test_a_plain_name_is_the_trackers_id(name: str) -> None:
-    assert wandb_rows.identity(name) == name
+    assert wandb.identity(name) == name
 
 
 def test_other_names_become_plain_and_stay_apart() -> None:
     names = ["a b", "a?b", "ä", "x" * 200, "a#b", ""]
-    ids = [wandb_rows.identity(name) for name in names]
+    ids = [wandb.identity(name) for name in names]
     assert len(set(ids)) == len(names)
     assert all(len(id_) <= 100 and not set(id_) & set("/\\#?%: ") for id_ in ids)
 

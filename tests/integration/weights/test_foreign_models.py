@@ -14,6 +14,7 @@ import torch
 
 from evaluation.loading import load_tokenizer
 from runs.errors import DataError, SourceError
+from runs.kinds.asked import Asked, Lookup
 from runs.system import bounded_files
 from testing.toys import Toys
 from weights import model_config
@@ -110,8 +111,9 @@ def test_an_odd_model_is_named_before_anything_is_built(toys: Toys, folder: Path
     change, words = ODD[name]
     change(folder)
     given = [str(source) for source in toys.sources]
+    asked = Asked("evomerge", {}, {"sources": given, "base": [str(folder)]}, [str(toys.data)])
     with pytest.raises(SourceError) as raised:
-        plans.check(plans.make({}, given, str(folder), [str(toys.data)], elsewhere=True))
+        plans.check(plans.plan(asked, Lookup(elsewhere=True)))
     assert words in str(raised.value)
     assert str(folder) in str(raised.value)
 
@@ -120,7 +122,8 @@ def test_an_odd_model_is_named_before_anything_is_built(toys: Toys, folder: Path
 def test_a_whole_model_is_taken(toys: Toys, folder: Path):
     """The counterpart: none of the bounds is met by an ordinary model."""
     given = [str(source) for source in toys.sources]
-    plan = plans.make({}, given, str(folder), [str(toys.data)], elsewhere=True)
+    asked = Asked("evomerge", {}, {"sources": given, "base": [str(folder)]}, [str(toys.data)])
+    plan = plans.plan(asked, Lookup(elsewhere=True))
     assert plans.check(plan).parameters
 
 

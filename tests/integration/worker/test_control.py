@@ -13,14 +13,15 @@ from click.testing import CliRunner, Result
 from cli.main import forge
 from events import EventStore, New
 from events.sqlite import open_store
-from evomerge.reports import queries
-from evomerge.run import audit, repository
 from evomerge.run import events as run_events
-from evomerge.run.commands import CONTROLS, refusal
-from evomerge.run.decide import decide, due
 from evomerge.run.state import RunState
 from runs.errors import ConflictError, RunCancelledError
+from runs.history import audit, repository
 from runs.home import Home
+from runs.kinds.commands import CONTROLS, refusal
+from runs.kinds.decide import decide, due
+from runs.lists import queries
+from runs.streams import stream
 from testing import fake_runs, runs
 from testing.fake_world import RUN, SOURCES
 from testing.toys import Toys
@@ -47,7 +48,8 @@ def test_a_paused_run_has_nothing_to_do_and_goes_on_where_it_was(store: EventSto
     control(store, RUN, run_events.Paused(reason="lunch"))
     paused = repository.load(store, RUN)
     assert paused.status == "paused"
-    assert decide(paused).tasks == decide(paused).facts == []
+    assert not decide(paused).tasks
+    assert not decide(paused).facts
     assert due(paused) == wanted
     control(store, RUN, run_events.Resumed())
     state = fake_runs.finish(store)
@@ -65,7 +67,7 @@ def test_a_task_that_was_under_way_ends_while_its_run_is_paused(store: EventStor
     control(store, RUN, run_events.Paused())
     world = World()
     world.state = state
-    store.append(repository.stream(RUN), None, [New(world.answer(task), f"{RUN}/{task.key}")])
+    store.append(stream("evomerge", RUN), None, [New(world.answer(task), f"{RUN}/{task.key}")])
     control(store, RUN, run_events.Resumed())
     fake_runs.finish(store)
     assert audit.audit(list(repository.history(store, RUN))) == []
@@ -76,7 +78,7 @@ def test_a_cancelled_run_has_ended(store: EventStore) -> None:
     control(store, RUN, run_events.Cancelled(reason="wrong data"))
     state = repository.load(store, RUN)
     assert (state.status, state.ended) == ("cancelled", True)
-    assert decide(state).tasks == []
+    assert not decide(state).tasks
     assert queries.queue(store) == []
 
 
@@ -87,7 +89,7 @@ def test_a_failed_run_is_tried_again_and_may_fail_again(store: EventStore) -> No
             number = 3 * (round_ - 1) + attempt
             event = run_events.TaskFailed(task="start", attempt=number, error="disk")
             key = f"{RUN}/start/failed/{number}"
-            assert store.append(repository.stream(RUN), None, [New(event, key)]).fresh
+            assert store.append(stream("evomerge", RUN), None, [New(event, key)]).fresh
             assert bool(due(repository.load(store, RUN)).facts) is (attempt == 3)
         assert fake_runs.finish(store).failed
         control(store, RUN, run_events.Retried())
@@ -117,7 +119,7 @@ def test_two_that_ask_at_once_are_both_recorded(store: EventStore) -> None:
     """A key that only named the version would take the second for the first."""
     control(store, RUN, run_events.PriorityChanged(priority=5))
     control(store, RUN, run_events.PriorityChanged(priority=7))
-    rows = store.read(repository.stream(RUN))
+    rows = store.read(stream("evomerge", RUN))
     assert len({row.key for row in rows}) == len(rows) == 3
     assert repository.load(store, RUN).priority == 7
 
@@ -137,15 +139,15 @@ def test_two_that_ask_at_once_are_both_recorded(store: EventStore) -> None:
 def test_what_makes_no_sense_is_refused_and_not_recorded(store, before, event, why) -> None:
     for one in before:
         control(store, RUN, one)
-    version = store.version(repository.stream(RUN))
+    version = store.version(stream("evomerge", RUN))
     with pytest.raises(ConflictError, match=why):
         control(store, RUN, event)
-    assert store.version(repository.stream(RUN)) == version
+    assert store.version(stream("evomerge", RUN)) == version
 
 
 def test_a_forged_control_is_found(store: EventStore) -> None:
     """Two resumes in a row cannot have been recorded by this program."""
-    store.append(repository.stream(RUN), None, [New(run_events.Resumed(), f"{RUN}/resumed/2")])
+    store.append(stream("evomerge", RUN), None, [New(run_events.Resumed(), f"{RUN}/resumed/2")])
     (found,) = audit.audit(list(repository.history(store, RUN)))
     assert "the run could not be resumed: it is not paused" in found.message
 
@@ -259,7 +261,7 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_
     runs.submit(home, toys)
     process = runs.process(home)
     store = home.open_store()
-    _until(lambda: store.version(repository.stream("r")) > 8)
+    _until(lambda: store.version(stream("evomerge", "r")) > 8)
     control(store, "r", run_events.Paused())
     _until(lambda: _still(store))
     control(store, "r", run_events.Resumed())
@@ -270,7 +272,7 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_
     assert out.strip() == runs.finish(whole).lineage_digest()
     runs.submit(home, toys, run="c")
     process = runs.process(home, "c")
-    _until(lambda: store.version(repository.stream("c")) > 3)
+    _until(lambda: store.version(stream("evomerge", "c")) > 3)
     control(store, "c", run_events.Cancelled(reason="enough"))
     _, err = process.communicate(timeout=120)
     assert process.returncode != 0
@@ -281,9 +283,9 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_
 
 def _still(store: EventStore) -> bool:
     """Whether the paused run's log rests for a while: at most a task under way is recorded."""
-    before = store.version(repository.stream("r"))
+    before = store.version(stream("evomerge", "r"))
     time.sleep(1.5)
-    return store.version(repository.stream("r")) == before
+    return store.version(stream("evomerge", "r")) == before
 
 
 def _until(done) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from evaluation.data.builtin import corpus
 from evomerge.run import events
-from evomerge.run.state import RunState, take
+from evomerge.run.state import RunState
 from evomerge.tasks.context import Bench
+from runs.kinds.asked import Asked
 from testing.toys import Toys
 from weights.storage.weight_cache import Artifacts
 from worker.commands import validate as plans
@@ -33,11 +34,11 @@ def test_check_and_run_take_the_items_that_fit_the_models(
     """
     monkeypatch.setattr(corpus, "CHARACTERS", 1_000_000)
     sources = [str(path) for path in toys.sources]
-    plan = plans.make({}, sources, str(toys.base), ())
-    assert plan.data == ()
+    plan = plans.plan(Asked("evomerge", {}, {"sources": sources, "base": [str(toys.base)]}))
+    assert plan.fields["data"] == ()
     state = RunState()
-    take(state, events.Submitted(
-        run="r", owner="o", config=plan.config, sources=plan.sources, base=plan.base, data=()
+    state.take(events.Submitted(
+        run="r", owner="o", config=plan.config, **plan.fields
     ))  # fmt: skip
     totals = []
     for most in (corpus.FULL_UP_TO, 1):  # as if the toys were far beyond

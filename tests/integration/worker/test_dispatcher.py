@@ -11,12 +11,14 @@ import pytest
 from sqlalchemy import update
 
 from events import ConcurrencyError, Context, Event, EventStore, New
-from evomerge.run import events, repository
-from evomerge.run.commands import refusal
-from evomerge.run.decide import due
-from evomerge.run.state import RunState, absorb
+from evomerge.run import events
+from evomerge.run.state import RunState
 from runs import imported_pasts
+from runs.history import repository
 from runs.home import Home
+from runs.kinds.commands import refusal
+from runs.kinds.decide import due
+from runs.streams import stream
 from testing import fake_runs
 from testing.fake_world import World
 from worker.commands import user_limits
@@ -79,7 +81,7 @@ class Hand:
         assert granted
         run, key = granted
         while True:
-            state = absorb(RunState(), repository.history(self.store, run))
+            state = RunState().absorb(repository.history(self.store, run))
             task = next((t for t in due(state).tasks if t.key == key), None)
             if task is None:
                 return
@@ -88,7 +90,7 @@ class Hand:
             new = New(world.answer(task), f"{run}/{key}")
             try:
                 self.store.append(
-                    repository.stream(run), state.version, [new], Context(f"worker/{self.name}")
+                    stream("evomerge", run), state.version, [new], Context(f"worker/{self.name}")
                 )
                 return
             except ConcurrencyError:
@@ -144,7 +146,7 @@ def submit(store: EventStore, run: str, owner: str, **changes: object) -> None:
     assert world.state.submitted
     given = {"run": run, "owner": owner, **changes}
     event = world.state.submitted.model_copy(update=given)
-    store.append(repository.stream(run), 0, [New(event, f"{run}/submitted")])
+    store.append(stream("evomerge", run), 0, [New(event, f"{run}/submitted")])
 
 
 @pytest.mark.slow
@@ -203,7 +205,7 @@ def test_a_run_that_cannot_be_read_keeps_nobody_waiting(home: Home, store: Event
         type = "from_the_future"
 
     submit(store, "odd", "ada", priority=9)
-    store.append(repository.stream("odd"), 1, [New(Newer(), "odd/newer")])
+    store.append(stream("evomerge", "odd"), 1, [New(Newer(), "odd/newer")])
     submit(store, "fine", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     for _ in range(500):
@@ -220,11 +222,11 @@ def test_a_run_that_is_tried_again_comes_back(home: Home, store: EventStore) -> 
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     failed = events.Failed(reason="said the test")
-    store.append(repository.stream("r"), 1, [New(failed, "r/failed")])
+    store.append(stream("evomerge", "r"), 1, [New(failed, "r/failed")])
     one.step()
     assert one._runs == {}
     assert refusal(repository.load(store, "r"), events.Retried()) is None
-    store.append(repository.stream("r"), 2, [New(events.Retried(), "r/retried/1")])
+    store.append(stream("evomerge", "r"), 2, [New(events.Retried(), "r/retried/1")])
     carry(one, [hand], random.Random(0))
     assert repository.load(store, "r").completed
 
@@ -236,18 +238,18 @@ def test_an_imported_run_is_granted_to_nobody_until_its_owner_resumes_it(
     """It started at once, in the name and with the priority that its archive said."""
     with closing(Home(tmp_path / "there").open_store()) as there:
         submit(there, "r", "ada", priority=1_000_000)
-        rows = there.read(repository.stream("r"))
+        rows = there.read(stream("evomerge", "r"))
     one, hand = dispatcher(home), Hand(store, "d")
     for leader in (one, None):
         if leader is not None:
             taken = events.Imported(owner="bob", head=rows[-1].hash)
-            store.adopt(repository.stream("r"), rows, [New(taken, "r/imported/1")], Context("bob"))
+            store.adopt(stream("evomerge", "r"), rows, [New(taken, "r/imported/1")], Context("bob"))
         leader = leader or dispatcher(home)
         for _ in range(3):
             assert leader.step() == 0
         known = leader._runs["r"]
         assert (known.owner, known.priority, known.paused) == ("bob", 0, True)
-    store.append(repository.stream("r"), len(rows) + 1, [New(events.Resumed(), "r/resumed/1")])
+    store.append(stream("evomerge", "r"), len(rows) + 1, [New(events.Resumed(), "r/resumed/1")])
     carry(one, [hand], random.Random(0))
     assert repository.load(store, "r").completed
 
@@ -258,10 +260,10 @@ def test_the_past_of_a_fork_is_granted_to_nobody_until_somebody_takes_it_over(
     """It ends where the fork began, with no word that it waits: a worker would have carried it on."""
     with closing(Home(tmp_path / "there").open_store()) as there:
         submit(there, "r", "ada")
-        rows = there.read(repository.stream("r"))
+        rows = there.read(stream("evomerge", "r"))
     one, hand = dispatcher(home), Hand(store, "d")
     imported_pasts.note(store, "r", rows[-1].hash, Context("bob"))
-    store.adopt(repository.stream("r"), rows)
+    store.adopt(stream("evomerge", "r"), rows)
     for leader in (one, dispatcher(home)):
         for _ in range(3):
             assert leader.step() == 0
@@ -342,7 +344,7 @@ def test_a_candidate_is_measured_where_it_was_built(home: Home, store: EventStor
             if hand.granted() and hand.claim():
                 hand.work()
                 hand.rest()
-    rows = store.read(repository.stream("r"))
+    rows = store.read(stream("evomerge", "r"))
     built = {}
     together = apart = 0
     for row in rows:
@@ -376,13 +378,13 @@ def test_a_defect_of_ours_is_no_death_of_a_task(
 ) -> None:
     """Three deaths would quarantine it; the process is replaced, and the run waits with the reason."""
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
-    monkeypatch.setattr("evomerge.run.decide.due", lambda state: 1 / 0)
+    monkeypatch.setattr("runs.kinds.decide.due", lambda state: 1 / 0)
     submit(store, "r", "ada")
     told = Child().do({"run": "r", "task": "start", "lease": "r/start", "fence": 1, "owner": "x"})
     assert told["ended"] == "refused"
     assert "ZeroDivisionError" in told["why"]
     assert told["stale"]
-    assert store.version(repository.stream("r")) == 1
+    assert store.version(stream("evomerge", "r")) == 1
 
 
 def test_devices_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,7 +482,7 @@ def test_a_run_that_was_set_aside_comes_back_when_something_is_recorded(
     one.step()
     assert hand.granted() is None
     store.append(
-        repository.stream("r"), 1, [New(events.PriorityChanged(priority=1), "r/priority/1")]
+        stream("evomerge", "r"), 1, [New(events.PriorityChanged(priority=1), "r/priority/1")]
     )
     one.step()
     assert hand.granted() == ("r", "start")

@@ -13,14 +13,18 @@ from evaluation import autotune
 from evaluation.data.items import Text
 from evaluation.data.slices import SLICES
 from events import Context
+from evomerge.kind import EvoMerge
 from evomerge.run import events
-from evomerge.run.decide import Build, Measure, Start, decide
-from evomerge.run.repository import load, stream
-from evomerge.run.state import absorb, fold
-from evomerge.tasks import context
+from evomerge.run.state import fold
+from evomerge.run.tasks import Build, Measure
+from evomerge.tasks import context, execute
 from evomerge.tasks.execute import carry_out
 from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
+from runs.history.repository import load
 from runs.home import Home
+from runs.kinds.decide import decide
+from runs.kinds.tasks import Start
+from runs.streams import stream
 from testing import fake_runs, runs
 from testing.toys import Toys
 from weights.checkpoint import digest
@@ -40,7 +44,7 @@ def test_a_task_that_fails_three_times_ends_the_run_with_its_reason(
             raise RuntimeError("the roof is gone")
         return carry_out(task, bench)
 
-    monkeypatch.setattr(recorder, "carry_out", fails)
+    monkeypatch.setattr(execute, "carry_out", fails)
     home = Home(tmp_path)
     runs.submit(home, toys)
     with pytest.raises(RunFailedError, match=r"build/0/\d failed 3 times: RuntimeError: the roof"):
@@ -57,8 +61,10 @@ def test_a_failure_counts_whatever_its_text_holds(tmp_path, monkeypatch, error: 
     def fails(task, bench):
         raise error
 
-    monkeypatch.setattr(recorder, "carry_out", fails)
-    monkeypatch.setattr(recorder, "Bench", lambda state, artifacts: state)
+    class Opened:
+        carry_out = staticmethod(lambda task: fails(task, None))
+
+    monkeypatch.setattr(EvoMerge, "context", lambda self, state, cache: Opened())
     home = Home(tmp_path)
     with closing(home.open_store()) as store:
         fake_runs.submit(store, "r")
@@ -87,7 +93,7 @@ def test_trouble_with_the_machine_records_nothing_and_can_be_resumed(
     home = Home(tmp_path)
     runs.submit(home, toys)
     with monkeypatch.context() as patched:
-        patched.setattr(recorder, "carry_out", full)
+        patched.setattr(execute, "carry_out", full)
         with pytest.raises(UnavailableError):
             runs.finish(home)
     assert not runs.state(home).failures
@@ -116,7 +122,7 @@ def late(toys: Toys, tmp_path):
     runs.submit(home, toys, generations=0)
     runs.finish(home)
     store = home.open_store()
-    rows = store.read(stream("r"))
+    rows = store.read(stream("evomerge", "r"))
     first = next(i for i, row in enumerate(rows) if row.type == "seeded")
     state = fold(rows[:first])
     task = next(t for t in decide(state).tasks if isinstance(t, Build))
@@ -130,14 +136,14 @@ def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
 ) -> None:
     """Here the items changed between the two: what was read second must not be measured on."""
     worker, *_ = late
-    rows = worker.store.read(stream("r"))
+    rows = worker.store.read(stream("evomerge", "r"))
     early = fold(rows[:1])
     changed = [Text(id=s, domain="d", slice=s, text="other words " * 30) for s in SLICES]
     monkeypatch.setattr(context, "load_items", lambda *given: changed)
     assert worker._hands.do(early, Start()) in ("late", "known")
-    absorb(early, rows[1:3])
+    early.absorb(rows[1:3])
     with pytest.raises(DataError, match="the data has changed since the run started"):
-        worker._hands.bench(early, Measure())
+        worker._hands.context(early, Measure())
 
 
 @pytest.mark.slow
@@ -145,7 +151,7 @@ def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
 def test_what_two_probed_differently_is_no_divergence(late, monkeypatch, given) -> None:
     """Timing is luck, and the first one stands. With a number the two must agree."""
     worker, *_ = late
-    early = fold(worker.store.read(stream("r"))[:1])
+    early = fold(worker.store.read(stream("evomerge", "r"))[:1])
     assert early.submitted
     config = early.submitted.config.model_copy(update={"batch_tokens": given})
     early.submitted = early.submitted.model_copy(update={"config": config})
@@ -159,9 +165,9 @@ def test_what_two_probed_differently_is_no_divergence(late, monkeypatch, given) 
 def test_a_late_result_that_is_the_same_is_nothing(late) -> None:
     """Two workers may do one task; the log has it once."""
     worker, state, task = late
-    before = worker.store.version(stream("r"))
+    before = worker.store.version(stream("evomerge", "r"))
     worker._hands.do(state, task)
-    assert worker.store.version(stream("r")) == before
+    assert worker.store.version(stream("evomerge", "r")) == before
 
 
 @pytest.mark.slow
@@ -172,7 +178,7 @@ def test_a_late_result_that_differs_is_a_divergence(late, monkeypatch) -> None:
     def other(task, bench):
         return carry_out(task, bench).model_copy(update={"digest": "f" * 64})
 
-    monkeypatch.setattr(recorder, "carry_out", other)
+    monkeypatch.setattr(execute, "carry_out", other)
     worker._hands.do(state, task)
     found = load(worker.store, "r").divergences
     assert [(d.task, d.found) for d in found] == [(task.key, "f" * 64)]

@@ -11,13 +11,14 @@ from sqlalchemy import text
 from events import EventStore
 from events.sqlite import open_store
 from evomerge import search
-from evomerge.run import audit, repository
-from evomerge.run.history import CLOSING
+from evomerge.run.fork_rules import FIXED, WITH_STRATEGY
 from evomerge.run.state import RunState, fold
 from runs.errors import ConfigError, NotFoundError, TamperedError
+from runs.history import audit, repository
+from runs.streams import stream
 from testing import fake_runs
 from testing.fake_world import RUN
-from worker.commands.fork import FIXED, WITH_STRATEGY, fork, plan
+from worker.commands.fork import fork, plan
 from worker.exports import chain_heads
 
 
@@ -46,7 +47,7 @@ def test_a_fork_without_changes_ends_where_the_original_ended(store: EventStore)
     original = repository.load(store, RUN)
     rows = list(repository.history(store, RUN))
     for place in range(1, len(rows), 5):
-        if rows[place].type in CLOSING:
+        if rows[place].causation is not None:
             continue
         fork_ = branch(store, place=place)
         state = finished(store, fork_)
@@ -59,7 +60,7 @@ def test_a_fork_without_changes_ends_where_the_original_ended(store: EventStore)
 
 def test_a_fork_copies_no_events(store: EventStore) -> None:
     name = branch(store, generation=1)
-    assert store.version(repository.stream(name)) == 1
+    assert store.version(stream("evomerge", name)) == 1
     state = repository.load(store, name)
     assert state.run == name
     assert state.generation == 1
@@ -136,7 +137,8 @@ def test_a_fork_of_what_has_not_started_takes_every_setting(store: EventStore) -
 def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path) -> None:
     """Its score is on the old draw: the new candidates of that generation must be too."""
     from events import New
-    from evomerge.run.decide import Evaluate, decide
+    from evomerge.run.tasks import Evaluate
+    from runs.kinds.decide import decide
     from testing.fake_world import World
 
     store = open_store(tmp_path / "kept.db")
@@ -145,7 +147,7 @@ def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path)
     (kept,) = [task for task in decide(state).tasks if isinstance(task, Evaluate)]
     world = World()
     world.state = state
-    store.append(repository.stream(RUN), None, [New(world.answer(kept), f"{RUN}/{kept.key}")])
+    store.append(stream("evomerge", RUN), None, [New(world.answer(kept), f"{RUN}/{kept.key}")])
     place = repository.load(store, RUN).place
     name = branch(store, place=place, changes={"search_windows": 1})
     assert [first for first, _ in repository.load(store, name).eras] == [0, 2]
@@ -240,7 +242,7 @@ def test_a_failed_run_is_tried_again_by_a_fork(tmp_path: Path) -> None:
     fake_runs.submit(store)
     for attempt in (1, 2, 3):
         event = events.TaskFailed(task="start", attempt=attempt, error="disk")
-        store.append(repository.stream(RUN), None, [New(event, f"{RUN}/start/failed/{attempt}")])
+        store.append(stream("evomerge", RUN), None, [New(event, f"{RUN}/start/failed/{attempt}")])
     state = fake_runs.finish(store)
     assert state.failed
     name = branch(store, place=state.place)

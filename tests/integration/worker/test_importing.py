@@ -11,18 +11,22 @@ import pytest
 
 from events import ArchiveError, Envelope, EventStore, New, archive, canonical_json, chain
 from events.sqlite import open_store
-from evomerge.reports import queries
-from evomerge.run import events, repository
-from evomerge.run.audit import audit_stream
-from evomerge.run.decide import decide
+from evomerge.run import events
 from runs import imported_pasts
 from runs.errors import ConfigError, ConflictError, UnavailableError
+from runs.history import repository
+from runs.history.audit import audit_stream
 from runs.home import Home
+from runs.kinds.asked import plan_of
+from runs.kinds.decide import decide
+from runs.lists import queries
+from runs.streams import stream
 from testing import fake_runs
 from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts, user_limits
 from worker.commands.control import control
 from worker.commands.fork import fork, plan
+from worker.commands.submit import submit
 from worker.exports.archive import export, inspected, load
 from worker.queue import wait_reason
 from worker.tasks.verify_streams import OTHERS
@@ -83,7 +87,7 @@ def linked(rows: Sequence[Envelope], run: str | None = None) -> Rows:
             name = row.stream.removeprefix("evomerge/")
             data = row.data.replace(canonical_json(name), canonical_json(run), 1)
             key = run + row.key.removeprefix(name)
-            row = row._replace(stream=repository.stream(run), data=data, key=key)
+            row = row._replace(stream=stream("evomerge", run), data=data, key=key)
         row = row._replace(prev_hash=result[-1].hash if result else chain.GENESIS)
         result.append(row._replace(hash=chain.link(row._asdict())))
     return result
@@ -116,7 +120,7 @@ def test_a_run_that_has_not_ended_waits_and_is_the_importers(
     assert state.submitted
     assert (state.submitted.owner, state.submitted.output_dir) == ("bob", None)
     assert (state.paused, state.priority) == (True, 0)
-    assert decide(state).tasks == []
+    assert not decide(state).tasks
     (entry,) = queries.queue(here)
     assert (entry["owner"], entry["paused"], entry["priority"]) == ("bob", True, 0)
     assert here.read("evomerge/half")[-1].actor == "bob"
@@ -178,8 +182,8 @@ def test_archives_of_forks_and_of_their_parent_come_in_any_order(
         entry = queries.row(here, "r") or {}
         assert entry["status"] == ("completed" if run == "r" else "paused")
     for run in (*names, "r"):
-        stream = repository.stream(run)
-        assert [r.hash for r in here.read(stream)] == [r.hash for r in there.read(stream)]
+        own = stream("evomerge", run)
+        assert [r.hash for r in here.read(own)] == [r.hash for r in there.read(own)]
         assert (queries.row(here, run) or {})["status"] == repository.load(here, run).status
     rows = here.everything(imported_pasts.STREAM)
     assert [
@@ -238,19 +242,16 @@ def test_runs_have_the_same_names_everywhere(there, here, cache, tmp_path: Path,
     """`exports/RUN` left its folder, and lists showed a name's escape sequences."""
     file = packed(
         tmp_path / "x.forge",
-        {repository.stream(name): linked(there.read("evomerge/r"), name)},
+        {stream("evomerge", name): linked(there.read("evomerge/r"), name)},
         name,
     )
     with pytest.raises(ArchiveError, match="which is no run's"):
         load(here, cache, file)
     with pytest.raises(ConfigError, match="cannot be used"):
         Home(tmp_path).exports(name)
-    config = repository.load(there, "r").submitted
-    assert config
-    from worker.commands.submit import submit
-
+    made = plan_of(repository.load(there, "r").submitted, "evomerge")
     with pytest.raises(ConfigError, match="cannot be used"):
-        submit(here, config.config, config.sources, config.base, config.data, run=name or "\0")
+        submit(here, made, name or "\0")
 
 
 def poisoned(rows: Rows, type_: str, change: Callable[[dict], None]) -> Rows:
@@ -334,9 +335,9 @@ def test_files_that_are_not_the_champions_are_refused(there, here, cache, tmp_pa
     for name in (f"{digest}/x.safetensors", "other/x.safetensors", f"{digest}/run.py", "x"):
         file, rows = tmp_path / "x.forge", there.read("evomerge/r")
         archive.write(file, {"evomerge/r": rows}, {}, {"run": "r"}, [(name, blob)])
-        with pytest.raises(ArchiveError, match=r"no file of the champion|are not those"):
+        with pytest.raises(ArchiveError, match=r"no file of the run's result|are not those"):
             load(here, cache, file)
-        with pytest.raises(ArchiveError, match=r"no file of the champion|are not those"):
+        with pytest.raises(ArchiveError, match=r"no file of the run's result|are not those"):
             inspected(file)
     assert here.names() == []
 

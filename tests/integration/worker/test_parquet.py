@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from evomerge.reports import tables
-from evomerge.run import repository
 from evomerge.run.state import fold
 from runs.errors import UnavailableError
+from runs.history import repository
 from runs.home import Home
+from runs.lists import tables
 from testing import fake_runs
 from tests.integration.cli.test_forge import call, fails
 from worker.exports import parquet
@@ -47,7 +47,7 @@ def test_the_files_hold_the_tables(place: Path, tmp_path: Path, run: str) -> Non
     """Every table, every value; also of a run that has not ended."""
     told = json.loads(call(place, "export", run, "--parquet", str(tmp_path / "t"), "--json").stdout)
     recorded = rows(place, run)
-    for name in tables.TABLES:
+    for name in tables.tables("evomerge"):
         expected = list(tables.table(name, fold(recorded), recorded).rows)
         assert read(tmp_path / "t" / f"{name}.parquet") == expected
         assert told["rows"][name] == len(expected)
@@ -105,7 +105,7 @@ def test_half_an_export_is_none(
     def broken(state: Any, rows: Any) -> tables.Table:
         raise RuntimeError("broken")
 
-    monkeypatch.setitem(tables.TABLES, "events", broken)
+    monkeypatch.setattr(tables, "events", broken)
     with pytest.raises(RuntimeError):
         parquet.write(target, fold(recorded), recorded)
     assert (target / "events.parquet").read_bytes() == before
@@ -117,7 +117,7 @@ def test_without_pyarrow_it_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(parquet.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[notebook\]'"):
-        parquet.check(tmp_path / "t", "r")
+        parquet.check(tmp_path / "t", "evomerge", "r")
 
 
 def test_an_export_of_nothing_is_refused(place: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from events import ChainError, EventStore, PayloadError, chain
 from events.projection import gaps
 from events.sqlite import open_store
-from evomerge.reports import model_registry as reports_model_registry
 from evomerge.run.events import Paused
+from runs.lists import model_registry as reports_model_registry
 from worker.commands import accounts, user_limits
 from worker.commands import model_registry as commands_model_registry
 from worker.tasks.verify_streams import Evidence, named

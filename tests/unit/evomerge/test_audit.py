@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from events import Envelope, New, canonical_json, chain
-from evomerge.run import audit, events
-from evomerge.run.audit import Anchor
-from evomerge.run.decide import open_tasks
+from evomerge.run import events
+from runs import kinds
+from runs.history import audit
+from runs.history.audit import Anchor
+from runs.kinds.decide import open_tasks
 from testing.fake_world import RUN, World, small
 
 Rows = list[Envelope]
@@ -59,10 +61,8 @@ def test_an_honest_history_has_no_findings(rows: Rows) -> None:
 
 def test_every_prefix_of_an_honest_history_is_honest(rows: Rows) -> None:
     """A run that is under way can be audited; a cut inside an append cannot have happened."""
-    from evomerge.run.history import CLOSING
-
     for end in range(1, len(rows), 7):
-        if rows[end].type not in CLOSING:
+        if rows[end].causation is None:
             assert audit.audit(rows[:end]) == []
 
 
@@ -278,7 +278,7 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
         "task_died", "task_quarantined", "paused", "resumed", "cancelled", "retried",
         "priority_changed", "exported", "imported",
     }  # fmt: skip
-    answered = {cls.type for cls in audit.ANSWERS}
+    answered = {cls.type for cls in kinds.of("evomerge").answers}
     assert decided | answered == set(events.REGISTRY.types())
     assert RUN
 
@@ -299,8 +299,12 @@ def test_a_forged_champion_behind_a_measurement_is_found(rows: Rows) -> None:
     champion = canonical_json({**data, "recipe_id": loser, "score": 99.0})
     row = rows[at]._replace(key=f"{RUN}/generation/0/champion_changed/2", data=champion)
     measured = next(i for i in range(at, len(rows)) if rows[i].type == "evaluated")
-    told = inserted(rows, measured + 1, row)
+    together = row._replace(causation=rows[measured].event_id)
+    told = inserted(rows, measured + 1, together)
     assert "evaluated is never appended together with champion_changed" in told
+    assert "champion_changed names a cause" in inserted(rows, measured + 1, row)
+    alone = row._replace(causation=None)
+    assert "champion_changed does not follow" in inserted(rows, measured + 1, alone)
 
 
 @pytest.mark.parametrize("field", ["generation", "slot"])

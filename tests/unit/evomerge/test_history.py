@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.run import history
-from evomerge.run.decide import decide
-from evomerge.run.history import Reference
+from evomerge.run import generations
 from evomerge.run.state import fold
 from runs.errors import ConfigError, NotFoundError
+from runs.history import places as history
+from runs.history.places import Reference
+from runs.kinds.decide import decide
 from testing.fake_world import World
 
 
@@ -41,7 +42,7 @@ def test_what_is_no_reference_is_refused(text: str) -> None:
 def test_appends_are_the_rows_in_order_and_no_group_begins_with_a_closing_event(rows) -> None:
     groups = history.appends(rows)
     assert [row for group in groups for row in group] == rows
-    assert all(group[0].type not in history.CLOSING for group in groups)
+    assert all(group[0].causation is None for group in groups)
     closings = [g for g in groups if g[0].type == "diversity_measured"]
     assert len(closings) == 3
     assert all(len(group) > 1 for group in closings)
@@ -50,7 +51,7 @@ def test_appends_are_the_rows_in_order_and_no_group_begins_with_a_closing_event(
 def test_every_place_may_be_cut_but_the_middle_of_an_append(rows) -> None:
     """The error names both ends of the append, and both can be cut."""
     for place in range(1, len(rows) + 1):
-        inside = place < len(rows) and rows[place].type in history.CLOSING
+        inside = place < len(rows) and rows[place].causation is not None
         if not inside:
             assert history.at_place(rows, place) == place
             continue
@@ -68,8 +69,8 @@ def test_a_place_that_is_not_there_is_refused(rows, place: int) -> None:
 
 def test_before_the_close_the_facts_are_due_and_after_it_they_are_there(rows) -> None:
     for generation in range(3):
-        before = fold(rows[: history.before_close(rows, generation)])
-        after = fold(rows[: history.after_close(rows, generation)])
+        before = fold(rows[: generations.before_close(rows, generation)])
+        after = fold(rows[: generations.after_close(rows, generation)])
         assert before.generation == generation
         assert decide(before).facts[0].event.type == "diversity_measured"
         assert after.generation == generation + 1
@@ -78,6 +79,6 @@ def test_before_the_close_the_facts_are_due_and_after_it_they_are_there(rows) ->
 
 def test_a_generation_that_is_not_complete_is_refused_with_those_that_are(rows) -> None:
     with pytest.raises(NotFoundError, match="generations 0 to 2 are"):
-        history.after_close(rows, 3)
+        generations.after_close(rows, 3)
     with pytest.raises(NotFoundError, match="no generation is yet"):
-        history.after_close(rows[:3], 0)
+        generations.after_close(rows[:3], 0)

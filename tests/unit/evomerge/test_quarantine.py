@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.run import audit, events
-from evomerge.run.commands import refusal
-from evomerge.run.decide import Evaluate, decide
-from evomerge.run.retries import DEATHS
+from evomerge.run import events
 from evomerge.run.state import fold
+from evomerge.run.tasks import Evaluate
+from runs.history import audit
+from runs.kinds.commands import refusal
+from runs.kinds.decide import decide
+from runs.kinds.retries import DEATHS
 from testing.fake_world import SOURCES, World, small
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.run import audit, events
-from evomerge.run.decide import Decision, decide
-from evomerge.run.retries import ATTEMPTS
-from evomerge.run.state import RunState, evolve
+from evomerge.run import events
+from evomerge.run.state import RunState
+from runs.history import audit
+from runs.kinds.decide import decide
+from runs.kinds.retries import ATTEMPTS
+from runs.kinds.state import evolve
+from runs.kinds.tasks import Decision
 from testing import fake_world
 from testing.fake_world import SOURCES, World, all_alike, small
 

@@ -14,8 +14,11 @@ from events.sqlite import open_store
 from evomerge.fitness import composite
 from evomerge.recipes.recipe import Mutate
 from evomerge.run import events
-from evomerge.run.decide import Build, ChooseLayers, Decision, Evaluate, Measure, Start, decide
-from evomerge.run.state import RunState, absorb, evolve, fold
+from evomerge.run.state import RunState, fold
+from evomerge.run.tasks import Build, ChooseLayers, Evaluate, Measure
+from runs.kinds.decide import decide
+from runs.kinds.state import evolve
+from runs.kinds.tasks import Decision, Start
 from testing import fake_world
 from testing.fake_world import BASE, RUN, SOURCES, World, small
 
@@ -183,7 +186,7 @@ def test_folding_in_two_parts_is_folding_at_once(finished: World):
     """A worker absorbs what is new; the state is that of the whole log."""
     whole = fold(finished.rows)
     for cut in (1, 5, len(finished.rows) // 2):
-        parts = absorb(fold(finished.rows[:cut]), finished.rows[cut:])
+        parts = fold(finished.rows[:cut]).absorb(finished.rows[cut:])
         assert parts == whole
     assert whole.version == len(finished.rows)
     assert whole.head == finished.rows[-1].hash
@@ -238,7 +241,7 @@ def test_unknown_events_are_refused():
     class Strange(Event):
         type = "strange"
 
-    with pytest.raises(TypeError, match="strange is not an event of a run"):
+    with pytest.raises(TypeError, match="strange is not an event of a merging run"):
         evolve(RunState(), Strange())
 
 

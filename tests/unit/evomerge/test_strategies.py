@@ -14,9 +14,10 @@ from evaluation.data.outcomes import DomainOutcomes
 from evomerge import search
 from evomerge.config import parse
 from evomerge.recipes.recipe import Grouped, Recipe
-from evomerge.run import audit, budget, events, strategy_input
-from evomerge.run.decide import Build, Evaluate, decide, proposals
-from evomerge.run.state import RunState, evolve, fold
+from evomerge.run import budget, events, strategy_input
+from evomerge.run.decide import proposals
+from evomerge.run.state import RunState, fold
+from evomerge.run.tasks import Build, Evaluate
 from evomerge.search import method_choice, niching, step_size
 from evomerge.search.auto import Auto
 from evomerge.search.cma_es import CmaEs, Distribution, mask_seed
@@ -24,6 +25,9 @@ from evomerge.search.genome import Space, consensus
 from evomerge.search.history import Generation, Measurements, Past
 from evomerge.search.proposals import Family
 from runs.errors import ConfigError, StrategyError
+from runs.history import audit
+from runs.kinds.decide import decide
+from runs.kinds.state import evolve
 from testing.fake_world import BASE, SOURCES, World, quality, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
@@ -462,7 +466,7 @@ def test_hours_are_those_of_tasks_and_of_the_clock() -> None:
     assert state.spent.wall == 0
     last = state.closed[max(state.closed)].device
     assert last <= 72
-    first = budget.Spent()
+    first = budget.SearchSpent()
     limited = config("auto", max_hours=1.0)
     assert (
         budget.exhausted(limited, replace(first, wall=3000.0), replace(first, wall=600.0)) is None

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from events import Envelope
-from evomerge.reports import report, tables
-from evomerge.run.state import fold
+from evomerge.reports import report
+from evomerge.run.state import RunState, fold
 from runs.errors import ConfigError
+from runs.lists import tables
 from testing.fake_world import World, small
 from tests.golden.test_golden import LOGS, rows_of
 
@@ -36,7 +37,7 @@ def data(rows: list[Envelope], *kinds: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", tables.tables("evomerge"))
 def test_every_row_has_every_column_and_its_kind(name: str, path: Path) -> None:
     kinds = {"int": int, "float": float, "text": str, "bool": bool, "texts": list}
     log = rows_of(path)
@@ -133,4 +134,4 @@ def test_generations_are_the_reports_with_what_was_spent(rows: list[Envelope]) -
 
 def test_an_unknown_table_is_named() -> None:
     with pytest.raises(ConfigError, match="there are generations, candidates"):
-        tables.table("models", fold([]), [])
+        tables.table("models", RunState(), [])

@@ -1,0 +1,52 @@
+"""Candidates of a merging run: finding them by name, and describing them. No torch."""
+
+from __future__ import annotations
+
+from evomerge.recipes.recipe import Merge, Mutate, Recipe, Source, label
+from evomerge.run.state import RunState
+from runs.errors import NotFoundError
+
+
+def find(state: RunState, candidate: str) -> str:
+    """Return the recipe id that "champion", an id or the beginning of an id means.
+
+    Raises NotFoundError.
+    """
+    if candidate == "champion":
+        if state.champion is None:
+            raise NotFoundError(f"run {state.run} has no champion yet.")
+        return state.champion
+    alike = [id_ for id_ in state.recipes if candidate and id_.startswith(candidate)]
+    if len(alike) != 1:
+        what = "is not known" if not alike else "is the beginning of several"
+        raise NotFoundError(
+            f"candidate {candidate!r} {what} in run {state.run}. `forge events {state.run}` "
+            "lists them."
+        )
+    return alike[0]
+
+
+def place(state: RunState, recipe_id: str) -> str:
+    """Return a recipe's place in the run: "generation 3/5", "baseline mean", "given" (a source)."""
+    for (generation, slot), candidate in state.candidates.items():
+        if candidate.recipe_id == recipe_id:
+            return f"generation {generation}/{slot}"
+    for name, id_ in state.baselines.items():
+        if id_ == recipe_id:
+            return f"baseline {name}"
+    return "given"
+
+
+def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
+    """Return a description of a recipe in a few words."""
+    assert state.started
+    if isinstance(recipe, Source):
+        known = {s.recipe_id: s.name for s in (state.started.sources)}
+        return f"source {known.get(recipe_id, state.started.base.name)}"
+    if isinstance(recipe, Mutate):
+        parts = (("genes", recipe.pipeline), ("noise", recipe.noise))
+        changed = " and ".join(what for what, present in parts if present)
+        return f"mutant of {recipe.parent[:12]} ({changed})"
+    inputs = ", ".join(i[:12] for i in recipe.inputs)
+    known_as = recipe.method if isinstance(recipe, Merge) else label(recipe, state.recipes)
+    return f"{known_as} of {inputs}"

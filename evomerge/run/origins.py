@@ -1,0 +1,54 @@
+"""Origins of a merging run's models: what they are, and the folders they were written to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from events import Envelope
+from evomerge.run import candidates, events
+from evomerge.run.state import RunState
+from runs.event_types import ModelReference, SourceRecord
+from runs.kinds.origin import Origin
+from runs.kinds.user_events import Exported
+
+
+def origin(state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
+    """Return a candidate's origin; without a name, the champion's. Raise NotFoundError."""
+    recipe_id = candidates.find(state, name or "champion")
+    kind = "champion" if recipe_id == state.champion else "candidate"
+    so_far = "" if state.completed or kind != "champion" else ", which has not ended"
+    return Origin(
+        name=f"{state.run}-{recipe_id[:8]}",
+        what=f"{kind} {recipe_id[:12]} of run {state.run}{so_far}",
+        digest=state.built[recipe_id][0],
+        folders=tuple(dict.fromkeys(_places(state, rows, recipe_id))),
+        run=state.run,
+        recipe_id=recipe_id,
+    )
+
+
+def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[str]:
+    """Return the folders to which a recipe's weights were written, the newest first.
+
+    For a source, its given folders follow.
+    """
+    found: list[str] = []
+    for row in reversed(rows):
+        if row.type == Exported.type:
+            event = events.REGISTRY.load(row)
+            if isinstance(event, Exported) and event.recipe_id == recipe_id:
+                found.append(event.folder)
+    if state.submitted and state.submitted.output_dir and recipe_id == state.champion:
+        found.append(state.submitted.output_dir)
+    if state.submitted and state.started:
+        found += [model.path for model, _ in given_sources(state, recipe_id)]
+    return found
+
+
+def given_sources(state: RunState, recipe_id: str) -> list[tuple[ModelReference, SourceRecord]]:
+    """Return the base and sources that have a recipe's id, as given and as pinned; [] for a merge."""
+    assert state.submitted
+    assert state.started
+    given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
+    pairs = zip(given, (state.started.base, *state.started.sources), strict=True)
+    return [(model, record) for model, record in pairs if record.recipe_id == recipe_id]

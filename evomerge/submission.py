@@ -1,0 +1,109 @@
+"""Submission of a merging run: from what a user asks for to opened models and counted items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evomerge import config as settings
+from evomerge.config import EvoMergeConfig
+from runs.errors import ConfigError
+from runs.event_types import ModelReference
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+
+
+def planned(
+    config: EvoMergeConfig,
+    sources: tuple[ModelReference, ...],
+    base: ModelReference | None,
+    data: tuple[str, ...],
+    output_dir: str | None = None,
+) -> Plan:
+    """Return the plan of a merging run from parsed settings and resolved models."""
+    return Plan("evomerge", config, {"sources": sources, "base": base, "data": data}, output_dir)
+
+
+def plan(asked: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run; of the models (roles `sources`, `base`) only headers are read.
+
+    Raises ConfigError or UnavailableError before anything is started.
+    """
+    from evomerge import search
+    from evomerge.data_settings import given as given_data
+    from weights.sources import ALIASES, resolve
+
+    config = settings.parse(dict(asked.config))
+    search.current(config)
+    unknown = sorted(set(asked.models) - {"sources", "base"})
+    if unknown:
+        raise ConfigError(f"a merging run has no models {unknown[0]!r}: give sources and a base.")
+    base = list(asked.models.get("base", ()))
+    if len(base) > 1:
+        raise ConfigError("a merging run has one base. Give one.")
+    known = {**ALIASES, **lookup.aliases}
+    return planned(
+        config,
+        tuple(resolve(m, known, lookup.named) for m in _named(asked.models.get("sources", ()))),
+        resolve(str(base[0]), known, lookup.named) if base else None,
+        given_data(asked.data, config.fitness_weights),
+        asked.output_dir,
+    )
+
+
+def _named(entries: Sequence[Any]) -> list[str]:
+    """Return the models of a config file as strings.
+
+    An entry is a string, or a {name, path, …} of the source documents. Raises ConfigError.
+    """
+    result = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            unknown = set(entry) - {"name", "path", "weight", "domain_specialty"}
+            if unknown or "path" not in entry:
+                raise ConfigError(f"base_models entry {entry} needs `path` and may have `name`.")
+            if entry.get("weight", 1.0) != 1.0:
+                raise ConfigError(
+                    "a source's `weight` is a gene of the recipe and is searched: leave it out."
+                )
+            result.append(str(entry["path"]))
+        else:
+            result.append(str(entry))
+    return result
+
+
+def check(plan: Plan) -> Checked:
+    """Open models (headers only), tokenizer and data; raise the errors that a run would raise."""
+    from evaluation.data.packing import pack
+    from evaluation.item_filter import measurable, why_not_run
+    from evaluation.loading import load_items, load_tokenizer, made_for_any_model
+    from evaluation.verifiers.verifier import Verifier
+    from evomerge import search
+    from evomerge.data_settings import check_settings
+    from evomerge.merging.dataflow import check_paths
+    from weights import model_config
+    from weights.sources import open_family
+
+    data = plan.fields["data"]
+    family = open_family(plan.fields["sources"], plan.fields["base"], plan.config.strict)
+    model_config.empty(family.base.folder, model_config.load(family.base.folder))
+    tokenizer = load_tokenizer(str(family.base.folder))
+    notes: list[str] = []
+    allowed, parameters = plan.config.allow_benchmarks, family.base.parameters
+    items = load_items(data, allowed, parameters, notes.append)
+    context = min(plan.config.context, family.base.positions or plan.config.context)
+    builtin, not_run = made_for_any_model(data), why_not_run(items, Verifier())
+    items, told = measurable(items, tokenizer, context, builtin, not_run)
+    check_settings(items, plan.config)
+    check_paths(family, plan.config)
+    pack(items, tokenizer, context)
+    counts: dict[str, dict[str, int]] = {}
+    for item in items:
+        row = counts.setdefault(
+            item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0)
+        )
+        row[item.slice] += 1
+    return Checked(
+        (*search.unread(plan.config), *family.warnings, *notes, *told),
+        family.base.parameters,
+        counts,
+    )

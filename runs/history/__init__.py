@@ -1,0 +1,1 @@
+"""Histories of runs: reading, cutting, checking and keeping them folded."""

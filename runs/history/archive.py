@@ -1,0 +1,68 @@
+"""Runs in archives (`events.archive`): the streams that an archive needs, and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from events import Envelope
+from events.archive import Archive
+from runs import kinds
+from runs.errors import NotFoundError
+from runs.history.repository import Log, history, stream_of
+from runs.streams import run_of as run_of_stream
+
+
+class ArchivedLog:
+    """An archive's streams, readable like a log (`runs.history.repository.Log`)."""
+
+    def __init__(self, streams: Mapping[str, Sequence[Envelope]]) -> None:
+        self._streams = streams
+
+    def version(self, stream: str) -> int:
+        """Return the stream's version; 0 if the stream is missing."""
+        return len(self._streams.get(stream, ()))
+
+    def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
+        """Yield the stream's rows in order: after version `after`, up to version `upto`."""
+        yield from self._streams.get(stream, ())[after:upto]
+
+    def streams(self, prefix: str = "") -> list[Envelope]:
+        """Return the first row of every stream whose name starts with `prefix`."""
+        return [rows[0] for name, rows in self._streams.items() if name.startswith(prefix)]
+
+    def holder(self, *keys: str) -> str | None:
+        """Return the name of the stream whose first event has one of these keys, or None."""
+        found = (name for name, rows in self._streams.items() if rows[0].key in keys)
+        return next(found, None)
+
+
+def run_of(archive: Archive) -> str:
+    """Return the name of the run that an archive is about. Raises NotFoundError."""
+    run = archive.manifest.get("run")
+    if not isinstance(run, str) or stream_of(ArchivedLog(archive.streams), run) is None:
+        raise NotFoundError("the archive holds no run of a kind that this program knows.")
+    return run
+
+
+def streams(log: Log, run: str) -> dict[str, list[Envelope]]:
+    """Return stream → the rows that a run's history needs of it, the pasts of forks first."""
+    found: dict[str, list[Envelope]] = {}
+    for row in history(log, run):
+        found.setdefault(row.stream, []).append(row)
+    return found
+
+
+def schemas(stream: str) -> dict[str, Any]:
+    """Return type@version → JSON schema, for the latest schema of every event of a run's kind."""
+    kind = kinds.kind_of(stream)
+    assert kind
+    return {
+        f"{name}@{cls.schema_version}": cls.model_json_schema()
+        for name, cls in kind.state.registry.types().items()
+    }
+
+
+def title(name: str) -> str:
+    """Return the name of the run that a stream belongs to."""
+    return run_of_stream(name)

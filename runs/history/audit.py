@@ -1,0 +1,294 @@
+"""Audit of a run's history, from the log alone.
+
+Pure: rows in, findings out.
+
+chain      every row's hash fits its content and the row before, stream by stream
+events     every row validates under its type and schema
+decisions  what happened after each prefix was due then, and each answer is one that was asked for
+result     the fold has the result, the lineage digest and the chain head that `completed` says
+
+What a kind of run adds to these checks is in its class: `unasked`, `wrong_fork`, `wrong_result`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from events import Envelope, Event, EventsError, New, Registry, UnknownEventError, chain
+from runs import kinds
+from runs.errors import ForgeError
+from runs.history.places import appends
+from runs.history.repository import empty
+from runs.kinds import events as run_events
+from runs.kinds.commands import CONTROLS, refusal
+from runs.kinds.decide import due, open_tasks
+from runs.kinds.kind import Kind
+from runs.kinds.retries import failed_key
+from runs.kinds.state import State
+from runs.kinds.tasks import Decision
+from runs.streams import run_of
+
+#: error: something is wrong; unchecked: it could not be checked; note: worth knowing, not wrong.
+Level = Literal["error", "unchecked", "note"]
+Check = Literal[
+    "chain", "events", "decisions", "result", "weights", "fitness", "artifacts", "files"
+]
+#: Events that are appended alone, as a kind's answers are; the others are facts, which follow from
+#: the events before them.
+_ALONE = (
+    run_events.Submitted,
+    run_events.Forked,
+    run_events.DivergenceDetected,
+    run_events.TaskFailed,
+    run_events.TaskDied,
+    *CONTROLS,
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A result of an audit: an error, something that could not be checked, or a note."""
+
+    level: Level
+    check: Check
+    message: str
+    #: The event's place in the history, from 1.
+    place: int | None = None
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """An event's hash stored outside of the history; it reveals a truncated log."""
+
+    version: int
+    head: str
+    noted_in: str
+
+
+def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Finding]:
+    """Check all that the log alone can show of a run's whole history; return the findings."""
+    kind = kinds.kind_of(rows[-1].stream) if rows else None
+    if kind is None:
+        return [Finding("unchecked", "events", "this program knows no such kind of run")]
+    found = list(_chain(rows, anchors))
+    broken = bool(found)
+    found += _clocks(rows)
+    unreadable = list(_events(rows, kind.state.registry))
+    found += unreadable
+    if broken or unreadable:
+        why = (
+            "not checked: the history is broken" if broken else "not checked: see the events above"
+        )
+        return [*found, *(Finding("unchecked", check, why) for check in ("decisions", "result"))]
+    return [*found, *_decisions(kind, rows)]
+
+
+def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Finding]:
+    """Check a stream that belongs to no run: its chain, its times and its events.
+
+    `registry` has the stream's events; None if this program does not write the stream.
+    """
+    found = [*_chain(rows, ()), *_clocks(rows)]
+    if registry is None:
+        return [*found, Finding("unchecked", "events", "this program writes no such stream")]
+    return [*found, *_events(rows, registry)]
+
+
+def _chain(rows: Sequence[Envelope], anchors: Sequence[Anchor]) -> Iterator[Finding]:
+    start = 0
+    streams = list(dict.fromkeys(row.stream for row in rows))
+    for stream in streams:
+        own = [row for row in rows if row.stream == stream]
+        for found in chain.check(own):
+            yield Finding("error", "chain", found.message, start + found.version)
+        if stream == streams[-1]:
+            for anchor in anchors:
+                lost = chain.missing_tail(own, anchor.version, anchor.head, anchor.noted_in)
+                if lost is not None:
+                    yield Finding("error", "chain", lost.message, start + lost.version)
+        start += len(own)
+
+
+def _clocks(rows: Sequence[Envelope]) -> Iterator[Finding]:
+    """Yield a note if recorded times run backwards.
+
+    A forger who exchanges two results and computes every hash again leaves no other trace. Honest
+    logs have such times too, if a clock was set back or the clocks of machines differ.
+    """
+    back = [
+        place
+        for place, (before, row) in enumerate(pairwise(rows), start=2)
+        if before.stream == row.stream and str(row.recorded_at) < str(before.recorded_at)
+    ]
+    if back:
+        more = f" (and {len(back) - 1} more)" if len(back) > 1 else ""
+        what = (
+            f"event {back[0]} was recorded at an earlier time than the event before it{more}: a clock "
+            "was set back, clocks of machines differ, or events were exchanged"
+        )
+        yield Finding("note", "chain", what, back[0])
+
+
+def _events(rows: Sequence[Envelope], registry: Registry) -> Iterator[Finding]:
+    for place, row in enumerate(rows, start=1):
+        try:
+            registry.load(row)
+        except UnknownEventError as error:
+            yield Finding("unchecked", "events", str(error), place)
+        except EventsError as error:
+            yield Finding("error", "events", str(error), place)
+
+
+def _decisions(kind: Kind, rows: Sequence[Envelope]) -> list[Finding]:
+    state, found, done = empty(rows[-1].stream), [], set[str]()
+    try:
+        for group in appends(rows):
+            events = [state.registry.load(row) for row in group]
+            problem = _undecided(kind, state, group, events, done)
+            done |= {row.key.partition("/")[2] for row in group}
+            if problem is not None:
+                found.append(Finding("error", "decisions", problem, state.place + 1))
+            state.absorb(group)
+            if state.completed and not state.place < len(rows):
+                found += _result(kind, state, rows)
+    except ForgeError as error:  # a strategy that this program does not have
+        found.append(Finding("unchecked", "decisions", str(error), state.place + 1))
+    except (AssertionError, LookupError, ValueError, ArithmeticError, TypeError) as error:
+        what = f"the history cannot have been decided: {type(error).__name__}: {error}"
+        found.append(Finding("error", "decisions", what, state.place + 1))
+    return found
+
+
+def _undecided(
+    kind: Kind, state: State, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
+) -> str | None:
+    """Return why this append does not follow from the state before it; None if it does.
+
+    `done` has the keys of the tasks that were answered before the append.
+    """
+    row, first = group[0], events[0]
+    if row.causation is not None and not isinstance(first, run_events.Submitted):
+        return f"{row.type} names a cause, but is not part of an append that has one"
+    if state.submitted is None and not isinstance(first, run_events.Submitted):
+        return f"the history begins with {row.type}, not with submitted"
+    if not isinstance(first, _ALONE) and type(first) not in kind.answers:
+        return _unlike(_facts_due(state, first), group, events)
+    if len(group) > 1:
+        return f"{row.type} is never appended together with {group[1].type}"
+    return _misnamed(state, row, first) or _unfounded(kind, state, row, first, done)
+
+
+def _facts_due(state: State, first: Event) -> Decision:
+    """Return the decision with the facts that are due; before the start, accept `failed` as is."""
+    if isinstance(first, run_events.Failed) and state.started is None and not state.ended:
+        # Models or data could not be used: only the start knows why, so its reason is accepted.
+        return Decision(facts=[New(first, failed_key(state))])
+    return due(state)
+
+
+def _unfounded(kind: Kind, state: State, row: Envelope, event: Event, done: set[str]) -> str | None:
+    """Return why an event that is appended alone does not follow from the state, or None."""
+    if isinstance(event, run_events.Submitted):
+        return None if state.place == 0 else f"event {row.type} is not at the beginning"
+    if isinstance(event, run_events.Forked):
+        return _unlike_past(kind, state, event)
+    if isinstance(event, run_events.DivergenceDetected):
+        answered = event.task in done
+        return None if answered else f"task {event.task} differs from a result that is not there"
+    if isinstance(event, CONTROLS):
+        why = refusal(state, event)
+        return None if why is None else f"the run could not be {row.type}: {why}"
+    if isinstance(event, run_events.TaskFailed | run_events.TaskDied):
+        return _unlike_trouble(state, event, done)
+    return _unasked(kind, state, row, event)
+
+
+def _unasked(kind: Kind, state: State, row: Envelope, event: Event) -> str | None:
+    """Return why the event answers no task that was asked for; None if it answers one."""
+    suffix = row.key.partition("/")[2]
+    task = next((t for t in open_tasks(state) if t.key == suffix), None)
+    if task is None or not isinstance(task, kind.answers[type(event)]):
+        return f"{row.type} answers task {suffix}, which the events before do not ask for"
+    return kind.unasked(state, task, event)
+
+
+def _unlike_trouble(
+    state: State, event: run_events.TaskFailed | run_events.TaskDied, done: set[str]
+) -> str | None:
+    """Return why a task cannot have failed, or died, as the event says; None if it can."""
+    if event.task not in done and event.task not in {task.key for task in open_tasks(state)}:
+        return f"task {event.task} failed, but was not asked for"
+    before = (state.failures if isinstance(event, run_events.TaskFailed) else state.deaths).get(
+        event.task
+    )
+    attempt = 1 + (before.attempt if before else 0)
+    if event.attempt != attempt:
+        return f"task {event.task} failed for the {event.attempt}. time, after {attempt - 1} before"
+    return None
+
+
+def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
+    """Return why the row's stream or key is not that of its event; None if both are.
+
+    A key ensures that what it names is recorded once.
+    """
+    run = run_of(row.stream)
+    own = event.run if isinstance(event, run_events.Submitted | run_events.Forked) else state.run
+    if run != own:
+        return f"{row.type} of run {own} stands in the stream of run {run}"
+    match event:
+        case run_events.Submitted() | run_events.Forked():
+            wanted = [run, event.type]
+        case run_events.TaskFailed():
+            wanted = [run, event.task, "failed", str(event.attempt)]
+        case run_events.TaskDied():
+            wanted = [run, event.task, "died", str(event.attempt)]
+        case run_events.DivergenceDetected():
+            wanted = [run, event.task, "divergence", row.key.rpartition("/")[2]]
+        case _ if isinstance(event, CONTROLS):
+            wanted = [run, event.type, row.key.rpartition("/")[2]]
+        case _:  # an answer: `_unasked` compares the rest of the key with the open tasks
+            wanted = [run, row.key.partition("/")[2]]
+    key = "/".join(wanted)
+    return None if row.key == key else f"{row.type} is recorded under {row.key}, not under {key}"
+
+
+def _unlike_past(kind: Kind, state: State, fork: run_events.Forked) -> str | None:
+    assert state.submitted
+    expected = {**state.submitted.config.model_dump(mode="json"), **fork.changes}
+    if (fork.parent, fork.version, fork.head) != (state.run, state.version, state.head):
+        return "the fork names another past than the one before it"
+    if expected != fork.config.model_dump(mode="json"):
+        return "the fork's settings are not those before it with its changes"
+    return kind.wrong_fork(state, fork)
+
+
+def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
+    """Return why the append is not the facts that are due, or None.
+
+    The facts must be equal, under the same keys and in the same order.
+    """
+    wanted = [(new.event.type, new.key, new.event) for new in decision.facts]
+    if wanted == [(r.type, r.key, e) for r, e in zip(group, events, strict=True)]:
+        return None
+    told = ", ".join(row.type for row in group)
+    asked = ", ".join(type_ for type_, _, _ in wanted) or "tasks only"
+    if asked == told:
+        return f"{told} does not say what follows from the events before"
+    return f"{told} does not follow from the events before, which ask for: {asked}"
+
+
+def _result(kind: Kind, state: State, rows: Sequence[Envelope]) -> Iterator[Finding]:
+    """Yield an error for each statement of `completed` that the events before it contradict."""
+    done = state.completed
+    assert done
+    place = 1 + max(i for i, row in enumerate(rows) if row.type == run_events.Completed.type)
+    for wrong in kind.wrong_result(state):
+        yield Finding("error", "result", wrong, place)
+    if done.lineage_digest != state.lineage_digest():
+        yield Finding("error", "result", "the lineage digest is not that of the events", place)
+    if rows[place - 1].prev_hash != done.chain_head:
+        yield Finding("error", "result", "the chain head is not the event before's hash", place)

@@ -1,0 +1,60 @@
+"""Kinds of run: the table of their names, and what every kind is made of.
+
+A kind is settings, events, a state, one pure function `due`, and the work that it asks for; see
+`runs/kinds/kind.py`. Reading a list of runs must not import every phase: the table holds names, and a
+kind's module is imported when the kind is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from runs.errors import UnknownKindError
+
+if TYPE_CHECKING:
+    from runs.kinds.kind import Kind
+
+#: Name of a kind → its class. The name is the first part of its runs' streams.
+KINDS = {"evomerge": "evomerge.kind:EvoMerge"}
+
+#: Variable that names further kinds, as "NAME=MODULE:CLASS", separated by commas.
+FURTHER = "FORGE_KINDS"
+
+
+def table() -> dict[str, str]:
+    """Return the table of kinds, with those that the environment names."""
+    further = (entry.partition("=") for entry in os.environ.get(FURTHER, "").split(","))
+    return KINDS | {name.strip(): place.strip() for name, equals, place in further if equals}
+
+
+def of(name: str) -> Kind:
+    """Return the kind of this name. Raises UnknownKindError."""
+    place = table().get(name)
+    if place is None:
+        raise UnknownKindError(
+            f"runs of kind {name!r} are not known to this program. It knows: "
+            f"{', '.join(sorted(table()))}."
+        )
+    return _load(place)
+
+
+@cache
+def _load(place: str) -> Kind:
+    """Import and return the kind that the table places at "MODULE:CLASS"."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)()
+
+
+def kind_of(stream: str) -> Kind | None:
+    """Return the kind of the run that a stream belongs to; None for any other stream."""
+    name, slash, _ = stream.partition("/")
+    return of(name) if slash and name in table() else None
+
+
+def is_run(stream: str) -> bool:
+    """Return True if the stream is a run's, of a kind that is known here."""
+    name, slash, _ = stream.partition("/")
+    return bool(slash) and name in table()

@@ -1,0 +1,78 @@
+"""What a user asks for when a run is submitted, and the plan that it is recorded from.
+
+Terminal, API and Python ask in these terms, and the same checks serve all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runs.event_types import ModelReference
+from runs.kinds.events import Submitted
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run as a user asks for it, in plain values."""
+
+    #: The kind of run.
+    kind: str
+    #: Its settings, under any of their names.
+    config: Mapping[str, Any] = field(default_factory=dict)
+    #: Role → models: folders, Hub ids, aliases, runs, registered models.
+    models: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    data: Sequence[str] = ()
+    output_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """How names of models are understood, and where the run will be carried."""
+
+    #: Alias → what it stands for.
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    #: Finds models by names from the log; see `worker.exports.model_origin`.
+    named: Callable[[str], ModelReference | None] | None = None
+    #: The run is carried by another machine: the device may be missing here.
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run is submitted with."""
+
+    kind: str
+    config: Any
+    #: Fields of the kind's `submitted` event beside those that every kind has.
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    output_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of a check: warnings, the models' parameters, items by domain and slice."""
+
+    warnings: tuple[str, ...] = ()
+    parameters: int | None = None
+    items: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def plan_of(submitted: Any, kind: str) -> Plan:
+    """Return the plan that a `submitted` event of a kind was made from."""
+    own = set(type(submitted).model_fields) - set(Submitted.model_fields)
+    fields = {name: getattr(submitted, name) for name in sorted(own)}
+    return Plan(kind, submitted.config, fields, submitted.output_dir)
+
+
+def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """Return the plan with the models whose path is in `names` under those names."""
+
+    def called(value: Any) -> Any:
+        if isinstance(value, ModelReference):
+            return value.model_copy(update={"name": names.get(value.path, value.name)})
+        return tuple(map(called, value)) if isinstance(value, tuple) else value
+
+    fields = {name: called(value) for name, value in plan.fields.items()}
+    return Plan(plan.kind, plan.config, fields, plan.output_dir)

@@ -1,0 +1,35 @@
+"""The origin of a model that the log knows: the run that made it, or the registry's entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from runs.event_types import ModelReference
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A model that the log knows, and the folders that may have its weights."""
+
+    name: str
+    #: A description for people.
+    what: str
+    #: BLAKE3 of its weights.
+    digest: str
+    #: Folders that had these weights, the best first.
+    folders: tuple[str, ...] = ()
+    #: The Hub id that the model was fetched by.
+    hub: str | None = None
+    #: The run and the recipe from which the model can be rebuilt.
+    run: str | None = None
+    recipe_id: str | None = None
+
+    def request(self, folders: Sequence[str]) -> str:
+        """Return the request, as JSON, that `main` reads; it may look in these folders."""
+        return json.dumps({**asdict(self), "folders": list(folders)})
+
+    def reference(self, folder: str) -> ModelReference:
+        """Return the reference by which a run records the model, with this folder."""
+        return ModelReference(name=self.name, path=folder, digest=self.digest)

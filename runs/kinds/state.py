@@ -1,0 +1,314 @@
+"""State of a run: the fold of its events.
+
+Pure; no clock, no I/O. `evolve` commutes over the completions of tasks that are open at the same
+time: answers go into dictionaries keyed by what they are about, and nothing depends on which came
+first.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
+from typing import Any, ClassVar, Self
+
+from events import Envelope, Event, Registry, canonical_json
+from runs import kinds, streams
+from runs.kinds import budget, events, lineage, user_events
+from runs.kinds.budget import Spent
+
+Handler = Callable[[Any, Any], None]
+
+#: Events before which no process worked on the run: the time up to them was no work.
+_WAITED = (events.Forked, user_events.Retried, user_events.Exported, user_events.Imported)
+
+
+@dataclass
+class State:
+    """Everything that is known about a run after some prefix of its log.
+
+    A kind's state derives from this one. An answer for which the kind has no handler is found in
+    `answers` under its task's key, so that a kind of simple tasks writes no fold.
+    """
+
+    #: The kind of run, and its events.
+    kind: ClassVar[str] = ""
+    registry: ClassVar[Registry] = Registry()
+    #: Event → the handler that applies it to a state, in place; a kind adds its own.
+    handlers: ClassVar[dict[type[Event], Handler]] = {}
+    #: Types that the kind leaves out of the lineage, beside `lineage.OUTSIDE`.
+    outside: ClassVar[frozenset[str]] = frozenset()
+    #: Events that keep the cache of `remembered`.
+    keeping: ClassVar[tuple[type[Event], ...]] = ()
+
+    #: Version and head of the run's own stream.
+    version: int = 0
+    head: str = "0" * 64
+    #: Number of events in the whole history, those before a fork included.
+    place: int = 0
+    run: str = ""
+    #: As submitted; after a fork, with the settings as changed.
+    submitted: Any = None
+    forked: Any = None
+    started: Any = None
+    completed: Any = None
+    failed: events.Failed | None = None
+    cancelled: user_events.Cancelled | None = None
+    paused: bool = False
+    #: The last import from an archive; a submission from before it was made on another system.
+    imported: user_events.Imported | None = None
+    priority: int = 0
+    #: Task → the event that answered it, for events without a handler.
+    answers: dict[str, Event] = field(default_factory=dict)
+    #: Task → its last failure.
+    failures: dict[str, events.TaskFailed] = field(default_factory=dict)
+    #: Task → attempts that no longer count; then, how often users have asked for a retry.
+    forgiven: dict[str, int] = field(default_factory=dict)
+    retries: int = 0
+    #: Task → the last death of a process that did it; then, task → deaths that no longer count.
+    deaths: dict[str, events.TaskDied] = field(default_factory=dict)
+    forgiven_deaths: dict[str, int] = field(default_factory=dict)
+    quarantined: dict[str, events.TaskQuarantined] = field(default_factory=dict)
+    divergences: list[events.DivergenceDetected] = field(default_factory=list)
+    #: Events of a newer version that were skipped: such a state is only for display.
+    skipped: list[str] = field(default_factory=list)
+    #: (idempotency key, type, data) of events that must not depend on luck; a later entry replaces
+    #: an earlier entry whose key differs in the run's name only.
+    lineage: list[tuple[str, str, str]] = field(default_factory=list)
+    #: What was spent until now.
+    spent: Spent = field(default_factory=Spent)
+    #: When the newest event was recorded; None while the clock does not count.
+    clock: str | None = None
+    #: Cache of `remembered`; no part of the state.
+    memory: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def stream(self) -> str:
+        """The name of the run's own stream."""
+        return streams.stream(self.kind, self.run)
+
+    @property
+    def ended(self) -> bool:
+        """True if the run has completed, failed or been cancelled."""
+        return bool(self.completed or self.failed or self.cancelled)
+
+    @property
+    def status(self) -> str:
+        """The run's status in one word, for lists."""
+        for word in ("completed", "failed", "cancelled", "paused"):
+            if getattr(self, word):
+                return word
+        return "running" if self.started else "submitted"
+
+    def lineage_digest(self) -> str:
+        """Return the SHA-256 of what a crashed and an undisturbed run share, sorted by key.
+
+        The digest is of the data as recorded, so it does not change when schemas grow.
+        """
+        entries = {
+            key.partition("/")[2]: lineage.entry(type_, data) for key, type_, data in self.lineage
+        }
+        return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
+
+    def remembered(self, key: tuple[object, ...], work: Callable[[], Any]) -> Any:
+        """Return the result of `work`, cached under `key` until an event could change the result.
+
+        Events of the classes in `keeping` leave the cache as it is; every other event empties it.
+        """
+        if key not in self.memory:
+            self.memory[key] = work()
+        return self.memory[key]
+
+    # ---- the fold ----------------------------------------------------------------------------
+
+    def take(self, event: Event, recorded_at: str | None = None, key: str = "") -> None:
+        """Apply one more event, in place; `key` is the key that it is recorded under.
+
+        Raises TypeError for an event that is none of this kind.
+        """
+        handler = self.handlers.get(type(event))
+        if handler is not None:
+            handler(self, event)
+        elif self.registry.types().get(event.type) is type(event):
+            self.answers[key.partition("/")[2]] = event
+        else:
+            raise TypeError(f"{event.type} is not an event of {kinds.of(self.kind).title}")
+        self.spend(event)
+        self._count_wall(event, recorded_at)
+        if not isinstance(event, self.keeping):
+            self.memory.clear()
+
+    def spend(self, event: Event) -> None:
+        """Add an event's cost, but for the time by the clock, to what was spent."""
+        seconds = self.spent.device + budget.device(event)
+        self.spent = replace(self.spent, device=seconds)
+
+    def _count_wall(self, event: Event, recorded_at: str | None) -> None:
+        if self.clock is not None and recorded_at is not None and not isinstance(event, _WAITED):
+            wall = self.spent.wall + budget.elapsed(self.clock, recorded_at).total_seconds()
+            self.spent = replace(self.spent, wall=wall)
+        self.clock = recorded_at if self.started is not None and not self.paused else None
+
+    def fork_changes(self, event: events.Forked) -> None:
+        """Apply the changed settings of a fork; the common part is done already."""
+
+    def absorb(self, rows: Iterable[Envelope], showing: bool = False) -> Self:
+        """Fold more recorded rows, in place, and return this state.
+
+        The rows must follow directly on those folded so far. Raises UnknownEventError for an event
+        that a newer version wrote: nothing may be decided without the event. With `showing` such
+        rows are skipped, for display only, and `skipped` names them.
+        """
+        if showing:
+            rows = self._known(rows)
+        outside, note = lineage.OUTSIDE | self.outside, self.lineage.append
+        for row, event in self.registry.load_each(rows):
+            self.take(event, row.recorded_at, row.key)
+            if row.type not in outside:
+                note((row.key, row.type, row.data))
+            elif isinstance(event, events.Forked) and event.changes:  # as recorded, for ever
+                config = canonical_json({"config": json.loads(row.data)["config"]})
+                self.lineage[-1] = (_SETTINGS.format(event.run), events.Submitted.type, config)
+            self.version, self.head, self.place = row.version, row.hash, self.place + 1
+        return self
+
+    def _known(self, rows: Iterable[Envelope]) -> Iterator[Envelope]:
+        """Yield the rows that this version knows; count the others and note them."""
+        for row in rows:
+            if self.registry.knows(row):
+                yield row
+            else:
+                self.skipped.append(f"{row.type}@{row.schema}")
+                self.version, self.head, self.place = row.version, row.hash, self.place + 1
+
+
+#: Lineage key of a fork's changed settings.
+_SETTINGS = "{}/submitted"
+
+
+def on_submitted(state: State, event: events.Submitted) -> None:
+    """Apply `submitted`; a kind whose handler does more calls this first."""
+    state.submitted, state.run, state.priority = event, event.run, event.priority
+
+
+def _on_forked(state: State, event: events.Forked) -> None:
+    """Turn the run into the fork; forget its failures, deaths, quarantine, cancellation, pause."""
+    assert state.submitted
+    changed = {"run": event.run, "owner": event.owner, "output_dir": event.output_dir}
+    state.submitted = state.submitted.model_copy(update={**changed, "config": event.config})
+    state.run, state.forked = event.run, event
+    state.failures, state.forgiven, state.retries = {}, {}, 0
+    state.deaths, state.forgiven_deaths = {}, {}
+    state.quarantined = {}
+    state.cancelled, state.paused = None, False
+    _forget_failure(state)
+    if event.changes:
+        state.fork_changes(event)
+        told = canonical_json({"config": event.config.model_dump(mode="json")})
+        state.lineage.append((_SETTINGS.format(event.run), events.Submitted.type, told))
+
+
+def _forget_failure(state: State) -> None:
+    """Remove the run's failure from the state and from the lineage."""
+    state.failed = None
+    state.lineage[:] = [entry for entry in state.lineage if entry[1] != events.Failed.type]
+
+
+def _on_retried(state: State, _event: user_events.Retried) -> None:
+    forgive(state)
+    state.retries += 1
+    _forget_failure(state)
+
+
+def forgive(state: State) -> None:
+    """Stop counting the failures and deaths so far, and empty the quarantine."""
+    state.forgiven = {task: failure.attempt for task, failure in state.failures.items()}
+    state.forgiven_deaths = {task: death.attempt for task, death in state.deaths.items()}
+    state.quarantined = {}
+
+
+def _on_imported(state: State, event: user_events.Imported) -> None:
+    """Give the run to the importer, and pause it until the importer resumes it."""
+    assert state.submitted
+    changed = {"owner": event.owner, "output_dir": None}
+    state.submitted = state.submitted.model_copy(update=changed)
+    state.imported, state.paused, state.priority = event, True, 0
+
+
+def put(name: str, *key: str) -> Handler:
+    """Return a handler that puts an event into the dictionary `name`, under its fields `key`."""
+    pick = attrgetter(*key)
+
+    def handle(state: Any, event: Any) -> None:
+        getattr(state, name)[pick(event)] = event
+
+    return handle
+
+
+def add(name: str) -> Handler:
+    """Return a handler that adds an event to the list `name`."""
+    return lambda state, event: getattr(state, name).append(event)
+
+
+def assign(name: str, value: Any = None) -> Handler:
+    """Return a handler that sets the attribute `name` to the event, or to a value."""
+    return lambda state, event: setattr(state, name, event if value is None else value)
+
+
+#: Handlers of the events that are the same class for every kind of run.
+COMMON: dict[type[Event], Handler] = {
+    events.Failed: assign("failed"),
+    user_events.Cancelled: assign("cancelled"),
+    user_events.Paused: assign("paused", True),
+    user_events.Resumed: assign("paused", False),
+    user_events.Retried: _on_retried,
+    user_events.PriorityChanged: lambda state, event: setattr(state, "priority", event.priority),
+    user_events.Imported: _on_imported,
+    user_events.Exported: lambda _state, _event: None,
+    events.TaskFailed: put("failures", "task"),
+    events.TaskDied: put("deaths", "task"),
+    events.TaskQuarantined: put("quarantined", "task"),
+    events.DivergenceDetected: add("divergences"),
+}
+
+
+def handlers(
+    submitted: type[events.Submitted],
+    forked: type[events.Forked],
+    started: type[events.Started],
+    completed: type[events.Completed],
+) -> dict[type[Event], Handler]:
+    """Return the handlers of what every kind of run has, for a kind's own classes of events."""
+    return COMMON | {
+        submitted: on_submitted,
+        forked: _on_forked,
+        started: assign("started"),
+        completed: assign("completed"),
+    }
+
+
+def evolve(state: State, event: Event, key: str = "") -> State:
+    """Return the state after one more event. Pure: the given state is not changed."""
+    after = copy(state)
+    for slot in fields(state):
+        value = getattr(state, slot.name)
+        if isinstance(value, dict | list):
+            setattr(after, slot.name, copy(value))
+    after.memory = {}
+    after.take(event, key=key)
+    return after
+
+
+def fold_into(state: State, rows: Iterable[Envelope], showing: bool = False) -> Any:
+    """Fold a whole history into an empty state, with the garbage collector at rest; return it."""
+    collects = gc.isenabled()
+    gc.disable()  # a fold makes no reference cycles; the collector takes over half of its time
+    try:
+        return state.absorb(rows, showing)
+    finally:
+        if collects:
+            gc.enable()

@@ -1,0 +1,82 @@
+"""Tasks and events of a run in words, for dashboard, terminal and messages.
+
+Pure. `names` maps a recipe id to what people call the recipe; a kind of run says what is its own
+(`Kind.gist`, `Kind.task_words`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runs import kinds
+
+Names = Mapping[str, str]
+
+
+def names(state: Any) -> dict[str, str]:
+    """Return recipe id → what people call the recipe."""
+    return kinds.of(state.kind).names(state)
+
+
+def task(kind: str, key: str, names: Names | None = None) -> str:
+    """Return a task's key in words; empty if there are none."""
+    return kinds.of(kind).task_words(key, names or {})
+
+
+def next_step(kind: str, key: str, names: Names | None = None) -> str:
+    """Return what comes next in words: a task, or the event that the run will record."""
+    return task(kind, key, names) or key.replace("_", " ")
+
+
+def gist(kind: str, type_: str, data: Mapping[str, Any], names: Names | None = None) -> str:
+    """Return the telling part of an event on one line."""
+    try:
+        own = kinds.of(kind).gist(type_, data, names or {})
+        if own is not None:
+            return own
+        tell = _GISTS.get(type_)
+        return _any(data) if tell is None else tell(kind, data, names or {})
+    except (KeyError, TypeError, ValueError):  # another schema, which lacks a field
+        return _any(data)
+
+
+def _any(data: Mapping[str, Any]) -> str:
+    """Return the most telling fields of an event whose type or schema is not known here."""
+    telling = ("generation", "slot", "name", "slice", "reason", "level", "priority")
+    return ", ".join(f"{key} {data[key]}" for key in telling if data.get(key) is not None)
+
+
+def _forked(_kind: str, data: Mapping[str, Any], _names: Names) -> str:
+    changed = ", ".join(f"{name} {value}" for name, value in data["changes"].items())
+    return f"from run {data['parent']}" + (f" with {changed}" if changed else "")
+
+
+def _task(kind: str, data: Mapping[str, Any], names: Names) -> str:
+    """Return what went wrong with a task, without line breaks."""
+    what = task(kind, data["task"], names) or str(data["task"])
+    attempt = f" (attempt {data['attempt']})" if "attempt" in data else ""
+    why = data.get("error") or data.get("how") or data.get("reason") or ""
+    return f"{what}{attempt}: {' '.join(str(why).split())}"
+
+
+def _reason(_kind: str, data: Mapping[str, Any], _names: Names) -> str:
+    return data.get("reason") or ""
+
+
+def _divergence(kind: str, data: Mapping[str, Any], names: Names) -> str:
+    what = task(kind, data["task"], names) or data["task"]
+    return f"{what}: {data['found'][:12]} instead of {data['recorded'][:12]}"
+
+
+_GISTS: dict[str, Callable[[str, Mapping[str, Any], Names], str]] = {
+    "forked": _forked,
+    **dict.fromkeys(("task_failed", "task_died", "task_quarantined"), _task),
+    "imported": lambda _, d, __: f"taken in by {d['owner']}; it waits to be resumed",
+    "divergence_detected": _divergence,
+    **dict.fromkeys(("failed", "paused", "resumed", "cancelled", "retried"), _reason),
+    "priority_changed": lambda _, d, __: (
+        f"priority {d['priority']}" + (f": {d['reason']}" if d.get("reason") else "")
+    ),
+    "exported": lambda _, d, __: f"to {d['folder']}",
+}

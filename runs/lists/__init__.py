@@ -1,0 +1,1 @@
+"""Lists that follow the log: runs and models, as tables."""

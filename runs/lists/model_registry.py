@@ -1,0 +1,261 @@
+"""Model registry: a projection of the log to sources, bases, specialists and champions.
+
+Sources, given bases and champions of runs enter the registry automatically. Other models are
+registered, by events of a separate stream. A model's id is the beginning of the digest of its
+weights: the same weights are one model, even if they were found in several places.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, or_, select
+from sqlmodel import Field, SQLModel
+
+from events import (
+    ChainError,
+    Envelope,
+    Event,
+    EventStore,
+    PayloadError,
+    Registry,
+    UnknownEventError,
+    chain,
+)
+from events.projection import catch_up
+from events.store import EVENTS
+from runs import kinds
+from runs.errors import AmbiguousError, ForgeError, NotFoundError
+from runs.history.repository import empty, history
+from runs.kinds.events import Completed, Started, Submitted
+from runs.lists import queries
+from runs.streams import run_of
+from runs.system.digests import Digest
+from runs.system.integers import Large
+
+REGISTRY = Registry()
+
+STREAM = "models"
+
+Kind = Literal["base", "source", "specialist", "champion"]
+
+#: Digits of a digest that name a model.
+DIGITS = 16
+
+
+@REGISTRY.event
+class ModelRegistered(Event):
+    """A model folder was put into the registry by a user."""
+
+    type = "model_registered"
+
+    name: str
+    kind: Kind
+    path: str
+    #: BLAKE3 of its weights.
+    digest: Digest
+    bytes: Large
+    parameters: Large
+    metrics: dict[str, float] = {}
+    #: Ids of the models that it was made from.
+    lineage: tuple[str, ...] = ()
+
+
+@REGISTRY.event
+class ModelRemoved(Event):
+    """A model was taken out of the registry by a user; no file is touched."""
+
+    type = "model_removed"
+
+    id: str
+    reason: str | None = None
+
+
+class ModelRow(SQLModel, table=True):
+    """One model of the registry."""
+
+    __tablename__ = "models"  # pyright: ignore[reportAssignmentType]
+
+    id: str = Field(primary_key=True)
+    #: Position of the event that added the model: newer models have higher positions.
+    first: int = Field(sa_type=BigInteger, index=True)
+    name: str
+    kind: str
+    digest: Digest
+    bytes: int | None = Field(sa_type=BigInteger)
+    parameters: int = Field(sa_type=BigInteger)
+    #: JSON.
+    metrics: str
+    lineage: str
+    #: The run that made it, or that it was first seen in.
+    run: str | None
+    #: Where the model was, as recorded: a folder or a Hub id.
+    path: str | None
+    registered_at: str
+    removed: bool = False
+
+
+MODELS: Table = ModelRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def id_of(digest: str) -> str:
+    """Return the id of the model with these weights: the first `DIGITS` digits of their digest."""
+    return digest[:DIGITS]
+
+
+def _refuse_unlinked(connection: Connection, row: Envelope) -> None:
+    """Raise ChainError if the row does not follow on the row before it in the registry's stream."""
+    before = (EVENTS.c.stream == STREAM) & (EVENTS.c.version == row.version - 1)
+    head = connection.execute(select(EVENTS.c.hash).where(before)).scalar()
+    head = chain.GENESIS if row.version == 1 else head
+    if head is None or not chain.follows(row, row.version - 1, head):
+        raise ChainError(STREAM, row.version, "it was changed, or it was not recorded by forge")
+
+
+class Models:
+    """The projection of the model registry."""
+
+    name = "models"
+    version = 1
+    tables = (MODELS,)
+
+    def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
+        """Put rows of the log into the table."""
+        for row in rows:
+            try:
+                if row.stream == STREAM:
+                    _refuse_unlinked(connection, row)
+                    self._registered(connection, row)
+                elif kinds.is_run(row.stream) and row.type in _BRINGING:
+                    self._brought(store, connection, row)
+            except (UnknownEventError, ForgeError):
+                continue  # of a newer version, or a fork whose past is gone: see `forge verify`
+
+    def _brought(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+        """Add the models that a run's event brings."""
+        kind, run = kinds.kind_of(row.stream), run_of(row.stream)
+        assert kind
+        state = empty(row.stream)
+        for earlier in history(store, run, row.version):
+            if earlier.type in _READ:
+                state.take(state.registry.load(earlier), key=earlier.key)
+            if earlier.type == Started.type:
+                break
+        state.run = run
+        try:
+            found = kind.models(state.registry.load(row), state)
+        except ValueError as error:
+            raise PayloadError(row.position, row.type, str(error)) from error
+        for model in found:
+            metrics = model.pop("metrics")
+            lineage = [id_of(digest) for digest in model.pop("lineage")]
+            _put(connection, row, {**model, "bytes": None}, metrics, lineage, run)
+
+    def _registered(self, connection: Connection, row: Envelope) -> None:
+        event = REGISTRY.load(row)
+        if isinstance(event, ModelRemoved):
+            own = MODELS.c.id == event.id
+            connection.execute(MODELS.update().where(own).values(removed=True))
+        elif isinstance(event, ModelRegistered):
+            own = MODELS.c.id == id_of(event.digest)
+            known = connection.execute(select(MODELS).where(own)).first()
+            if known is not None and known.run is not None and not known.removed:
+                where = {"path": event.path, "bytes": event.bytes}  # what runs recorded stays
+                connection.execute(MODELS.update().where(own).values(**where))
+                return
+            values = event.model_dump(exclude={"metrics", "lineage"})
+            connection.execute(delete(MODELS).where(own))
+            _put(connection, row, values, event.metrics, list(event.lineage), None)
+
+
+#: Types of the events that may bring models, and of those that are read for it.
+_BRINGING = frozenset({Started.type, Completed.type})
+_READ = frozenset({Submitted.type, Started.type})
+
+
+def _put(
+    connection: Connection,
+    row: Envelope,
+    values: dict[str, Any],
+    metrics: dict[str, float],
+    lineage: list[str],
+    run: str | None,
+) -> None:
+    """Add a model that is not in the registry yet, or that was taken out."""
+    id_ = id_of(values["digest"])
+    known = connection.execute(select(MODELS.c.removed).where(MODELS.c.id == id_)).first()
+    if known is not None and not known.removed:
+        return
+    connection.execute(delete(MODELS).where(MODELS.c.id == id_))
+    own = {"id": id_, "first": row.position, "registered_at": row.recorded_at, "run": run}
+    told = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
+    connection.execute(insert(MODELS).values(**values, **own, **told, removed=False))
+
+
+def listed(
+    store: EventStore, kind: str | None = None, query: str = "", limit: int = 1000
+) -> tuple[list[dict[str, Any]], int]:
+    """Return (the newest models, the number of all that match `kind` and `query`)."""
+    catch_up(store, Models())
+    wanted = ~MODELS.c.removed
+    if kind is not None:
+        wanted &= MODELS.c.kind == kind
+    if query:
+        columns = (MODELS.c.name, MODELS.c.id, MODELS.c.run, MODELS.c.path)
+        wanted &= or_(*(column.contains(query, autoescape=True) for column in columns))
+    rows = store.database.rows(
+        select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
+    )
+    total = store.database.rows(select(func.count()).select_from(MODELS).where(wanted))[0][0]
+    return [_told(row) for row in rows], int(total)
+
+
+def find(store: EventStore, id_: str) -> dict[str, Any]:
+    """Return the model that an id, the beginning of an id, or a name means.
+
+    Raises NotFoundError, and AmbiguousError if several models match.
+    """
+    catch_up(store, Models())
+    tries = (
+        MODELS.c.id == id_[:DIGITS],
+        MODELS.c.name == id_,
+        MODELS.c.id.startswith(id_, autoescape=True),
+    )
+    for alike in tries if id_ else ():
+        rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))
+        if len(rows) == 1:
+            return _told(rows[0])
+        if rows:
+            raise AmbiguousError(f"model {id_!r} is the name of several: give an id.")
+    raise NotFoundError(f"model {id_!r} is not known. List them with `forge models list`.")
+
+
+def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
+    """Return (owner, position) of an entry: the run's owner, or the user who registered the model.
+
+    The run's owner is that of the run list: the past of a fork or of an imported run names another
+    owner. A user who was added after the position only shares the name of an earlier user. None if
+    there is no entry.
+    """
+    catch_up(store, Models())
+    rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & (MODELS.c.id == id_)))
+    if not rows:
+        return None
+    if rows[0].run is not None:
+        run = queries.row(store, rows[0].run)
+        return (run["owner"], run["first"]) if run else ("", rows[0].first)
+    found = store.read_all(rows[0].first - 1, 1)
+    return found[0].actor if found else "", rows[0].first
+
+
+def _told(row: Any) -> dict[str, Any]:
+    values = dict(row._mapping)
+    values.pop("first")
+    values.pop("removed")
+    return {
+        **values,
+        "metrics": json.loads(values["metrics"]),
+        "lineage": json.loads(values["lineage"]),
+    }

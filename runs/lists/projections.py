@@ -1,0 +1,212 @@
+"""The run list: a projection of the log to one row a run, of every kind.
+
+The table may be dropped; `forge db rebuild` makes it again. Each row follows from the run's events
+alone and equals what the fold says (a test compares them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Index, Table, delete, desc, insert, select
+from sqlmodel import Field, SQLModel
+
+from events import (
+    ChainError,
+    Envelope,
+    Event,
+    EventsError,
+    EventStore,
+    PayloadError,
+    UnknownEventError,
+)
+from runs import imported_pasts, kinds
+from runs.errors import ForgeError
+from runs.history.repository import history
+from runs.kinds import budget, events, user_events
+from runs.kinds.kind import Kind
+from runs.streams import run_of
+
+
+class RunRow(SQLModel, table=True):
+    """One run of the run list."""
+
+    __tablename__ = "runs"  # pyright: ignore[reportAssignmentType]
+    #: For the queue: runs that have not ended, in the queue's order.
+    __table_args__ = (Index("runs_waiting", "ended", desc("priority"), "first"),)
+
+    run: str = Field(primary_key=True)
+    kind: str
+    #: Position of its first event: newer runs have higher positions.
+    first: int = Field(sa_type=BigInteger, index=True)
+    #: completed, failed, cancelled, paused, running or submitted.
+    status: str
+    started: bool
+    paused: bool
+    #: The run was imported only as the past of a fork, and waits.
+    past: bool
+    ended: str | None
+    owner: str
+    priority: int
+    #: Its labels, separated by spaces.
+    labels: str
+    device: str
+    #: The machine part of the profile that the run is pinned to since its start.
+    profile: str | None
+    submitted_at: str
+    updated_at: str
+    #: Version and head of its own stream.
+    version: int
+    head: str
+    #: The run it was forked from.
+    parent: str | None
+    #: The number of the last complete unit (of a merging run: generation).
+    done: int | None
+    #: The id of the result so far, and its score.
+    result: str | None
+    score: float | None
+    #: Seconds that its tasks took.
+    device_seconds: float
+    #: JSON: one value a unit (of a merging run: a generation's best score, on its own draw).
+    curve: str
+
+
+RUNS: Table = RunRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Runs:
+    """The projection of the log to the run list."""
+
+    name = "runs"
+    version = 1
+    tables = (RUNS,)
+
+    def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
+        """Put rows of the log into the table; skip rows that are of no known kind of run."""
+        ours = [row for row in rows if kinds.is_run(row.stream)]
+        names = list(dict.fromkeys(run_of(row.stream) for row in ours))
+        known = select(RUNS).where(RUNS.c.run.in_(names))
+        runs = {r.run: dict(r._mapping) for r in connection.execute(known)}
+        batch = Batch(runs, imported_pasts.heads(store) if ours else frozenset())
+        for row in ours:
+            batch.add(store, row)
+        batch.write(connection)
+
+
+class Batch:
+    """Changes from some rows of the log, collected and then written at once."""
+
+    def __init__(self, runs: dict[str, dict[str, Any]], pasts: frozenset[str]) -> None:
+        self._runs = runs
+        #: Hashes of the events that end the history of runs imported only as a past.
+        self._pasts = pasts
+        self._changed: dict[str, None] = {}
+
+    def add(self, store: EventStore, row: Envelope) -> None:
+        """Add one event of a run. Raises ChainError if its version is not a new one."""
+        kind, run = kinds.kind_of(row.stream), run_of(row.stream)
+        assert kind
+        entry = self._runs.setdefault(run, _blank(kind.name, run, row))
+        if row.version <= entry["version"]:
+            raise ChainError(row.stream, row.version, "it was inserted, or its version is taken")
+        self._changed[run] = None
+        entry |= {"version": row.version, "head": row.hash, "updated_at": row.recorded_at}
+        entry["past"] = row.hash in self._pasts
+        try:
+            event = kind.state.registry.load(row)
+        except UnknownEventError:
+            return  # an event of a newer version
+        if isinstance(event, events.Forked):
+            self._inherit(store, kind, run, event)
+        else:
+            self._note(kind, run, event)
+
+    def _inherit(self, store: EventStore, kind: Kind, run: str, fork: events.Forked) -> None:
+        """Give a fork what its past says, to begin with."""
+        entry = self._runs[run]
+        try:
+            past = list(history(store, fork.parent, fork.version))
+        except (ForgeError, EventsError):
+            past = []  # the past was changed or is missing: `forge verify` says which
+        for row in past:
+            try:
+                event = kind.state.registry.load(row)
+            except (UnknownEventError, PayloadError):
+                continue
+            if not isinstance(event, events.Forked):
+                self._note(kind, run, event)
+        entry |= {"owner": fork.owner, "parent": fork.parent, "device": fork.config.device}
+        entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
+
+    def _note(self, kind: Kind, run: str, event: Event) -> None:
+        entry = self._runs[run]
+        entry["device_seconds"] += budget.device(event)
+        match event:
+            case events.Submitted():
+                entry |= {"owner": event.owner, "priority": _bounded(event.priority)}
+                entry["labels"] = " ".join(sorted(event.labels))
+                entry["device"] = event.config.device
+            case user_events.PriorityChanged():
+                entry["priority"] = _bounded(event.priority)
+            case user_events.Imported():
+                entry |= {"owner": event.owner, "paused": True, "priority": 0}
+            case user_events.Paused():
+                entry["paused"] = True
+            case user_events.Resumed():
+                entry["paused"] = False
+            case user_events.Retried() if entry["ended"] == "failed":
+                entry["ended"] = None
+            case events.Started():
+                entry |= {"started": True, "profile": event.machine}
+            case events.Completed() | events.Failed() | user_events.Cancelled():
+                entry["ended"] = event.type
+        kind.row(entry, event)
+
+    def write(self, connection: Connection) -> None:
+        """Write everything that was collected into the table."""
+        changed = [{**self._runs[run], "status": _status(self._runs[run])} for run in self._changed]
+        if changed:
+            connection.execute(delete(RUNS).where(RUNS.c.run.in_(list(self._changed))))
+            connection.execute(insert(RUNS), changed)
+
+
+def _bounded(priority: int) -> int:
+    """Return the recorded priority, cut to ±`MOST_PRIORITY`, which every database can hold."""
+    return max(-events.MOST_PRIORITY, min(events.MOST_PRIORITY, priority))
+
+
+def _blank(kind: str, run: str, first: Envelope) -> dict[str, Any]:
+    """Return the row of a run of which only the first event is known."""
+    return {
+        "run": run,
+        "kind": kind,
+        "first": first.position,
+        "started": False,
+        "paused": False,
+        "past": False,
+        "ended": None,
+        "owner": "",
+        "priority": 0,
+        "labels": "",
+        "device": "",
+        "profile": None,
+        "submitted_at": first.recorded_at,
+        "updated_at": first.recorded_at,
+        "version": 0,
+        "head": "",
+        "parent": None,
+        "done": None,
+        "result": None,
+        "score": None,
+        "device_seconds": 0.0,
+        "curve": "[]",
+    }
+
+
+def _status(entry: dict[str, Any]) -> str:
+    """Return the word that `State.status` has for the run of a row."""
+    if entry["ended"]:
+        return entry["ended"]
+    waits = entry["paused"] or entry["past"]
+    return "paused" if waits else "running" if entry["started"] else "submitted"

@@ -1,0 +1,83 @@
+"""Queries of the run list, which catches up with the log before each query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import func, literal, or_, select, true
+
+from events import EventStore, projection
+from events.projection import catch_up
+from runs.lists.projections import RUNS, Runs
+
+
+def _told(row: Any) -> dict[str, Any]:
+    """Return a row of the run list as a dictionary.
+
+    What is done and the result have the names that they have in a merging run.
+    """
+    values = dict(row._mapping)
+    values |= {"generation": values.pop("done"), "champion": values.pop("result")}
+    return values
+
+
+def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """Return (the newest runs, the number of all). Raises ProjectionError."""
+    catch_up(store, Runs())
+    query = select(RUNS).order_by(RUNS.c.first.desc()).limit(limit)
+    with store.database.reading() as connection:
+        rows = [_told(row) for row in connection.execute(query)]
+        total = connection.execute(select(func.count()).select_from(RUNS)).scalar() or 0
+    return rows, total
+
+
+def page(
+    store: EventStore,
+    limit: int,
+    before: int | None = None,
+    status: str | None = None,
+    owner: str | None = None,
+    label: str | None = None,
+    text: str = "",
+) -> tuple[list[dict[str, Any]], int]:
+    """Return (the newest matches older than cursor `before`, the number of all matches).
+
+    `first` of the last row is the cursor of the next page. Raises ProjectionError.
+    """
+    catch_up(store, Runs())
+    wanted = true()
+    if status is not None:
+        wanted &= RUNS.c.status == status
+    if owner is not None:
+        wanted &= RUNS.c.owner == owner
+    if label is not None:
+        wanted &= (literal(" ") + RUNS.c.labels + " ").contains(f" {label} ", autoescape=True)
+    if text:
+        columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
+        wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
+    older = wanted if before is None else wanted & (RUNS.c.first < before)
+    query = select(RUNS).where(older).order_by(RUNS.c.first.desc()).limit(limit)
+    rows = [_told(row) for row in store.database.rows(query)]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    return rows, int(total)
+
+
+def row(store: EventStore, run: str) -> dict[str, Any] | None:
+    """Return a run's row of the run list; None if the run is missing."""
+    catch_up(store, Runs())
+    rows = store.database.rows(select(RUNS).where(RUNS.c.run == run))
+    return _told(rows[0]) if rows else None
+
+
+def position(store: EventStore) -> int:
+    """Return the position in the log that the run list has reached, once it has caught up."""
+    catch_up(store, Runs())
+    return projection.position(store, Runs())
+
+
+def queue(store: EventStore, limit: int | None = None) -> list[dict[str, Any]]:
+    """Return the runs that have not ended: the highest priority first, then the oldest."""
+    catch_up(store, Runs())
+    waiting = select(RUNS).where(RUNS.c.ended.is_(None))
+    query = waiting.order_by(RUNS.c.priority.desc(), RUNS.c.first).limit(limit)
+    return [_told(row) for row in store.database.rows(query)]

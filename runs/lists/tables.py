@@ -1,0 +1,58 @@
+"""Tables of a run's log, for notebooks and `forge export --parquet`.
+
+Pure. A table is its columns, each with its kind, and rows as dictionaries. `events` is the table that
+every kind of run has; the others are its own (`Kind.tables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from events import Envelope
+from runs import kinds
+from runs.errors import ConfigError
+from runs.kinds.state import State
+
+Kind = Literal["int", "float", "text", "bool", "texts"]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: column → kind, and the rows, which may be an iterator that makes them on demand."""
+
+    columns: dict[str, Kind]
+    rows: Iterable[Row]
+
+
+def events(_state: State, rows: Sequence[Envelope]) -> Table:
+    """Return a table with one row an event of the history, those before a fork included.
+
+    `data` is JSON, as recorded.
+    """
+    columns: dict[str, Kind] = {
+        "place": "int", "position": "int", "stream": "text", "version": "int", "type": "text",
+        "schema": "int", "recorded_at": "text", "actor": "text", "key": "text", "data": "text",
+        "hash": "text",
+    }  # fmt: skip
+    wanted = list(columns)[1:]
+    told = (
+        {"place": place, **{name: getattr(row, name) for name in wanted}}
+        for place, row in enumerate(rows, start=1)
+    )
+    return Table(columns, told)
+
+
+def tables(kind: str) -> Mapping[str, Any]:
+    """Return name → function(state, rows) of the tables of a kind of run."""
+    return {**kinds.of(kind).tables(), "events": events}
+
+
+def table(name: str, state: State, rows: Sequence[Envelope]) -> Table:
+    """Return the table of that name. Raises ConfigError."""
+    known = tables(state.kind)
+    if name not in known:
+        raise ConfigError(f"there is no table {name!r}: there are {', '.join(known)}.")
+    return known[name](state, rows)
