@@ -102,7 +102,7 @@ class Wanted(Reason):
     any candidate of it), or a registered model by id or name.
     """
 
-    kind: str = Field("evomerge", max_length=64, description="See `GET /kinds`.")
+    kind: Name = Field("evomerge", max_length=64, description="See `GET /kinds`.")
     models: list[Name] = Field(
         [], max_length=64, examples=[["models/code", "models/math", "models/data"]]
     )

@@ -150,7 +150,9 @@ def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, A
         name = verify_streams.named(store, target)
         if name is None:
             run = run_of(target) if kinds.is_run(target) else target
-            return _run(home, store, run if exactly else repository.full_name(store, run), head)
+            if exactly:
+                return _run(home, store, run, head, target)
+            return _run(home, store, repository.full_name(store, run), head)
         return _other(store, name, head)
     finally:
         store.close()
@@ -176,12 +178,14 @@ def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
     }
 
 
-def _run(home: Any, store: Any, run: str, head: str | None) -> dict[str, Any]:
-    """A run of this machine's log."""
+def _run(
+    home: Any, store: Any, run: str, head: str | None, stream: str | None = None
+) -> dict[str, Any]:
+    """A run of this machine's log; `stream` is its stream, where that is known already."""
     from worker.exports import chain_heads
 
     noted = chain_heads.anchors(store, run)
-    rows, broken = _history(store, run)
+    rows, broken = _history(store, run, stream)
     noted += [chain_heads.given(run, rows, head)] if head else []
     lost = list(chain_heads.lost(store))
     report = _audit(run, rows, noted)
@@ -196,8 +200,12 @@ def _run(home: Any, store: Any, run: str, head: str | None) -> dict[str, Any]:
     return report
 
 
-def _history(store: Any, run: str) -> tuple[list[Any], list[Any]]:
-    """The run's rows; if the past of a fork is not what it was, its own rows and a finding."""
+def _history(store: Any, run: str, stream: str | None) -> tuple[list[Any], list[Any]]:
+    """The run's rows; if the past of a fork is not what it was, its own rows and a finding.
+
+    A stream that holds nothing but rows of impossible versions is no run's; its rows are given all
+    the same, for the chain to say so.
+    """
     from events import EventsError
     from runs.errors import TamperedError
     from runs.history import repository
@@ -205,9 +213,10 @@ def _history(store: Any, run: str) -> tuple[list[Any], list[Any]]:
     from worker.tasks.verify_streams import Evidence
 
     try:
-        return list(repository.history(Evidence(store), run)), []
+        rows = list(repository.history(Evidence(store), run))
+        return rows or store.everything(stream or repository.named_stream(store, run)), []
     except (TamperedError, EventsError) as error:
-        own = repository.named_stream(store, run)
+        own = stream or repository.named_stream(store, run)
         return store.everything(own), [Finding("error", "chain", str(error))]
 
 

@@ -67,6 +67,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/phases/status"): "viewer",
     ("GET", "/phases/evomerge/results"): "viewer",
     ("GET", "/live"): "viewer",
+    ("GET", "/kinds"): "viewer",
 }
 
 #: A body that is taken, where an empty one would be refused before anything else.

@@ -115,9 +115,10 @@ def test_a_key_means_its_run_whatever_a_model_s_name_means_by_then(served: Serve
         return folders[0]
 
     async def told(_order: str, _user: str, **asked: Any) -> dict[str, Any]:
-        sources = [{"name": "x", "path": path} for path in asked["models"]]
+        sources = [{"name": "x", "path": path} for path in asked["models"]["sources"]]
         config = EvoMergeConfig(**asked["config"]).model_dump(mode="json")
-        return {"config": config, "sources": sources, "base": None, "data": asked["data"]}
+        fields = {"config": config, "sources": sources, "base": None, "data": asked["data"]}
+        return {"submitted": fields}
 
     app: Any = served.client.app
     app.state.readers.ask, app.state.work.outcome = told, outcome

@@ -238,12 +238,6 @@ def test_a_token_may_have_an_end(served: Served, monkeypatch) -> None:
     assert served.ask("POST", "/users/viewer/tokens", json={"days": 0}).status_code == 422
 
 
-def test_a_token_of_an_old_log_has_no_end() -> None:
-    """Schema 1 had no field for it."""
-    old = {"id": "a", "name": "ada", "hash": "b", "note": ""}
-    assert accounts._without_end(old)["expires"] is None
-
-
 @pytest.mark.parametrize("name", ["\u0430dmin", "ad\u200bmin", "z\u00f6e", "a b", ""])
 def test_names_that_look_like_others_are_refused(served: Served, name: str) -> None:
     """A Cyrillic letter made a second admin to the eye."""

@@ -38,9 +38,9 @@ def test_a_genome_names_models_base_and_technique(
 ) -> None:
     """What a run cannot take over is named, never dropped silently."""
     made = run_request.make({"config_file": written(toys, tmp_path), "data": [str(toys.data)]})
-    assert [s.path for s in made.sources] == [str(s.resolve()) for s in toys.sources]
-    assert made.base is not None
-    assert made.base.path == str(toys.base.resolve())
+    assert [s.path for s in made.fields["sources"]] == [str(s.resolve()) for s in toys.sources]
+    assert made.fields["base"] is not None
+    assert made.fields["base"].path == str(toys.base.resolve())
     assert made.config.strategy == "auto"
     assert made.config.species == ("dare_ties",)
     told = capsys.readouterr().err
@@ -100,8 +100,8 @@ def test_the_example_of_bert_classifiers_is_read_and_its_models_are_named_as_wha
         "override_architecture: BertModel}}\n"
     )
     made = run_request.make({"config_file": str(file)})
-    assert made.base is not None
-    assert made.base.path == str(tmp_path / "base")
+    assert made.fields["base"] is not None
+    assert made.fields["base"].path == str(tmp_path / "base")
     told = capsys.readouterr().err
     assert "genome.base_model.override_architecture has no effect" in told
     with pytest.raises(SourceError, match="holds a BertModel, which does not predict"):
@@ -118,8 +118,8 @@ def test_slerp_of_two_models_without_tasks_lies_between_both(
     for base in (f", base_model: {a}", ""):
         file.write_text(f"genome: {{models: [{a}, {b}], merge_method: slerp{base}}}\n")
         made = run_request.make({"config_file": str(file), "data": [str(toys.data)]})
-        assert [s.path for s in made.sources] == [str(a.resolve()), str(b.resolve())]
-        assert made.base is None
+        assert [s.path for s in made.fields["sources"]] == [str(a.resolve()), str(b.resolve())]
+        assert made.fields["base"] is None
         assert made.config.species == ("slerp",)
         assert run_request.check(made).parameters > 0
         assert ("both are sources" in capsys.readouterr().err) == bool(base)

@@ -462,6 +462,6 @@ def test_an_event_that_no_table_can_take_does_not_stop_the_list(place: Place) ->
     for command in (["db", "rebuild"], ["queue"], ["models", "list"]):
         place(*command)
     problems = place("db", "check", code=1).stdout
-    assert "the tables evomerge are made without event evomerge/r 64 (champion_changed)" in problems
+    assert "the tables runs are made without event evomerge/r 64 (champion_changed)" in problems
     kind = place.home.url or ""
     assert ("without event evomerge/s 1 (submitted)" in problems) == kind.startswith("postgres")
