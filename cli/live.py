@@ -54,10 +54,9 @@ def snapshot(
 ) -> Snapshot:
     """What is shown of a state; `began` and `newest`: when its first and last event were recorded."""
     from evomerge.recipes.recipe import label
-    from evomerge.reports import report
-    from evomerge.reports import snapshot as reports_snapshot
+    from evomerge.reports import candidate_rows, generation_rows
 
-    rows = report.generations(state)
+    rows = generation_rows.rows(state)
     curves = {name: tuple(row[name] for row in rows) for name in ("best", "mean", "champion")}
     recipe = state.recipes[state.champion] if state.champion else None
     return Snapshot(
@@ -72,7 +71,7 @@ def snapshot(
         level=rows[-1]["level"] if rows else "",
         champion=state.champion,
         what=label(recipe, state.recipes) if recipe else "",
-        population=tuple(reports_snapshot.population(state)),
+        population=tuple(candidate_rows.newest(state)),
         hands=tuple(hands),
         news=tuple(news),
     )

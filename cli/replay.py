@@ -152,10 +152,10 @@ def _show(data: dict[str, Any]) -> None:
         click.echo(f"diversity   {data['diversity']:.2f} ({data['level']})")
     cells = [
         [f"{r['generation']}/{r['slot']}", short(r["recipe_id"]), r["kind"], r["pipeline"],
-         number(r["search"]), number(r["selection"])]
+         str(r["rank"] or "-"), number(r["search"]), number(r["selection"])]
         for r in data["population"]
     ]  # fmt: skip
-    table(["slot", "candidate", "kind", "pipeline", "search", "selection"], cells)
+    table(["slot", "candidate", "kind", "pipeline", "rank", "search", "selection"], cells)
     pending = data["pending"]
     click.echo(f"pending     {len(pending)}" + (f": {', '.join(pending[:6])}" if pending else ""))
     if len(pending) > 6:

@@ -90,10 +90,10 @@ class Run:
 
         Once the run is completed, the champion's leads are beside them.
         """
-        from evomerge.reports import plot
+        from evomerge.reports import generation_rows, plot
 
         rivals = report.rivals(self.state) if self.state.completed else []
-        return plot.figure(report.generations(self.state), rivals)
+        return plot.figure(generation_rows.rows(self.state), rivals)
 
     def lineage(self, candidate: str = "champion") -> Lineage:
         """Return the models that a candidate was made from, down to the sources.

@@ -14,7 +14,7 @@ from typing import Any
 from events import Envelope
 from evomerge.fitness.paired_bootstrap import rounding
 from evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
-from evomerge.reports import search_statistics
+from evomerge.reports import generation_rows, search_statistics
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.search import diversity
@@ -118,30 +118,6 @@ def wall_seconds(rows: Sequence[Envelope]) -> float:
     """
     own = [row.recorded_at for row in rows if row.type != events.Exported.type]
     return sum((elapsed(a, b) for a, b in pairwise(own)), timedelta()).total_seconds()
-
-
-def generations(state: RunState) -> list[dict[str, Any]]:
-    """Return one row a generation.
-
-    Best and mean are on the generation's own draw, the champion on the selection slice; then the
-    diversity.
-    """
-    rows = []
-    for number, done in sorted(state.generations.items()):
-        scores = [s for s in done.scores if s is not None]
-        champions = [c for c in state.champions if c.generation <= number]
-        rows.append(
-            {
-                "generation": number,
-                "best": max(scores) if scores else None,
-                "mean": math.fsum(scores) / len(scores) if scores else None,
-                "champion": champions[-1].score if champions else None,
-                "champion_id": champions[-1].recipe_id if champions else None,
-                "diversity": state.diversities[number].diversity,
-                "level": state.diversities[number].level,
-            }
-        )
-    return rows
 
 
 def verdict(state: RunState) -> dict[str, Any]:
@@ -270,7 +246,7 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
         "forked_from": origin(state),
         "champion": state.champion,
         "metrics": metrics(state),
-        "generations": generations(state),
+        "generations": generation_rows.rows(state),
         "stages": bit_effects(state),
         "seconds": {**spent(state, rows), "wall": wall_seconds(rows)},
         "cost": cost(state),

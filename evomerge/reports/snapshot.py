@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evomerge.recipes.recipe import label
+from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.candidates import describe
 from evomerge.run.state import RunState
 from runs.kinds.decide import pending
@@ -24,7 +24,7 @@ def view(state: RunState) -> dict[str, Any]:
         "status": state.status,
         "forked_from": state.forked.parent if state.forked else None,
         "generation": state.generation if not state.converged else state.generation - 1,
-        "population": population(state),
+        "population": candidate_rows.newest(state),
         "champion": champion(state),
         "diversity": None if measured is None else measured.diversity,
         "level": None if measured is None else measured.level,
@@ -33,32 +33,6 @@ def view(state: RunState) -> dict[str, Any]:
         "deaths": {task: d.attempt for task, d in sorted(state.deaths.items())},
         "quarantined": sorted(state.quarantined),
     }
-
-
-def population(state: RunState) -> list[dict[str, Any]]:
-    """Return the filled slots of the newest generation that has candidates."""
-    numbers = {g for g, _ in state.candidates}
-    if not numbers:
-        return []
-    current = max(numbers)
-    rows = []
-    for (generation, slot), candidate in sorted(state.candidates.items()):
-        if generation != current:
-            continue
-        fitness = state.fitness((candidate.recipe_id, "search", generation))
-        selection = state.fitness((candidate.recipe_id, "selection", None))
-        rows.append(
-            {
-                "generation": generation,
-                "slot": slot,
-                "recipe_id": candidate.recipe_id,
-                "kind": candidate.type,
-                "pipeline": label(candidate.recipe, state.recipes),
-                "search": fitness.scalar if fitness else None,
-                "selection": selection.scalar if selection else None,
-            }
-        )
-    return rows
 
 
 def champion(state: RunState) -> dict[str, Any] | None:
@@ -127,21 +101,23 @@ def comparison(a: RunState, b: RunState) -> dict[str, Any]:
 
     A generation's row has each champion's selection score and each run's diversity.
     """
-    rows = []
-    for number in sorted({*a.generations, *b.generations}):
-        row: dict[str, Any] = {"generation": number}
-        for which, state in (("a", a), ("b", b)):
-            scores = [c.score for c in state.champions if c.generation <= number]
-            found = state.diversities.get(number)
-            row[which] = scores[-1] if number in state.generations and scores else None
-            row[f"diversity_{which}"] = found.diversity if found else None
-        rows.append(row)
+    rows = [_beside(a, b, number) for number in sorted({*a.generations, *b.generations})]
     return {
         **difference(a, b),
         "generations": rows,
         "test": [s.completed.test.scalar if s.completed else None for s in (a, b)],
         "comparable": _comparable(a, b),
     }
+
+
+def _beside(a: RunState, b: RunState, number: int) -> dict[str, Any]:
+    """Return a generation of two runs: the champion's score and the diversity of each."""
+    row: dict[str, Any] = {"generation": number}
+    for which, state in (("a", a), ("b", b)):
+        closed = number in state.generations
+        told = generation_rows.row(state, number, ("champion", "diversity")) if closed else {}
+        row[which], row[f"diversity_{which}"] = told.get("champion"), told.get("diversity")
+    return row
 
 
 def _comparable(a: RunState, b: RunState) -> str | None:

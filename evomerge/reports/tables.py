@@ -7,12 +7,10 @@ the run's domains and weights alone, so tables of one run always have the same c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from evaluation.data.outcomes import DomainOutcomes, Draw
-from events import Envelope, canonical_json
-from evomerge.recipes.recipe import label, parents
-from evomerge.reports import report, search_statistics
+from events import Envelope
+from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run import budget
 from evomerge.run import events as run_events
 from evomerge.run.state import RunState
@@ -30,19 +28,7 @@ def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
         "champion_id": "text", "diversity": "float", "level": "text", "evaluations": "int",
         "items": "int", "device_seconds": "float", "wall_seconds": "float",
     }  # fmt: skip
-    told = []
-    for row in report.generations(state):
-        spent = state.closed[row["generation"]]
-        told.append(
-            row
-            | {
-                "evaluations": spent.evaluations,
-                "items": spent.items,
-                "device_seconds": spent.device,
-                "wall_seconds": spent.wall,
-            }
-        )
-    return Table(columns, told)
+    return Table(columns, generation_rows.rows(state, generation_rows.SPENT))
 
 
 def candidates(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
@@ -52,44 +38,8 @@ def candidates(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
         "pipeline": "text", "technique": "text", "parents": "texts", "digest": "text",
         "rank": "int", "search": "float", "selection": "float", "champion": "bool", "recipe": "text",
     }  # fmt: skip
-    return Table(columns, list(_models(state)))
-
-
-def _models(state: RunState) -> Iterator[Row]:
-    if state.started is None:
-        return
-    for kind, models in (("base", [state.started.base]), ("source", state.started.sources)):
-        for model in models:
-            yield _model(state, model.recipe_id, kind, name=model.name)
-    for name, recipe_id in state.baselines.items():
-        yield _model(state, recipe_id, "baseline", name=name)
-    for (generation, slot), candidate in sorted(state.candidates.items()):
-        done = state.generations.get(generation)
-        ranking = list(done.ranking) if done else []
-        fitness = state.fitness((candidate.recipe_id, "search", generation))
-        yield _model(
-            state, candidate.recipe_id, candidate.type, generation=generation, slot=slot,
-            rank=ranking.index(candidate.recipe_id) if candidate.recipe_id in ranking else None,
-            search=fitness.scalar if fitness else None,
-        )  # fmt: skip
-
-
-def _model(state: RunState, recipe_id: str, kind: str, **more: Any) -> Row:
-    recipe, judged = state.recipes[recipe_id], state.fitness((recipe_id, "selection", None))
-    usual = dict.fromkeys(("name", "generation", "slot", "rank", "search"))
-    return {
-        **usual,
-        "recipe_id": recipe_id,
-        "kind": kind,
-        "pipeline": label(recipe, state.recipes),
-        "technique": search_statistics.technique(state, recipe_id),
-        "parents": list(dict.fromkeys(parents(recipe))),
-        "digest": state.built[recipe_id][0],
-        "selection": judged.scalar if judged else None,
-        "champion": recipe_id in {c.recipe_id for c in state.champions},
-        "recipe": canonical_json(recipe.model_dump(mode="json")),
-        **more,
-    }
+    models = (*candidate_rows.given(state), *candidate_rows.slots(state))
+    return Table(columns, [candidate_rows.row(model, tuple(columns)) for model in models])
 
 
 #: Components that are a number, in the order of their columns.

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from evomerge.reports import report
+from evomerge.reports import generation_rows, report
 from runs.history import repository
 from testing.fake_world import RUN
 from tests.integration.api.conftest import Served
@@ -63,9 +63,9 @@ def test_a_run_says_what_its_log_says(served: Served) -> None:
     assert body["test"]["score"] == state.completed.test.scalar
     told = [
         {k: g[k] for k in r}
-        for g, r in zip(body["generations"], report.generations(state), strict=True)
+        for g, r in zip(body["generations"], generation_rows.rows(state), strict=True)
     ]
-    assert told == report.generations(state)
+    assert told == generation_rows.rows(state)
     assert body["rivals"] == json.loads(json.dumps(report.rivals(state)))
     assert body["allowed"] == ["export", "fork"]
     assert served.get("/runs/half").json()["allowed"] == ["resume", "cancel", "priority", "fork"]

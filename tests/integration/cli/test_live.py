@@ -26,8 +26,7 @@ from rich.console import Console
 from cli import live
 from cli.options import number, short
 from cli.progress import Progress
-from evomerge.reports import report
-from evomerge.reports import snapshot as reports_snapshot
+from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.state import RunState, fold
 from runs.home import Home
 from testing import fake_runs
@@ -79,7 +78,7 @@ def test_curves_have_a_letter_a_generation_on_one_scale() -> None:
     """Compared with the report's numbers: the highest letter is the highest number of all three."""
     made = World(small(generations=5, seed=4))
     made.run()
-    rows, lines = report.generations(made.state), drawn(shown(made)).splitlines()
+    rows, lines = generation_rows.rows(made.state), drawn(shown(made)).splitlines()
     every = [row[name] for row in rows for name in ("best", "mean", "champion")]
     low, high = min(every), max(every)
     for name in ("best", "mean", "champion"):
@@ -110,7 +109,7 @@ def test_the_population_is_a_row_a_slot() -> None:
     made = world()
     lines = drawn(shown(made)).splitlines()
     start = next(i for i, line in enumerate(lines) if line.split()[:2] == ["slot", "search"])
-    rows = reports_snapshot.population(made.state)
+    rows = candidate_rows.newest(made.state)
     assert len(rows) > 2
     for row, line in zip(rows, lines[start + 1 :], strict=False):
         told = [str(row["slot"]), number(row["search"]), number(row["selection"]), row["kind"],
@@ -153,7 +152,7 @@ def test_it_fits_whatever_the_terminal(large: World, width: int, height: int) ->
 def test_where_there_is_no_room_the_best_stay() -> None:
     made = World(small(population_size=12, elite_size=3))
     made.run_until(lambda s: len(s.generations) == 1)
-    scores = sorted((r["search"] for r in reports_snapshot.population(made.state)), reverse=True)
+    scores = sorted((r["search"] for r in candidate_rows.newest(made.state)), reverse=True)
     text = drawn(shown(made), 100, 12)
     told = [number(score) in text for score in scores]
     assert told == sorted(told, reverse=True), "a worse one is shown and a better one is not"
@@ -280,7 +279,7 @@ def test_a_file_gets_the_same_lines(place: Path) -> None:
     expected = [
         f"generation {g['generation']}: best {number(g['best'])}, mean {number(g['mean'])}, champion "
         f"{short(g['champion_id'])} {number(g['champion'])}, diversity {number(g['diversity'], '.2f')}"
-        for g in report.generations(state)
+        for g in generation_rows.rows(state)
     ]
     assert result.stderr.splitlines() == expected
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select, text
 from events import Envelope, EventStore, ProjectionError, failpoints
 from events.projection import PROJECTIONS, catch_up, gaps, rebuild
 from events.sqlite import open_store
-from evomerge.reports import report
+from evomerge.reports import generation_rows
 from evomerge.run.state import RunState
 from runs.history import repository
 from runs.lists import queries
@@ -75,7 +75,7 @@ def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
     assert entry["result"] == state.champion
     assert entry["score"] == (state.champions[-1].score if state.champions else None)
     assert entry["device_seconds"] == pytest.approx(state.spent.device)
-    assert json.loads(entry["curve"]) == [row["best"] for row in report.generations(state)]
+    assert json.loads(entry["curve"]) == [row["best"] for row in generation_rows.rows(state)]
     assert entry["parent"] == (state.forked.parent if state.forked else None)
 
 

@@ -10,7 +10,7 @@ import pytest
 from events.sqlite import open_store
 from evomerge.fitness.paired_bootstrap import Comparison
 from evomerge.recipes.recipe import label
-from evomerge.reports import plot, report
+from evomerge.reports import generation_rows, plot, report
 from evomerge.run import candidates, events
 from evomerge.run.state import RunState
 from evomerge.search import diversity
@@ -115,7 +115,9 @@ def test_time_is_what_the_tasks_measured(finished: World):
 def test_generations_are_rows_of_their_scores(finished: World):
     """Best and mean of those that have a score; NaN candidates do not count."""
     for row, (number, done) in zip(
-        report.generations(finished.state), sorted(finished.state.generations.items()), strict=True
+        generation_rows.rows(finished.state),
+        sorted(finished.state.generations.items()),
+        strict=True,
     ):
         scores = [s for s in done.scores if s is not None]
         assert row["generation"] == number
@@ -123,7 +125,7 @@ def test_generations_are_rows_of_their_scores(finished: World):
         assert row["mean"] == pytest.approx(sum(scores) / len(scores))
         assert row["champion_id"] in finished.state.recipes
     nothing = World(quality=lambda id_: 2.0 if id_ in {s.id for s in SOURCES} else None).run()
-    assert [row["best"] for row in report.generations(nothing)] == [None] * 3
+    assert [row["best"] for row in generation_rows.rows(nothing)] == [None] * 3
 
 
 # ---- the verdict ---------------------------------------------------------------------------

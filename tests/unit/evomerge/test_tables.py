@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from events import Envelope
-from evomerge.reports import report
+from evomerge.reports import generation_rows
 from evomerge.run.state import RunState, fold
 from runs.errors import ConfigError
 from runs.lists import tables
@@ -109,7 +109,7 @@ def test_candidates_are_every_model_of_the_run(rows: list[Envelope]) -> None:
         assert row["digest"] == event["digest"]
         assert json.loads(row["recipe"]) == event["recipe"]
     for done in data(rows, "generation_completed"):
-        for rank, (id_, score) in enumerate(zip(done["ranking"], done["scores"], strict=True)):
+        for rank, (id_, score) in enumerate(zip(done["ranking"], done["scores"], strict=True), 1):
             row = next(r for (g, _), r in slots.items()
                        if g == done["generation"] and r["recipe_id"] == id_)  # fmt: skip
             assert (row["rank"], row["search"]) == (rank, score)
@@ -121,7 +121,7 @@ def test_candidates_are_every_model_of_the_run(rows: list[Envelope]) -> None:
 
 def test_generations_are_the_reports_with_what_was_spent(rows: list[Envelope]) -> None:
     told = rows_of_table("generations", rows)
-    for row, known in zip(told, report.generations(fold(rows)), strict=True):
+    for row, known in zip(told, generation_rows.rows(fold(rows)), strict=True):
         assert row | known == row
     closing = [i for i, row in enumerate(rows) if row.type == "generation_completed"]
     for row, end in zip(told, closing, strict=True):
