@@ -115,7 +115,7 @@ def _home() -> Iterator[Finding]:
 
 def _modes(folder: Path, database: Path) -> Iterator[Finding]:
     """Yield a line on which other users of this machine can open the home's files."""
-    files = [Path(f"{database}{end}") for end in ("", "-gate", "-room", "-journal", "-wal", "-shm")]
+    files = [Path(f"{database}{end}") for end in ("", "-journal", "-wal", "-shm")]
     wide = [path for path in (folder, *files) if path.exists() and path.stat().st_mode & 0o077]
     if wide:
         names = " ".join(path.name for path in wide)

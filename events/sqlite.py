@@ -4,9 +4,12 @@ The journal is WAL with synchronous=FULL if the library is 3.51.3 or newer. Olde
 rare corruption bug when two connections checkpoint a WAL together, so they use the rollback
 journal: slower, but far above what a run needs. The rollback journal is truncated, not deleted, at
 a commit: SQLite does not sync the folder after deleting the journal, and a power cut could bring
-the journal back and undo what was acknowledged. Memory mapping is off. Writers take their lock at
-BEGIN, so that two writers queue instead of failing half-way, and take turns (`fair_lock.py`). Files
-are made for their owner alone: a reader of another user would keep all writers out.
+the journal back and undo what was acknowledged. Memory mapping is off. Files are made for
+their owner alone: a reader of another user would keep all writers out.
+
+Writers take their lock at BEGIN, so that a second writer waits instead of failing half-way. SQLite's
+own waiting is a sleep that grows, so a busy writer starves the others; a writer here retries after
+short sleeps of random length instead (docs/decisions/0012).
 
 No code of a process that has a log open may open the log's file by itself: when the process closes
 any descriptor of the file, the kernel drops all locks that SQLite holds on the file for it.
@@ -15,10 +18,11 @@ any descriptor of the file, the kernel drops all locks that SQLite holds on the 
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +31,15 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from events import schema
 from events.database import Database
-from events.fair_lock import Turnstile
 from events.store import EventStore
 
 #: The first release without the WAL bug.
 WAL_SAFE = (3, 51, 3)
 
+#: Milliseconds that a writer waits for its lock, and that any statement waits for other locks.
 BUSY_TIMEOUT_MS = 30_000
+#: Shortest and longest sleep of a waiting writer between two attempts, in seconds.
+RETRY_SLEEP = (0.001, 0.005)
 
 
 def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
@@ -58,24 +64,11 @@ class Sqlite(Database):
 
     def __init__(self, path: Path) -> None:
         super().__init__(_engine(path), str(path))
-        self._turnstile = Turnstile(path)
         self._path = path
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that writes, when it is this writer's turn."""
-        with self._turnstile.turn(), super().writing() as connection:
-            yield connection
-
-    @contextmanager
-    def appending(self, alone: bool = True) -> Iterator[Any]:
-        """Yield a cursor in a transaction that appends, when it is this writer's turn."""
-        with self._turnstile.turn(), super().appending(alone) as cursor:
-            yield cursor
 
     def begin_append(self, cursor: Any) -> None:
         """Begin with the lock that writers take. Raise if the file ends within a page."""
-        cursor.execute("BEGIN IMMEDIATE")
+        _take_write_lock(cursor.execute)
         _refuse_torn(self._path, cursor.execute("PRAGMA page_size").fetchone()[0])
 
     def insert(
@@ -87,11 +80,6 @@ class Sqlite(Database):
             cursor.execute(statement, row)
             positions.append(cursor.lastrowid if cursor.rowcount else None)
         return positions
-
-    def close(self) -> None:
-        """Close the connections and the turnstile's files."""
-        super().close()
-        self._turnstile.close()
 
     def refuses_changes(self, connection: Connection) -> bool:
         """Return True if the three triggers exist."""
@@ -146,9 +134,39 @@ def _engine(path: Path) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
         writes = connection.get_execution_options().get("forge_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if writes:
+            _take_write_lock(connection.exec_driver_sql)
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _take_write_lock(execute: Callable[[str], object]) -> None:
+    """Begin a transaction with the lock that writers take; wait for the lock with short sleeps.
+
+    `execute` runs a statement on one connection. Raises SQLite's "database is locked" (as `execute`
+    does) after BUSY_TIMEOUT_MS.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    execute("PRAGMA busy_timeout=0")  # or the first attempt would already be SQLite's own waiting
+    try:
+        while True:
+            try:
+                execute("BEGIN IMMEDIATE")
+                return
+            except (sqlite3.OperationalError, OperationalError) as error:
+                if not _busy(error) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(random.uniform(*RETRY_SLEEP))
+    finally:
+        execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+
+
+def _busy(error: sqlite3.OperationalError | OperationalError) -> bool:
+    """Return True if SQLite reports another connection's lock: the same statement may succeed."""
+    cause = error.orig if isinstance(error, OperationalError) else error
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _text(stored: bytes) -> str:

@@ -5,7 +5,6 @@ process, no event is lost, no task is recorded twice, and nobody has to help.
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import random
@@ -177,12 +176,6 @@ def stands_still(pid: int) -> bool:
 
 def is_free(path: Path) -> bool:
     """Whether anybody could write to a log now."""
-    for end in ("-gate", "-room"):
-        with Path(f"{path}{end}").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return False
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
         connection.execute("BEGIN EXCLUSIVE")  # a reader that was stopped is in the way of a commit

@@ -22,7 +22,7 @@ STRANGER = """
 import fcntl, os, sqlite3, sys
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 home, told = sys.argv[1], []
-for name in ("forge.db", "forge.db-gate", "forge.db-room", "forge.db-journal"):
+for name in ("forge.db", "forge.db-journal", "forge.db-wal", "forge.db-shm"):
     for flags in (os.O_RDONLY, os.O_RDWR):
         try:
             fcntl.flock(os.open(os.path.join(home, name), flags), fcntl.LOCK_EX)
@@ -64,7 +64,8 @@ def test_home_and_log_are_made_for_their_owner_alone(home: Home) -> None:
     """Though the umask would let others read; the log's own files too, in whatever folder."""
     assert home.folder.stat().st_mode & 0o777 == 0o700
     modes = {file.name: file.stat().st_mode & 0o777 for file in home.folder.glob("forge.db*")}
-    assert {"forge.db", "forge.db-gate", "forge.db-room"} <= set(modes)
+    others = {f"forge.db-{end}" for end in ("journal", "wal", "shm")}
+    assert {"forge.db"} <= set(modes) <= {"forge.db"} | others, "SQLite's own files only"
     assert set(modes.values()) == {0o600}
 
 
