@@ -37,18 +37,6 @@ from weights.storage.manifest import Entry, Manifest
 SIZES = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 9 * CHUNK + 7]
 
 
-@pytest.fixture(params=["file", "memory"])
-def url(request, tmp_path) -> str:
-    if request.param == "file":
-        return f"file://{tmp_path}/vault"
-    return f"memory://{uuid.uuid4().hex}"
-
-
-@pytest.fixture(params=["plain", "sealed"])
-def keys(request) -> Keys | None:
-    return OLD if request.param == "sealed" else None
-
-
 @pytest.mark.slow
 def test_what_is_put_comes_back_bit_for_bit(url: str, keys: Keys | None, tmp_path) -> None:
     """Also files that are empty, and that end at, before and behind a chunk's end."""

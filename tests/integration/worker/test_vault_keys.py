@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 
 import pytest
@@ -25,18 +24,6 @@ from testing.artifact_stores import (
 from weights.storage.artifact_store import Vault
 from weights.storage.encryption import CHUNK, HEADER
 from weights.storage.encryption_keys import Keys
-
-
-@pytest.fixture(params=["file", "memory"])
-def url(request, tmp_path) -> str:
-    if request.param == "file":
-        return f"file://{tmp_path}/vault"
-    return f"memory://{uuid.uuid4().hex}"
-
-
-@pytest.fixture(params=["plain", "sealed"])
-def keys(request) -> Keys | None:
-    return OLD if request.param == "sealed" else None
 
 
 def test_under_another_key_nothing_can_be_read(url: str, tmp_path) -> None:

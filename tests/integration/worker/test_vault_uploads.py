@@ -32,18 +32,6 @@ from weights.storage.encryption_keys import Keys
 from weights.storage.manifest import Entry, Manifest
 
 
-@pytest.fixture(params=["file", "memory"])
-def url(request, tmp_path) -> str:
-    if request.param == "file":
-        return f"file://{tmp_path}/vault"
-    return f"memory://{uuid.uuid4().hex}"
-
-
-@pytest.fixture(params=["plain", "sealed"])
-def keys(request) -> Keys | None:
-    return OLD if request.param == "sealed" else None
-
-
 @pytest.fixture
 def broken():
     """A URL in a store that can be made to fail."""
