@@ -12,7 +12,6 @@ stranger's file may be made to fill memory or the disk, so every read has a boun
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import hashlib
 import io
@@ -21,7 +20,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Any, NotRequired
@@ -30,6 +29,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from events import chain, failpoints
+from events.bounded_unpacking import BoundedUnpacking
 from events.envelope import Envelope, canonical_json
 from events.errors import ArchiveError
 
@@ -41,13 +41,8 @@ BLOCK = 1 << 20
 #: Bytes that a document (manifest, schemas, seal), one event's line, and all events may have.
 DOCUMENT = LINE = 16 << 20
 EVENTS = 1 << 30
-#: Members of an archive, and bytes that one member's header may have, its long names included.
+#: Members of an archive.
 MEMBERS = 10_000
-HEADER = 1 << 20
-#: The unpacked content may be `EXPANSION` times as large as the file, and `SLACK` bytes more. Logs
-#: shrink to a tenth, weights to a half; a file that shrinks to a thousandth was made to fill the
-#: disk.
-EXPANSION, SLACK = 100, 64 << 20
 
 
 class _Stream(TypedDict):
@@ -179,7 +174,7 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
     reader = _Reader(path, blobs_into)
     try:
         with path.open("rb") as raw, gzip.open(raw) as packed:
-            bounded = _Bounded(raw, packed, reader.bad)
+            bounded = BoundedUnpacking(raw, packed, reader.bad)
             with bounded.header():  # opening reads the first one
                 tar = tarfile.open(fileobj=bounded, mode="r|")  # noqa: SIM115  # pyright: ignore[reportCallIssue, reportArgumentType]
             with tar:
@@ -198,47 +193,10 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
     return reader.finished()
 
 
-def _next(tar: tarfile.TarFile, bounded: _Bounded) -> tarfile.TarInfo | None:
+def _next(tar: tarfile.TarFile, bounded: BoundedUnpacking) -> tarfile.TarInfo | None:
     """Return the next member, or None at the end. Raises ArchiveError."""
     with bounded.header():
         return tar.next()
-
-
-class _Bounded:
-    """A file's unpacked content, refused once it is out of proportion to the packed bytes read.
-
-    Long names stand before a member as content of their own, which `tarfile` reads into memory
-    whole: within `header` at most `HEADER` bytes can be read.
-    """
-
-    def __init__(
-        self, raw: IO[bytes], packed: gzip.GzipFile, bad: Callable[[str], ArchiveError]
-    ) -> None:
-        self._raw, self._packed, self._bad = raw, packed, bad
-        self._seen = 0
-        #: The number of bytes seen beyond which a header is too long; None outside of headers.
-        self._until: int | None = None
-
-    @contextlib.contextmanager
-    def header(self) -> Iterator[None]:
-        """Bound what is read by `HEADER` bytes."""
-        self._until = self._seen + HEADER
-        try:
-            yield
-        finally:
-            self._until = None
-
-    def read(self, size: int) -> bytes:
-        """Read at most `size` bytes. Raises ArchiveError."""
-        data = self._packed.read(size)
-        self._seen += len(data)
-        if self._until is not None and self._seen > self._until:
-            raise self._bad(f"the header of its next file has more than {HEADER:,} bytes")
-        if self._seen > SLACK + EXPANSION * self._raw.tell():
-            raise self._bad(
-                f"it unpacks to more than {EXPANSION} times its size: it was made to fill the disk"
-            )
-        return data
 
 
 class _Reader:
