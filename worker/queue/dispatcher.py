@@ -13,22 +13,22 @@ import threading
 import time
 from collections.abc import Callable
 
-from events import Context, Envelope, Event, EventsError, EventStore, StoreUnavailableError
+from events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
 from runs import imported_pasts, kinds
 from runs.errors import ForgeError
-from runs.history.repository import load
 from runs.kinds import events, user_events
 from runs.kinds.tasks import Task
 from runs.lists import queries
 from runs.streams import run_of
 from worker.append import project
 from worker.commands import user_limits
-from worker.queue.bookkeeping import Flight, Known, Measures, Received
+from worker.queue.bookkeeping import Flight, Measures, Received
 from worker.queue.device_table import Device, Roster
 from worker.queue.leases import Leases, myself
 from worker.queue.requirements import needs
 from worker.queue.run_cache import Desk
 from worker.queue.scheduler import Job, Needs, Scheduler
+from worker.queue.waiting_runs import WaitingRuns
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +65,12 @@ class Dispatcher(threading.Thread):
         """Forget all runs, tasks and users; `_take_over` learns them again."""
         self._scheduler = Scheduler()
         self._rules = user_limits.Rules()
-        self._runs: dict[str, Known] = {}
+        self._runs = WaitingRuns(self._store)
         self._desk = Desk(self._store, self._context)
         self._changed: set[str] = set()
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
         self._aside: set[str] = set()
-        #: Chain heads of runs that were imported only as the past of a fork.
-        self._pasts: frozenset[str] = frozenset()
         self._after = 0
         #: The users' tags that were written last to the table.
         self._told: dict[str, float] | None = None
@@ -135,19 +133,10 @@ class Dispatcher(threading.Thread):
         self._scheduler.restore(self._received.read())
         user_limits.read(self._store, self._rules)
         self._apply_rules()
-        self._pasts = imported_pasts.heads(self._store)
         self._after = queries.position(self._store)
-        for row in queries.queue(self._store):
-            labels = tuple(row["labels"].split())
-            self._runs[row["run"]] = Known(
-                row["owner"],
-                row["first"],
-                row["priority"],
-                labels,
-                row["device"],
-                row["paused"] or row["past"],
-            )
-            self._put(row["run"])
+        self._runs.read()
+        for run in self._runs:
+            self._put(run)
         self.measures.leads = True
         log.info("dispatching %d runs", len(self._runs))
 
@@ -191,14 +180,14 @@ class Dispatcher(threading.Thread):
             self._apply_rules()
             return
         if row.stream == imported_pasts.STREAM:
-            self._pasts = imported_pasts.heads(self._store)
+            self._runs.read_pasts()
         if not kinds.is_run(row.stream):
             return
         run = run_of(row.stream)
         if row.type in (events.Submitted.type, events.Forked.type):
-            self._welcome(run, row)
+            self._runs.add(run, row)
         elif row.type == user_events.Retried.type and run not in self._runs:
-            self._return(run)
+            self._runs.add_again(run, self._after)
         known = self._runs.get(run)
         if known is None:
             return
@@ -207,50 +196,14 @@ class Dispatcher(threading.Thread):
             return
         if row.type == user_events.Imported.type:
             self._scheduler.drop(run)  # it has another owner, and waits
-            self._return(run, known.order)
+            self._runs.add_again(run, known.order)
             known = self._runs[run]
-        if row.type in (user_events.Paused.type, user_events.Resumed.type):
-            known.paused = row.type == user_events.Paused.type
-            known.pending = 1
-        if row.type == user_events.PriorityChanged.type:
-            event = self._event(row)
-            assert isinstance(event, user_events.PriorityChanged)
-            known.priority = event.priority
-        if row.hash in self._pasts:
-            known.paused = True
+        self._runs.apply(run, row)
         self._aside.discard(run)
         self._changed.add(run)
         if run not in self._desk:
             known.pending = 1
             self._put(run)
-
-    @staticmethod
-    def _event(row: Envelope) -> Event:
-        kind = kinds.kind_of(row.stream)
-        assert kind
-        return kind.state.registry.load(row)
-
-    def _welcome(self, run: str, row: Envelope) -> None:
-        """Add a run that is new in the log."""
-        event = self._event(row)
-        if isinstance(event, events.Submitted):
-            self._runs[run] = Known(
-                event.owner, row.position, event.priority, event.labels, event.config.device
-            )
-        else:
-            self._return(run, row.position)
-
-    def _return(self, run: str, order: int | None = None) -> None:
-        """Add a run whose whole history is needed: a fork, or a run that is retried or imported."""
-        state = load(self._store, run)
-        given = state.submitted
-        assert given is not None
-        if not state.ended:
-            order = order or self._after
-            device = given.config.device
-            self._runs[run] = Known(
-                given.owner, order, state.priority, given.labels, device, state.paused
-            )
 
     def _forget(self, run: str) -> None:
         """Remove a run that has ended."""
