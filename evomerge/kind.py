@@ -357,7 +357,9 @@ class EvoMerge(Kind[RunState]):
     def context(self, state: RunState, cache: Any) -> Any:
         """Open the run's models and data in this process."""
         from evomerge.tasks.execute import Context
+        from weights.threads import set_threads
 
+        set_threads()
         return Context(state, cache)
 
     def keep(self, state: RunState, cache: Any) -> None:

@@ -335,10 +335,9 @@ class Kind(Generic[S]):
     def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
         """Return the origin of a model of the run; without a name, of its result.
 
-        Raises NotFoundError.
+        Raises NotFoundError, by default always: a kind that makes models names their origins.
         """
-        self.find(state, name)
-        raise NotImplementedError
+        raise NotFoundError(f"run {state.run} is {self.title}, which makes no models.")
 
     def settle(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
