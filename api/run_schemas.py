@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.fitness.composite import Components
 from weights.cost import Speed
 
 Status = Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
@@ -183,6 +182,21 @@ class Spent(Answer):
     items: int
     device_seconds: float
     wall_seconds: float
+
+
+class Components(Answer):
+    """The raw measurements of one model on some items."""
+
+    perplexity: float
+    next_token_accuracy: float
+    choice_accuracy: float | None
+    accuracy: float
+    flops: float
+    bytes: float
+    domains: dict[str, float]
+    accuracies: dict[str, float] = {}
+    bits_per_byte: float | None = None
+    solved: float | None = None
 
 
 class Test(Answer):
