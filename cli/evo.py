@@ -27,7 +27,7 @@ def check_command(as_json: bool, **options: Any) -> None:
     Example:
       forge check --base-models models/code,models/math,models/data --base-model models/base
     """
-    from cli import run_request as plans
+    from cli.evomerge import run_request as plans
 
     plan = plans.make(options)
     found = plans.check(plan)
@@ -109,7 +109,7 @@ def _warn(text: str) -> None:
 
 def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:
     """Say what a run would cost; nothing is recorded."""
-    from cli import run_request as plans
+    from cli.evomerge import run_request as plans
     from evomerge.run import events
     from evomerge.tasks.estimate import estimate
     from runs.errors import ConfigError
@@ -246,7 +246,7 @@ def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsew
     """The run that was recorded, now or, under the same key, before."""
     from dataclasses import replace
 
-    from cli import run_request as plans
+    from cli.evomerge import run_request as plans
     from runs.home import threads
     from weights.storage.output_folder import check_target
     from worker.commands import submit

@@ -51,7 +51,7 @@ def read_file(path: str | None) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"config file {file} must hold one object of settings.")
     if "genome" in data:
-        from cli import mergekit_evolve
+        from cli.evomerge import mergekit_evolve
 
         data, warnings = mergekit_evolve.read(data, str(file))
         for warning in warnings:
