@@ -18,23 +18,27 @@ from runs.system.thread_waiting import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS = {
-    "evo": ("cli.evo", "Evolve merges of models; start a run or resume one."),
-    "submit": ("cli.evo", "Record that a run is wanted; whoever carries runs on starts it."),
+    "evo": ("cli.evomerge.evo", "Evolve merges of models; start a run or resume one."),
+    "start": ("cli.start", "Start or submit a run of any kind, from a config file."),
+    "submit": (
+        "cli.evomerge.evo",
+        "Record that a run is wanted; whoever carries runs on starts it.",
+    ),
     "up": ("cli.up", "Start Redis, a worker and perhaps PostgreSQL on this machine."),
     "worker": ("cli.worker", "Work on everybody's runs, on this machine's devices."),
     "workers": ("cli.worker", "List the devices and what they are at."),
     "limits": ("cli.worker", "Show or change how users share the workers."),
     "queue": ("cli.inspect", "List the runs that wait or are under way."),
-    "watch": ("cli.evo", "Follow a run that another process carries."),
+    "watch": ("cli.watch", "Follow a run that another process carries."),
     "pause": ("cli.control", "Let a run wait."),
     "resume": ("cli.control", "Let a paused run go on."),
     "cancel": ("cli.control", "End a run for good."),
     "retry": ("cli.control", "Try again what has failed."),
     "priority": ("cli.control", "Change a run's priority."),
     "runs": ("cli.inspect", "List the runs."),
-    "show": ("cli.inspect", "Show a run: champion, scores, diversity, time spent."),
+    "show": ("cli.inspect", "Show a run: how far it is, and its result."),
     "events": ("cli.inspect", "Print the events of a run."),
-    "lineage": ("cli.inspect", "Show what a candidate was made from."),
+    "lineage": ("cli.evomerge.lineage", "Show what a candidate was made from."),
     "replay": ("cli.replay", "Show a run as it was at any event or generation."),
     "diff": ("cli.replay", "Show what is different between two places in runs."),
     "compare": ("cli.replay", "Two runs side by side."),
@@ -56,9 +60,9 @@ COMMANDS = {
     ),
     "score": ("cli.evomerge.score", "Measure models as runs do, without a run."),
     "items": ("cli.evomerge.items", "Show where a candidate wins and loses, item by item."),
-    "check": ("cli.evo", "Check config, models and data in seconds; start nothing."),
+    "check": ("cli.evomerge.evo", "Check config, models and data in seconds; start nothing."),
     "settings": ("cli.evomerge.settings", "List the settings of a run, with their defaults."),
-    "layers": ("cli.models", "Show how much of each layer of a candidate is whose."),
+    "layers": ("cli.evomerge.layers", "Show how much of each layer of a candidate is whose."),
     "models": ("cli.models", "List, show, register and remove models."),
     "serve": ("cli.serve", "Serve the dashboard and the API."),
     "users": ("cli.users", "List and change who may use the API; make tokens."),
@@ -69,7 +73,10 @@ COMMANDS = {
 
 #: The sections of `forge --help`: every command stands in one of them.
 SECTIONS = {
-    "Runs": ("evo", "check", "settings", "watch", "pause", "resume", "cancel", "retry", "priority"),
+    "Runs": (
+        "evo", "start", "check", "settings", "watch", "pause", "resume", "cancel", "retry",
+        "priority",
+    ),
     "Queue": ("up", "worker", "workers", "submit", "queue", "limits"),
     "Looking": (
         "runs", "show", "events", "lineage", "items", "layers", "replay", "diff", "compare",

@@ -15,7 +15,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -358,11 +358,25 @@ class Toy(Kind[ToyState]):
     def write_result(self, home: Home, state: ToyState, out: Path) -> dict[str, Any]:
         """Write a folder with the total; return the report, with `folder`."""
         out.mkdir(parents=True, exist_ok=True)
-        told = {**self.report(state, ()), "folder": str(out.absolute())}
+        told = {**self.report(state, ()), "folder": str(out.absolute()), "chain_head": state.head}
         (out / "total.json").write_text(json.dumps(told) + "\n", "utf-8")
         return told
 
-    def verify(self, state: ToyState, cache: Any, **asked: Any) -> Iterator[Any]:
+    # ---- verification --------------------------------------------------------------------------
+
+    def chosen(self, state: ToyState, which: str) -> list[str]:
+        """Return the keys of the tasks to count again: one, or all."""
+        keys_ = sorted(state.answers)
+        if which in ("all", "champion"):
+            return keys_
+        if which not in keys_:
+            raise NotFoundError(f"run {state.run} has no result of task {which}.")
+        return [which]
+
+    def rebuild(
+        self, state: ToyState, cache: Any, ids: Sequence[str], tolerance: float | None,
+        say: Callable[[str], None],
+    ) -> Iterator[Any]:  # fmt: skip
         """Yield an error for each value that does not come out again."""
         from runs.history.audit import Finding
 
@@ -371,10 +385,31 @@ class Toy(Kind[ToyState]):
         for done in state.steps:
             for task in tasks_of(again):
                 event = state.answers.get(task.key)
-                if isinstance(event, Counted) and event.value != value_of(again, task):
-                    what = f"{task.key} was {event.value}, and is {value_of(again, task)} now"
+                if task.key not in ids or not isinstance(event, Counted):
+                    continue
+                value = value_of(again, task)
+                say(f"{task.key} is {value}")
+                if event.value != value:
+                    what = f"{task.key} was {event.value}, and is {value} now"
                     yield Finding("error", "weights", what)
             again.steps.append(done)
+
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return what a result's folder says; None if it is none."""
+        file = folder / "total.json"
+        return json.loads(file.read_text("utf-8")) if file.is_file() else None
+
+    def verify_folder(
+        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
+    ) -> Iterator[Any]:
+        """Yield an error if the folder says another total than the run."""
+        from runs.history.audit import Finding
+
+        if state is None:
+            yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
+        elif document["total"] != state.total:
+            what = f"the folder says {document['total']}, the log {state.total}"
+            yield Finding("error", "files", what)
 
 
 def _steps(state: ToyState, _rows: Sequence[Envelope]) -> Table:

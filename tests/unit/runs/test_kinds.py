@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs import kinds
-from runs.errors import ConfigError, UnknownKindError
+from runs.errors import ConfigError, NotFoundError, UnknownKindError
 from runs.history.audit import audit
 from runs.history.repository import fold
 from runs.kinds import commands, user_events, wording
 from runs.kinds.decide import decide, due, open_tasks, pending
+from runs.kinds.kind import Kind
 from runs.kinds.state import evolve
 from runs.kinds.tasks import Decision
 from testing.toy_kind import KNOWN, Counted, ToyContext, ToyState, digest_of
@@ -251,9 +253,28 @@ def test_the_kinds_own_checks_of_weights_find_a_value_that_does_not_come_out_aga
     finished: ToyWorld,
 ) -> None:
     kind, state = kinds.of("toy"), deepcopy(finished.state)
-    assert list(kind.verify(state, None)) == []
+    said: list[str] = []
+    ids = kind.chosen(state, "all")
+    assert list(kind.rebuild(state, None, ids, None, said.append)) == []
+    assert len(said) == len(ids) == 6
     state.answers["count/1/0"] = state.answers["count/1/0"].model_copy(update={"value": 5})
-    assert "count/1/0 was 5, and is" in next(kind.verify(state, None)).message
+    (found,) = kind.rebuild(state, None, ids, None, said.append)
+    assert "count/1/0 was 5, and is" in found.message
+    assert list(kind.rebuild(state, None, ["count/0/0"], None, said.append)) == []
+
+
+def test_a_kind_that_says_nothing_about_results_has_none_to_verify(
+    finished: ToyWorld, tmp_path: Path
+) -> None:
+    """The defaults, which a kind without models keeps."""
+    plain, state = Kind[ToyState], finished.state
+    kind = kinds.of("toy")
+    with pytest.raises(NotFoundError, match="is a toy run: nothing of it can be rebuilt"):
+        plain.chosen(kind, state, "all")
+    assert list(plain.cached(kind, state, None)) == []
+    assert plain.document(kind, tmp_path) is None
+    with pytest.raises(ConfigError, match="it has no result to write"):
+        plain.write_result(kind, None, state, tmp_path)  # type: ignore[arg-type]
 
 
 def test_the_table_has_the_kinds_of_this_program_and_of_the_environment(
