@@ -275,7 +275,7 @@ class EvoMerge(Kind[RunState]):
         """Return the champion as a tracker's artifact is described, or None."""
         from evomerge.reports import wandb_rows
 
-        return wandb_rows.champion(state)
+        return wandb_rows.artifact(state)
 
     def rehearsable(self, state: RunState) -> bool:
         """Return True if a rehearsal of the run takes seconds."""

@@ -11,7 +11,7 @@ from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.kinds.events import Quarantine
-from testing.toy_kind import ToyState
+from testing.toy_state import ToyState
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate

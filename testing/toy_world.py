@@ -10,7 +10,8 @@ from events import Envelope, Event, New, chain
 from runs.kinds import events as common
 from runs.kinds.decide import decide
 from runs.kinds.tasks import Decision, Task
-from testing.toy_kind import Submitted, ToyConfig, ToyContext, ToyState
+from testing.toy_kind import ToyContext
+from testing.toy_state import Submitted, ToyConfig, ToyState
 
 RUN = "toy-1"
 

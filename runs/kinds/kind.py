@@ -279,7 +279,10 @@ class Kind(Generic[S]):
         return {"status": state.status}
 
     def tracked_result(self, state: S) -> dict[str, Any] | None:
-        """Return the result as a tracker's artifact is described, or None."""
+        """Return the result as a tracker's artifact: `metadata`, `file` and its JSON `content`.
+
+        None if there is no result to send.
+        """
         return None
 
     def rehearsable(self, state: S) -> bool:

@@ -12,7 +12,8 @@ from runs.home import Home
 from runs.kinds import FURTHER
 from testing import toy_runs
 from testing.cluster import Cluster
-from testing.toy_kind import KNOWN, ToyState
+from testing.toy_kind import KNOWN
+from testing.toy_state import ToyState
 
 
 @pytest.fixture

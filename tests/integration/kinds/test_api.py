@@ -19,7 +19,7 @@ from api.run_schemas import Components
 from evomerge.fitness import composite
 from runs.home import Home
 from testing import toy_runs
-from testing.toy_kind import digest_of
+from testing.toy_state import digest_of
 from worker.commands import accounts
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from cli.main import forge
 from cli.progress import Progress
 from events import EventStore
 from runs.home import Home
-from testing import toy_runs
-from testing.toy_kind import ToyState, digest_of
+from testing import toy_runs, wandb_files
+from testing.cluster import FORGE
+from testing.runs import REPOSITORY
+from testing.toy_state import ToyState, digest_of
 from testing.toy_world import ToyWorld
 from worker.queue.active_tasks import Hand
 
@@ -247,6 +251,29 @@ def test_results_are_made_again_by_verify_and_a_foreign_folder_is_found(
 def test_the_tables_of_a_run_are_exported(ended: Home, tmp_path: Path) -> None:
     done = told(ended, "export", "r", "--parquet", str(tmp_path / "tables"))
     assert done["rows"] == {"steps": 2, "events": 11}
+
+
+@pytest.mark.slow
+def test_a_tracker_is_sent_the_kinds_rows_and_its_result(ended: Home, tmp_path: Path) -> None:
+    """By a process of its own, into files; steps are the kind's units."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
+    own = {f"WANDB_{n}_DIR": str(tmp_path / n) for n in ("DATA", "CACHE", "CONFIG", "ARTIFACT")}
+    env = {**kept, **own, "FORGE_HOME": str(ended.folder), "WANDB_ERROR_REPORTING": "false"}
+    done = subprocess.run(
+        [*FORGE, "wandb", "sync", "r", "--offline", "--json"],
+        env=env, cwd=REPOSITORY, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    written = wandb_files.read(Path(json.loads(done.stdout)["place"]))
+    state = toy_runs.state(ended)
+    assert written.history == [
+        (one.step, {"step": one.step, "total": one.total}) for one in state.steps
+    ]
+    assert written.metrics["*"] == "step"
+    assert written.config["width"] == 3
+    ((name, metadata, files),) = written.artifacts
+    assert (name, metadata) == ("r-result", {"run": "r", "total": state.total})
+    assert json.loads(files["total.json"]) == metadata
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from runs.kinds.decide import decide
 from runs.lists import queries
 from testing import toy_runs
 from testing.runs import REPOSITORY, was_killed
-from testing.toy_kind import OTHER_ARITHMETIC, CountTask, ToyState, digest_of
+from testing.toy_kind import OTHER_ARITHMETIC
+from testing.toy_state import CountTask, ToyState, digest_of
 from testing.warm_process import Template
 from weights.storage.weight_cache import Artifacts
 from worker.commands.control import control
