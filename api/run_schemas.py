@@ -320,7 +320,8 @@ class Head(Answer):
     waits_for: str | None
     done: int
     of: int | None
-    unit: Literal["tasks"]
+    #: What `done` and `of` count: tasks, or a kind's units.
+    unit: str
     inside: float | None
     eta_s: float | None
     elapsed_s: float | None

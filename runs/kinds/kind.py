@@ -33,15 +33,17 @@ Statement = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Outlook:
-    """Tasks done and to do, the share of the work that is done, and seconds left at most."""
+    """Tasks (or units) done and to do, the share of the work that is done, seconds left at most."""
 
     done: int
-    #: All tasks; None if the run has not started, or if they cannot be counted.
+    #: All of them; None if the run has not started, or if they cannot be counted.
     of: int | None
     #: Share of the work that is done, 0 to 1; it includes work on tasks under way.
     inside: float | None
     #: Seconds left at most, None if they cannot be known.
     eta_s: float | None
+    #: What `done` and `of` count.
+    unit: str = "tasks"
 
 
 class Context(Protocol):
@@ -302,8 +304,8 @@ class Kind(Generic[S]):
         """
         done, of = self.progress(state)
         if state.completed:
-            return Outlook(done, done, 1.0, 0.0)
-        return Outlook(done, of, done / of if of else None, None)
+            return Outlook(done, done, 1.0, 0.0, f"{self.unit}s")
+        return Outlook(done, of, done / of if of else None, None, f"{self.unit}s")
 
     # ---- scheduling: pure ----------------------------------------------------------------------
 

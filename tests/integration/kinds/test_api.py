@@ -82,6 +82,7 @@ def test_events_and_head_are_told_in_words(client: TestClient) -> None:
     assert told["events"][-1]["gist"] == "total of step 1"
     head = got(client, "/runs/r/head")
     assert (head["done"], head["of"], head["inside"], head["status"]) == (2, 2, 1.0, "completed")
+    assert head["unit"] == "steps"
 
 
 def test_parts_that_only_other_kinds_have_are_not_found(client: TestClient) -> None:
