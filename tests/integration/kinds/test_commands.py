@@ -17,6 +17,7 @@ from cli import kind_views, live
 from cli.main import forge
 from cli.progress import Progress
 from events import EventStore
+from runs import kinds
 from runs.home import Home
 from testing import toy_runs, wandb_files
 from testing.cluster import FORGE
@@ -204,6 +205,13 @@ def test_the_next_task_of_a_run_that_is_carried_here_is_shown(
     monkeypatch.setattr(progress, "_live", object())
     progress.watch(world.state, world.rows)
     assert [(hand.who, hand.task) for hand in progress._shown.hands] == [("here", "count/0/0")]
+
+
+def test_every_kind_has_a_view_and_every_view_a_kind() -> None:
+    """A name in a table of strings is only found wrong when it is used."""
+    assert all(isinstance(kind_views.of(kind), kind_views.View) for kind in kinds.table())
+    assert set(kind_views.VIEWS) <= set(kinds.KINDS)
+    assert type(kind_views.of("toy")) is kind_views.View
 
 
 # ---- asking, histories -----------------------------------------------------------------------
