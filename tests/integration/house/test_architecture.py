@@ -35,7 +35,8 @@ PURE = [
     "events", "runs", "evaluation.data", "evaluation.verifiers", "evomerge.config",
     "evomerge.recipes", "evomerge.fitness", "evomerge.search", "evomerge.run", "evomerge.reports",
     "worker.exports.wandb", "worker.exports.wandb_follower", "worker.exports.parquet",
-    "worker.queue.leases",
+    "worker.queue.leases", "worker.tasks.runner", "worker.devices.service", "worker.exports.archive",
+    "weights.storage.weight_cache", "api.app", "cli.carry_on",
 ]  # fmt: skip
 
 
