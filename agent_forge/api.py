@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.reports import report
+from evomerge.reports import generation_rows, report
 from evomerge.reports.notebook import Run
 from evomerge.run.state import RunState
 from evomerge.tasks.champion import export
@@ -175,7 +175,7 @@ class EvoMerge:
     def _watch(self, state: RunState, rows: list[Any]) -> None:
         for row in rows:
             if row.type == "generation_completed":
-                done = report.generations(state)[-1]
+                done = generation_rows.rows(state)[-1]
                 for function in self._callbacks["generation"]:
                     function(done["generation"], done["champion"], done["diversity"])
 

@@ -33,7 +33,7 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
             "place": state.place,
             "done": seen.done,
             "of": seen.of,
-            "unit": "tasks",
+            "unit": seen.unit,
             "inside": seen.inside,
             "eta_s": None if state.ended or state.paused else seen.eta_s,
             "elapsed_s": _elapsed(state, row),

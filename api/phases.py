@@ -1,4 +1,4 @@
-"""The source documents' paths: thin aliases of the resource form, in both spellings."""
+"""The source documents' paths for merging runs: aliases of the resource form, in both spellings."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from runs.lists import queries
 from worker.commands.accounts import User
 
 router = APIRouter(prefix="/phases", tags=["phases"])
+
+#: The phase that the documents describe, by its kind of run.
+PHASE = "evomerge"
 
 RUN = Query(None, max_length=200, description="Default: the newest.")
 
@@ -50,7 +53,7 @@ async def started(state: State, wanted: schemas.Phase, key: str | None, user: Us
     made = await submitted(state, wanted.plain(), key, user)
     run = json.loads(bytes(made.body))["run"]
     status = await asyncio.to_thread(_status, state, run)
-    told = {"run": run, "task_id": run, "phase": "evomerge", "status": status}
+    told = {"run": run, "task_id": run, "phase": PHASE, "status": status}
     return JSONResponse(told, made.status_code, {"Location": made.headers["Location"]})
 
 
@@ -60,13 +63,20 @@ def _status(state: State, run: str) -> str:
 
 
 def _newest(request: Request, run: str | None) -> str:
+    """Return the whole name of the run, or of the newest. Raises NotFoundError for other kinds."""
     desk = desk_of(request)
-    if run is not None:
-        return desk.name(run)
-    rows, _ = queries.page(desk.store, 1)
-    if not rows:
-        raise NotFoundError("there are no runs yet.")
-    return rows[0]["run"]
+    if run is None:
+        rows, _ = queries.page(desk.store, 1, kind=PHASE)
+        if not rows:
+            raise NotFoundError("there are no runs yet.")
+        return rows[0]["run"]
+    name = desk.name(run)
+    with desk.state(name) as state:
+        if state.kind != PHASE:
+            raise NotFoundError(
+                f"run {name} is {kinds.of(state.kind).title}: see `GET /runs/{name}`."
+            )
+    return name
 
 
 @router.get("/evomerge/status", response_model=schemas.PhaseStatus, dependencies=[Depends(VIEWER)])
@@ -94,13 +104,13 @@ def _message(seen: dict[str, Any]) -> str:
     dependencies=[Depends(VIEWER)],
 )  # fmt: skip
 def phases(request: Request) -> dict[str, Any]:
-    """The newest run of every phase that there is; above them the newest run of all."""
-    rows, _ = queries.page(desk_of(request).store, 1)
+    """The newest merging run, as a phase, and above the phases."""
+    rows, _ = queries.page(desk_of(request).store, 1, kind=PHASE)
     if not rows:
-        none = {"phase": "evomerge", "task_id": None, "status": None, "progress": 0.0}
-        return {**none, "percent": 0.0, "message": "no run yet", "phases": {"evomerge": None}}
+        none = {"phase": PHASE, "task_id": None, "status": None, "progress": 0.0}
+        return {**none, "percent": 0.0, "message": "no run yet", "phases": {PHASE: None}}
     found = status(request, rows[0]["run"])
-    return {**found, "phases": {"evomerge": found}}
+    return {**found, "phases": {PHASE: found}}
 
 
 @router.get(

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.fitness.composite import Components
 from weights.cost import Speed
 
 Status = Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
@@ -185,6 +184,21 @@ class Spent(Answer):
     wall_seconds: float
 
 
+class Components(Answer):
+    """The raw measurements of one model on some items."""
+
+    perplexity: float
+    next_token_accuracy: float
+    choice_accuracy: float | None
+    accuracy: float
+    flops: float
+    bytes: float
+    domains: dict[str, float]
+    accuracies: dict[str, float] = {}
+    bits_per_byte: float | None = None
+    solved: float | None = None
+
+
 class Test(Answer):
     """The champion on the test slice."""
 
@@ -306,7 +320,8 @@ class Head(Answer):
     waits_for: str | None
     done: int
     of: int | None
-    unit: Literal["tasks"]
+    #: What `done` and `of` count: tasks, or a kind's units.
+    unit: str
     inside: float | None
     eta_s: float | None
     elapsed_s: float | None

@@ -207,8 +207,8 @@ async def layers(
 
 
 @router.get("/runs/{run}/compare/{other}", response_model=schemas.Comparison)
-def compare(request: Request, run: str, other: str) -> dict[str, Any]:
-    """Two runs side by side."""
+def compare(request: Request, run: str, other: str) -> Response:
+    """Two runs of one kind side by side."""
     desk = desk_of(request)
     names = desk.name(run), desk.name(other)
     with ExitStack() as held:  # in one order, so that no two requests wait for each other
@@ -216,4 +216,5 @@ def compare(request: Request, run: str, other: str) -> dict[str, Any]:
         kind = {state.kind for state in states.values()}
         if len(kind) > 1:
             raise ConfigError("runs of two kinds cannot be compared.")
-        return kinds.of(kind.pop()).comparison(*(states[name] for name in names))
+        body = kinds.of(kind.pop()).comparison(*(states[name] for name in names))
+    return JSONResponse(body)

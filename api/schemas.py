@@ -241,7 +241,8 @@ class Checked(Answer):
 
     ok: Literal[True]
     warnings: list[str]
-    parameters: int
+    #: Of the models; null for a kind of run that takes none.
+    parameters: int | None
     items: dict[str, dict[str, int]]
     config: dict[str, Any]
 

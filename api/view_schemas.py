@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api.run_schemas import Answer, Json, Status
-from evomerge.fitness.composite import Components
+from api.run_schemas import Answer, Components, Json, Status
 
 
 class PopulationRow(Answer):

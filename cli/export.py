@@ -1,4 +1,4 @@
-"""`forge export`, and what `forge evo` writes at its end."""
+"""`forge export`, and what is said when a run has completed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, short, table, warn_skipped
+from cli.options import emit, json_option, warn_skipped
 
 
 @click.command("export")
@@ -80,25 +80,6 @@ def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(data)
         return
-    click.echo(f"run {data['run']} completed: champion {short(state.champion)}")
-    columns = ["", "kind", "score", "perplexity", "lead", "95 % interval", ""]
-    test = data["test"]
-    own = ["champion", "", number(test["score"]), number(test["components"]["perplexity"], ".3f")]
-    rows = [[*own, "", "", ""]]
-    for r in data["rivals"]:
-        interval = f"{number(r['low'], '+.4f')} … {number(r['high'], '+.4f')}"
-        rows.append(
-            [
-                r["name"],
-                r["kind"],
-                number(r["score"]),
-                number(r["perplexity"], ".3f"),
-                number(r["lead"], "+.4f"),
-                interval,
-                "beaten" if r["beaten"] else "not beaten",
-            ]
-        )
-    table(columns, rows, title="on the test slice")
-    click.echo(data["verdict"]["sentence"])
-    click.echo(f"champion: {data['folder']}")
-    click.echo(f"report:   {data['folder']}/report.md")
+    from cli import kind_views
+
+    kind_views.of(state.kind).announce(state, data)

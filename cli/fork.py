@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import emit, json_option, setting
 
 
 @click.command("fork")
@@ -46,7 +44,7 @@ def fork_command(
     from worker.commands import fork
 
     home = Home.default()
-    changes = dict(map(_setting, settings))
+    changes = dict(map(setting, settings))
     out = None if output_dir is None else str(check_target(Path(output_dir)))
     store = home.open_store()
     try:
@@ -61,20 +59,9 @@ def fork_command(
         )
         return
     click.echo(f"run {name}, forked from {branch.run} after event {branch.place}", err=True)
-    from cli.evo import carry_on
+    from cli.carry_on import carry_on
 
     carry_on(home, name, out, as_json)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    """KEY=VALUE; the value is JSON, or else text."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise click.UsageError(f"--set takes KEY=VALUE, not {text!r}.")
-    try:
-        return name.replace("-", "_"), json.loads(value)
-    except ValueError:
-        return name.replace("-", "_"), value
 
 
 @click.command("archive")

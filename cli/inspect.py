@@ -1,4 +1,4 @@
-"""`forge runs`, `show`, `events`, `lineage`: reading the log. No torch."""
+"""`forge runs`, `queue`, `show`, `events`: reading the log, for runs of any kind. No torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, say, short, table, warn_skipped
+from cli.options import emit, json_option, load_run, number, say, short, table
 from runs.system.plain_text import visible
 
 
@@ -15,21 +15,6 @@ def _home() -> Any:
     from runs.home import Home
 
     return Home.default()
-
-
-def _load(run: str) -> tuple[Any, list[Any]]:
-    """The run's state and rows."""
-    from evomerge.run.state import RunState
-    from runs.history.repository import full_name, history, load_of
-
-    store = _home().open_store()
-    try:
-        state = load_of(RunState, store, run, showing=True)
-        warn_skipped(state)
-        rows = list(history(store, full_name(store, run)))
-        return state, [row for row in rows if RunState.registry.knows(row)]
-    finally:
-        store.close()
 
 
 @click.command("runs")
@@ -112,23 +97,23 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
 @click.argument("run")
 @json_option
 def show_command(run: str, as_json: bool) -> None:
-    """Show a run: champion, scores, diversity, time spent.
+    """Show a run: how far it is, and its result; of a merging run champion, scores, diversity.
 
     \b
     Example:
       forge show 20261121-3fa9c1
     """
-    from evomerge.recipes.recipe import label
-    from evomerge.reports import report
+    from cli import kind_views
 
-    state, rows = _load(run)
+    state, rows = load_run(run)
     if state.started is None:
         what = {"run": state.run, "status": state.status}
         if state.failed:
             what["reason"] = state.failed.reason
         emit(what) if as_json else say("  ".join(f"{k} {v}" for k, v in what.items()))
         return
-    data = report.report(state, rows)
+    view = kind_views.of(state.kind)
+    data = view.summary(state, rows)
     if state.failed:
         data["reason"] = state.failed.reason
     if as_json:
@@ -137,22 +122,7 @@ def show_command(run: str, as_json: bool) -> None:
     click.echo(f"run       {state.run}  {state.status}")
     if state.failed:
         say(f"reason    {state.failed.reason}")
-    if data["forked_from"]:
-        click.echo(f"fork of   {data['forked_from']}")
-    say(f"models    {', '.join(s.name for s in state.started.sources)}")
-    say(f"base      {state.started.base.name}")
-    if state.champion:
-        name = label(state.recipes[state.champion], state.recipes)
-        score = state.champions[-1].score
-        click.echo(f"champion  {short(state.champion)}  {name}  selection score {score:.4f}")
-    cells = [
-        [str(g["generation"]), number(g["best"]), number(g["mean"]), number(g["champion"]),
-         number(g["diversity"], ".2f"), g["level"]]
-        for g in data["generations"]
-    ]  # fmt: skip
-    table(["generation", "best", "mean", "champion", "diversity", ""], cells)
-    if state.completed:
-        say(data["verdict"]["sentence"])
+    view.show(state, data)
 
 
 @click.command("events")
@@ -188,30 +158,3 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
 
         told = gist(row.stream.partition("/")[0], row.type, json.loads(row.data))
         click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {told}"))
-
-
-@click.command("lineage")
-@click.argument("run")
-@click.argument("candidate", default="champion")
-@json_option
-def lineage_command(run: str, candidate: str, as_json: bool) -> None:
-    """Show what a candidate was made from, down to the sources.
-
-    CANDIDATE is a recipe id, the beginning of one, or "champion" (default).
-
-    \b
-    Example:
-      forge lineage 20261121-3fa9c1 champion
-    """
-    from evomerge.recipes.recipe import closure
-    from evomerge.run import candidates
-
-    state, _ = _load(run)
-    recipe_id = candidates.find(state, candidate)
-    family = closure(recipe_id, state.recipes)
-    if as_json:
-        emit({id_: recipe.model_dump(mode="json") for id_, recipe in family.items()})
-        return
-    for id_, recipe in reversed(family.items()):
-        where = candidates.place(state, id_)
-        say(f"{short(id_)}  {where:18s} {candidates.describe(state, id_, recipe)}")

@@ -1,4 +1,4 @@
-"""`forge models` and `forge layers`: which models there are, and what a merge is made of."""
+"""`forge models`: the registry of models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, say, short, table
+from cli.options import emit, json_option, number, say, table
 from runs.system.plain_text import visible
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
@@ -137,41 +137,3 @@ def remove_model(model: str, reason: str | None, as_json: bool) -> None:
     emit({"id": found["id"]}) if as_json else click.echo(
         f"model {found['id']} is not listed any more"
     )
-
-
-@click.command("layers")
-@click.argument("run")
-@click.argument("candidate", default="champion")
-@json_option
-def layers_command(run: str, candidate: str, as_json: bool) -> None:
-    """Show how much of each layer of a candidate is whose, from its weights.
-
-    For each layer, the multiples of the sources' task vectors whose sum is nearest to the candidate's,
-    and how much of it that sum explains.
-
-    \b
-    Example:
-      forge layers 20261121-3fa9c1 champion
-    """
-    from evomerge.run import candidates
-    from evomerge.tasks import attribution
-    from runs.history import repository
-    from runs.home import Home
-
-    home = Home.default()
-    store = home.open_store()
-    try:
-        state = repository.load(store, run, showing=True)
-    finally:
-        store.close()
-    found = attribution.find(home, state, candidates.find(state, candidate))
-    if as_json:
-        emit(found)
-        return
-    click.echo(f"candidate {short(found['candidate'])}")
-    cells = [
-        [row["layer"], *(number(c, "+.3f") for c in row["coefficients"]),
-         number(row["explained"], ".3f"), number(row["moved"], ".3f")]
-        for row in found["rows"]
-    ]  # fmt: skip
-    table(["layer", *found["sources"], "explained", "moved"], cells)

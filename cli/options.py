@@ -36,6 +36,24 @@ def warn_skipped(state: Any) -> None:
         )
 
 
+def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
+    """Return a run's state, for display, and its rows; events of a newer version are left out.
+
+    Raises ConfigError if the state must be of a kind's class and is not.
+    """
+    from runs.history.repository import full_name, history, load, load_of
+    from runs.home import Home
+
+    store = Home.default().open_store()
+    try:
+        name = full_name(store, run)
+        state = load_of(kind, store, name, True) if kind else load(store, name, showing=True)
+        warn_skipped(state)
+        return state, [row for row in history(store, name) if state.registry.knows(row)]
+    finally:
+        store.close()
+
+
 def short(recipe_id: str | None) -> str:
     """The first twelve digits of an id."""
     return recipe_id[:12] if recipe_id else "-"
@@ -70,6 +88,17 @@ def split(value: str | None) -> list[str]:
     return [part.strip() for part in (value or "").split(",") if part.strip()]
 
 
+def setting(text: str) -> tuple[str, Any]:
+    """Return name and value of KEY=VALUE; the value is JSON, or else text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.UsageError(f"--set takes KEY=VALUE, not {text!r}.")
+    try:
+        return name.replace("-", "_"), json.loads(value)
+    except ValueError:
+        return name.replace("-", "_"), value
+
+
 #: Slices that something is measured on, the last first.
 SLICES = ("test", "selection", "search")
 
@@ -94,43 +123,6 @@ def queue_options(function: Callable) -> Callable:
             help="When a task has killed its process three times: the run fails (default), "
             "or goes on without.",
         ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def model_options(function: Callable) -> Callable:
-    """The options that say what a run is made of."""
-    options: list[Callable[[Callable], Callable]] = [
-        click.option(
-            "--base-models",
-            metavar="A,B,C",
-            help="The models to merge: folders, Hub ids (owner/name[@revision]), aliases, runs (RUN is "
-            "its champion, RUN:CANDIDATE any candidate), or registered models by id or name.",
-        ),
-        click.option("--base-model", metavar="M", help="Their common ancestor."),
-        click.option(
-            "--data",
-            multiple=True,
-            type=click.Path(),
-            help="Items to measure on: .jsonl, .txt, .json, .csv or .parquet files, or folders "
-            "of them. Default: built-in text, less of it the larger the models; --dry-run of "
-            "`forge evo` says what it costs.",
-        ),
-        click.option(
-            "--config",
-            "config_file",
-            type=click.Path(),
-            help="Settings, TOML, JSON or YAML: forge settings.",
-        ),
-        click.option("--gens", type=int, help="Generations after generation 0 (default 50)."),
-        click.option("--seed", type=int, help="Seed of the run (default 0)."),
-        click.option(
-            "--strategy", help="Search strategy: elite-loser, auto, tournament, cma-es, nsga2."
-        ),
-        click.option("--device", help="cpu or cuda:N."),
-        click.option("--strict", is_flag=True, help="Refuse sources whose settings differ."),
     ]
     for option in reversed(options):
         function = option(function)

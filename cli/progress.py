@@ -1,4 +1,4 @@
-"""What a run is doing, on stderr: a live view on a terminal, a line a generation otherwise."""
+"""What a run is doing, on stderr: a live view on a terminal, a line a unit otherwise."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cli import live
-from cli.options import number, short
+from cli import kind_views, live
 
 #: What others did to the run, and what to do about it.
 _SAID = {
@@ -38,7 +37,8 @@ class Progress:
         dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         self._terminal = sys.stderr.isatty() and not dumb
         self._live: Any = None
-        self._shown: live.Snapshot | None = None
+        self._kind_view: kind_views.View | None = None
+        self._shown: Any = None
         self._hands = hands
         self._known: Sequence[live.Hand] = ()
         self._looked = float("-inf")
@@ -69,8 +69,9 @@ class Progress:
             self._began = self._began or row.recorded_at
             if row.type != "exported":  # the run had ended before
                 self._newest = row.recorded_at
-            if row.type == "generation_completed" and self._live is None:
-                print(_generation(state, row), file=sys.stderr, flush=True)
+            told = None if self._live is not None else self._view(state).unit(state, row)
+            if told:
+                print(told, file=sys.stderr, flush=True)
             if row.type == "started":
                 for told in json.loads(row.data)["warnings"]:
                     if told.startswith(_MEASURED):
@@ -90,43 +91,31 @@ class Progress:
             self._news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
         known, self._known = self._known, self._at_work(state)
         if rows or known != self._known:
-            self._shown = live.snapshot(
-                state, self._began, self._newest, self._known, tuple(self._news)
-            )
+            news = tuple(self._news)
+            view = self._view(state)
+            self._shown = view.frame(state, self._began, self._newest, self._known, news)
 
     def _at_work(self, state: Any) -> Sequence[live.Hand]:
         if state.ended:
             return ()
         if self._hands is None:
-            from evomerge.reports import snapshot
+            from runs.kinds import wording
+            from runs.kinds.decide import pending
 
-            due = [task for task in snapshot.pending(state) if live.doing(task)]
+            due = [task for task in pending(state) if wording.task(state.kind, task)]
             return [live.Hand("here", task) for task in due[:1]]
         if time.monotonic() - self._looked < LOOK:
             return self._known
         self._looked = time.monotonic()
         return self._hands()
 
+    def _view(self, state: Any) -> kind_views.View:
+        if self._kind_view is None:
+            self._kind_view = kind_views.of(state.kind)
+        return self._kind_view
+
     def _draw(self, console: Any) -> Any:
-        if self._shown is None:
+        if self._shown is None or self._kind_view is None:
             return ""
         size, plain = console.size, console.options.ascii_only
-        return live.draw(self._shown, size.width, size.height - 1, live.utc(), plain)
-
-
-def _generation(state: Any, row: Any) -> str:
-    """One closed generation in a line."""
-    generation = json.loads(row.data)["generation"]
-    done = state.generations[generation]
-    scores = [s for s in done.scores if s is not None]
-    diversity = state.diversities.get(generation)
-    champions = [c for c in state.champions if c.generation <= generation]
-    best = number(max(scores) if scores else None)
-    mean = number(sum(scores) / len(scores) if scores else None)
-    champion = number(champions[-1].score if champions else None)
-    who = short(champions[-1].recipe_id) if champions else "-"
-    spread = number(diversity.diversity if diversity else None, ".2f")
-    return (
-        f"generation {generation}: best {best}, mean {mean}, champion {who} {champion}, "
-        f"diversity {spread}"
-    )
+        return self._kind_view.draw(self._shown, size.width, size.height - 1, plain)

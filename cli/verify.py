@@ -192,10 +192,11 @@ def _run(
     report["findings"] = [*broken, *lost, *report["findings"]]
     report["state"] = None if broken else report["state"]
     if report["state"] is not None and home.artifacts.exists():
-        from evomerge.tasks import verify
+        from runs import kinds
         from weights.storage.weight_cache import Artifacts
 
-        report["findings"] += verify.artifacts(report["state"], Artifacts.of(home))
+        state = report["state"]
+        report["findings"] += kinds.of(state.kind).cached(state, Artifacts.of(home))
         report["checks"].append("artifacts")
     return report
 
@@ -251,13 +252,11 @@ def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
 
 def _folder(folder: Path) -> dict[str, Any]:
     """A champion's folder, with its run where that is known here."""
-    from evomerge.tasks import verify, verify_folder
     from runs.errors import NotFoundError
     from runs.history import repository
     from runs.home import Home
-    from weights.checkpoint import open_checkpoint
 
-    document = verify.read_recipe(folder)
+    kind, document = _document(folder)
     report: dict[str, Any] = {
         "run": document["run"],
         "events": 0,
@@ -275,28 +274,42 @@ def _folder(folder: Path) -> dict[str, Any]:
     finally:
         store.close()
     if known:
-        report = _stream(f"evomerge/{document['run']}", document["chain_head"])
+        report = _stream(f"{kind.name}/{document['run']}", document["chain_head"])
     report["checks"] += ["weights", "files"] if known else ["weights"]
-    weights = open_checkpoint(folder).tensors()
-    report["findings"] += verify.exported(weights, document, report["state"])
-    if known:
-        report["findings"] += verify_folder.check(home, folder, document, weights)
+    report["findings"] += kind.verify_folder(home, folder, document, report["state"], known)
     return report
 
 
+def _document(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the kind of run that wrote a folder, and what the folder says of it.
+
+    Raises DataError.
+    """
+    from runs import kinds
+    from runs.errors import DataError
+
+    for name in kinds.table():
+        kind = kinds.of(name)
+        document = kind.document(folder)
+        if document is not None:
+            return kind, document
+    raise DataError(f"{folder} is not a champion's folder, nor the result of another kind of run.")
+
+
 def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> None:
-    from evomerge.tasks import verify
+    from runs import kinds
     from runs.home import Home
     from weights.storage.weight_cache import Artifacts
 
     state = report["state"]
-    ids = verify.chosen(state, which)
-    supply = Artifacts.of(Home.default()).supply
+    kind = kinds.of(state.kind)
+    ids = kind.chosen(state, which)
+    cache = Artifacts.of(Home.default())
 
     def say(what: str) -> None:
         click.echo(what, err=True)
 
-    report["findings"] += verify.rebuild(state, ids, tolerance, say, supply)
+    report["findings"] += kind.rebuild(state, cache, ids, tolerance, say)
     report["checks"] += ["weights"] if tolerance is None else ["weights", "fitness"]
     report["rebuilt"] = len(ids)
 

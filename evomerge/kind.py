@@ -30,6 +30,7 @@ class EvoMerge(Kind[RunState]):
     title = "a merging run"
     line = "search for the best way to merge fine-tuned models"
     unit = "generation"
+    result_name = "champion"
     config = EvoMergeConfig
     submitted = events.Submitted
     forked = events.Forked
@@ -193,9 +194,7 @@ class EvoMerge(Kind[RunState]):
         """Return the generation that an event closes, or None."""
         if row.type != events.GenerationCompleted.type:
             return None
-        event = events.REGISTRY.load(row)
-        assert isinstance(event, events.GenerationCompleted)
-        return event.generation
+        return getattr(events.REGISTRY.load(row), "generation", None)
 
     def ending(self, state: RunState) -> dict[str, Any]:
         """Return champion, score and results of the message that the run has ended."""
@@ -276,7 +275,7 @@ class EvoMerge(Kind[RunState]):
         """Return the champion as a tracker's artifact is described, or None."""
         from evomerge.reports import wandb_rows
 
-        return wandb_rows.champion(state)
+        return wandb_rows.artifact(state)
 
     def rehearsable(self, state: RunState) -> bool:
         """Return True if a rehearsal of the run takes seconds."""
@@ -324,9 +323,8 @@ class EvoMerge(Kind[RunState]):
 
     def tokens(self, event: Event) -> int:
         """Return the number of predicted tokens that were scored."""
-        if not isinstance(event, events.Evaluated):
-            return 0
-        return sum(sum(outcomes.tokens) for outcomes in event.outcomes.values())
+        scored = event.outcomes.values() if isinstance(event, events.Evaluated) else ()
+        return sum(sum(outcomes.tokens) for outcomes in scored)
 
     # ---- results and work --------------------------------------------------------------------
 
@@ -357,21 +355,16 @@ class EvoMerge(Kind[RunState]):
     def context(self, state: RunState, cache: Any) -> Any:
         """Open the run's models and data in this process."""
         from evomerge.tasks.execute import Context
+        from weights.threads import set_threads
 
+        set_threads()
         return Context(state, cache)
 
     def keep(self, state: RunState, cache: Any) -> None:
         """Write the champion and the elites to disk, if in memory: a restart needs them most."""
-        assert state.submitted
-        if not state.generations:
-            return
-        last = state.generations[max(state.generations)]
-        wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
-        for id_ in dict.fromkeys(filter(None, wanted)):
-            digest = state.built[id_][0]
-            weights = cache.in_memory(digest)
-            if weights is not None:
-                cache.keep(digest, weights)
+        from evomerge.tasks import champion
+
+        champion.keep(state, cache)
 
     def result_files(self, state: RunState, cache: Any) -> list[tuple[str, Path]]:
         """Return the champion's weight files, built into the cache if the cache lacks them."""
@@ -384,3 +377,43 @@ class EvoMerge(Kind[RunState]):
         from evomerge.tasks import champion_folder
 
         return champion_folder.write(home, state, out)
+
+    # ---- verification ------------------------------------------------------------------------
+
+    def chosen(self, state: RunState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" or the beginning of an id means."""
+        from evomerge.tasks import verify
+
+        return verify.chosen(state, which)
+
+    def rebuild(
+        self, state: RunState, cache: Any, ids: Sequence[str], tolerance: float | None, say: Any
+    ) -> Iterator[Any]:
+        """Build candidates from the sources again; with a tolerance, measure them again too."""
+        from evomerge.tasks import verify
+
+        yield from verify.rebuild(state, ids, tolerance, say, cache.supply)
+
+    def cached(self, state: RunState, cache: Any) -> Iterator[Any]:
+        """Yield an error for each of the run's candidates whose cached files have another digest."""
+        from evomerge.tasks import verify
+
+        yield from verify.artifacts(state, cache)
+
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return the recipe file of a champion's folder; None if it has none."""
+        from evomerge.tasks import verify
+
+        return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
+
+    def verify_folder(
+        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
+    ) -> Iterator[Any]:
+        """Compare a champion's folder with its recipe file, and with its run if that is known."""
+        from evomerge.tasks import verify, verify_folder
+        from weights.checkpoint import open_checkpoint
+
+        weights = open_checkpoint(folder).tensors()
+        yield from verify.exported(weights, document, state)
+        if known:
+            yield from verify_folder.check(home, folder, document, weights)

@@ -1,6 +1,8 @@
-"""The devices of this machine."""
+"""The devices of this machine, and the errors of their memory. Imports torch only for a GPU."""
 
 from __future__ import annotations
+
+import sys
 
 from runs.errors import ConfigError, UnavailableError
 
@@ -19,3 +21,13 @@ def check_device(device: str, elsewhere: bool = False) -> None:
                 f"device {device} is not there ({torch.cuda.device_count()} CUDA devices). "
                 "Use --device cpu."
             )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return True if the machine or a device had too little memory: no fault of the task.
+
+    torch's own error counts only if this process has loaded torch; nothing loads it here.
+    """
+    torch = sys.modules.get("torch")
+    own = () if torch is None else (torch.OutOfMemoryError,)
+    return isinstance(error, (MemoryError, *own))

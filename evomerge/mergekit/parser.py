@@ -14,10 +14,9 @@ from typing import Any
 
 import yaml
 
-from evomerge.mergekit import yaml_reader
-from evomerge.mergekit.yaml_reader import Map
 from runs.errors import ConfigError
-from runs.system import bounded_files
+from runs.system import bounded_files, yaml_reader
+from runs.system.yaml_reader import Map
 
 #: Bytes of the largest file, and layers of the largest result.
 MOST_BYTES, MOST_LAYERS = 4 << 20, 2_000

@@ -18,6 +18,7 @@ from evomerge.reports import report
 from evomerge.run import events
 from evomerge.run.candidates import describe
 from evomerge.run.state import RunState
+from weights.storage.output_folder import MARK
 
 #: A value of a row or of the summary.
 Value = float | int | str | bool
@@ -223,6 +224,18 @@ def champion(state: RunState) -> dict[str, Any] | None:
         "lineage": [f"{id_[:12]} {describe(state, id_, one)}" for id_, one in family.items()],
         "recipes": {id_: one.model_dump(mode="json") for id_, one in family.items()},
     }
+
+
+def artifact(state: RunState) -> dict[str, Any] | None:
+    """Return the champion as a tracker's artifact: metadata for its page, and its recipe file."""
+    found = champion(state)
+    if found is None:
+        return None
+    told = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
+    metadata = {name: found[name] for name in told} | {
+        "recipe": found["recipes"][found["candidate"]]
+    }
+    return {"metadata": metadata, "file": MARK, "content": found}
 
 
 def _mean(values: list[float]) -> float | None:

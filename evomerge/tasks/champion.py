@@ -30,6 +30,20 @@ from weights.threads import set_threads
 GENERATION = "generation_config.json"
 
 
+def keep(state: RunState, cache: Artifacts) -> None:
+    """Write the champion and the elites to disk, if in memory: a restart needs them most."""
+    assert state.submitted
+    if not state.generations:
+        return
+    last = state.generations[max(state.generations)]
+    wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
+    for id_ in dict.fromkeys(filter(None, wanted)):
+        digest = state.built[id_][0]
+        weights = cache.in_memory(digest)
+        if weights is not None:
+            cache.keep(digest, weights)
+
+
 def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:
     """Write the champion's folder to `out`; rebuild it from its recipe if it is not cached.
 

@@ -7,6 +7,7 @@ state; it is called before the event is recorded, and again by an audit.
 from __future__ import annotations
 
 from events import Event
+from runs import kinds
 from runs.kinds import user_events
 from runs.kinds.retries import attempts, deaths
 from runs.kinds.state import State
@@ -23,7 +24,7 @@ def refusal(state: State, event: Event) -> str | None:
         case user_events.Imported():
             return _no_import(state, event)
         case user_events.Exported():
-            return None if state.completed else f"it is {state.status}: there is no final champion"
+            return None if state.completed else _no_result(state)
         case _ if state.ended:
             return f"it is {state.status}"
         case user_events.Paused() if state.paused:
@@ -31,6 +32,11 @@ def refusal(state: State, event: Event) -> str | None:
         case user_events.Resumed() if not state.paused:
             return "it is not paused"
     return None
+
+
+def _no_result(state: State) -> str:
+    """Return why there is nothing to export yet."""
+    return f"it is {state.status}: there is no final {kinds.of(state.kind).result_name}"
 
 
 def _no_import(state: State, event: user_events.Imported) -> str | None:

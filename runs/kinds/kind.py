@@ -6,7 +6,7 @@ who does its work. `runs/kinds/__init__.py` has the table of kinds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -33,15 +33,17 @@ Statement = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Outlook:
-    """Tasks done and to do, the share of the work that is done, and seconds left at most."""
+    """Tasks (or units) done and to do, the share of the work that is done, seconds left at most."""
 
     done: int
-    #: All tasks; None if the run has not started, or if they cannot be counted.
+    #: All of them; None if the run has not started, or if they cannot be counted.
     of: int | None
     #: Share of the work that is done, 0 to 1; it includes work on tasks under way.
     inside: float | None
     #: Seconds left at most, None if they cannot be known.
     eta_s: float | None
+    #: What `done` and `of` count.
+    unit: str = "tasks"
 
 
 class Context(Protocol):
@@ -68,6 +70,8 @@ class Kind(Generic[S]):
     #: One line for lists of kinds, and the unit that its progress is counted in.
     line: ClassVar[str]
     unit: ClassVar[str] = "step"
+    #: The word for its result, in the name of the folder of a run that names none.
+    result_name: ClassVar[str] = "result"
     #: Its settings, which have a field `device`; its classes of `submitted` and `forked`.
     config: ClassVar[type[BaseModel]]
     submitted: ClassVar[type[events.Submitted]]
@@ -277,7 +281,10 @@ class Kind(Generic[S]):
         return {"status": state.status}
 
     def tracked_result(self, state: S) -> dict[str, Any] | None:
-        """Return the result as a tracker's artifact is described, or None."""
+        """Return the result as a tracker's artifact: `metadata`, `file` and its JSON `content`.
+
+        None if there is no result to send.
+        """
         return None
 
     def rehearsable(self, state: S) -> bool:
@@ -297,8 +304,8 @@ class Kind(Generic[S]):
         """
         done, of = self.progress(state)
         if state.completed:
-            return Outlook(done, done, 1.0, 0.0)
-        return Outlook(done, of, done / of if of else None, None)
+            return Outlook(done, done, 1.0, 0.0, f"{self.unit}s")
+        return Outlook(done, of, done / of if of else None, None, f"{self.unit}s")
 
     # ---- scheduling: pure ----------------------------------------------------------------------
 
@@ -335,10 +342,9 @@ class Kind(Generic[S]):
     def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
         """Return the origin of a model of the run; without a name, of its result.
 
-        Raises NotFoundError.
+        Raises NotFoundError, by default always: a kind that makes models names their origins.
         """
-        self.find(state, name)
-        raise NotImplementedError
+        raise NotFoundError(f"run {state.run} is {self.title}, which makes no models.")
 
     def settle(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
@@ -366,6 +372,41 @@ class Kind(Generic[S]):
         """Write the result's folder and return the report, with `folder`. Raises ForgeError."""
         raise ConfigError(f"run {state.run} is {self.title}: it has no result to write.")
 
-    def verify(self, state: S, cache: Any, **asked: Any) -> Iterator[Any]:
-        """Yield findings of the checks that need weights."""
+    # ---- verification: what the audit of the log alone cannot check ----------------------------
+
+    def chosen(self, state: S, which: str) -> list[str]:
+        """Return the ids of what to make again: "champion", "all" or the beginning of an id.
+
+        Raises NotFoundError.
+        """
+        raise NotFoundError(f"run {state.run} is {self.title}: nothing of it can be rebuilt.")
+
+    def rebuild(
+        self, state: S, cache: Any, ids: Sequence[str], tolerance: float | None,
+        say: Callable[[str], None],
+    ) -> Iterator[Any]:  # fmt: skip
+        """Make results again; yield a finding for each that differs from the recorded one.
+
+        With a tolerance, numbers are measured again too. `say` hears of each result.
+        """
+        yield from ()
+
+    def cached(self, state: S, cache: Any) -> Iterator[Any]:
+        """Yield a finding for each of the run's cached files that is not what the log says."""
+        yield from ()
+
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return `run`, `chain_head` and more of a result's folder; None if it is none of the kind.
+
+        Raises DataError.
+        """
+        return None
+
+    def verify_folder(
+        self, home: Home, folder: Path, document: dict[str, Any], state: S | None, known: bool
+    ) -> Iterator[Any]:
+        """Yield findings about a result's folder; `known`: this log has its run.
+
+        `state` is the run's, None if the log has no such run or its history is broken.
+        """
         yield from ()

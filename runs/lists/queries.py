@@ -39,6 +39,7 @@ def page(
     owner: str | None = None,
     label: str | None = None,
     text: str = "",
+    kind: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Return (the newest matches older than cursor `before`, the number of all matches).
 
@@ -48,6 +49,8 @@ def page(
     wanted = true()
     if status is not None:
         wanted &= RUNS.c.status == status
+    if kind is not None:
+        wanted &= RUNS.c.kind == kind
     if owner is not None:
         wanted &= RUNS.c.owner == owner
     if label is not None:

@@ -3,7 +3,7 @@
 Memory holds weights within a budget; the disk holds only the kept ones (champion and elites),
 within another budget. Missing weights are rebuilt from their recipe, so every failure here only
 costs time. Weights read from disk are checked against their digest; a damaged file is removed and
-counts as missing.
+counts as missing. torch is loaded by the first weights, not by the cache.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import logging
 import os
 import shutil
 from collections import OrderedDict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runs.errors import ConfigError, TamperedError, UnavailableError
 from runs.system.digests import checked
-from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
-from weights.storage.inputs import Supply
 from weights.tensors import Weights
 
 if TYPE_CHECKING:
     from runs.home import Home
     from weights.storage.artifact_store import Vault
+    from weights.storage.inputs import Supply
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,6 @@ class Artifacts:
         self.folder = folder
         #: The store shared with machines that do not have this disk.
         self._vault = vault
-        self.supply = Supply(folder / "supply", vault)
         self._memory_bytes = memory_bytes
         self._disk_bytes = disk_bytes
         self._memory: OrderedDict[str, Weights] = OrderedDict()
@@ -67,6 +66,13 @@ class Artifacts:
         from weights.storage.artifact_store import open_vault
 
         return cls(home.artifacts, vault=open_vault(home))
+
+    @cached_property
+    def supply(self) -> Supply:
+        """The inputs of runs on this machine."""
+        from weights.storage.inputs import Supply
+
+        return Supply(self.folder / "supply", self._vault)
 
     def get(self, digest_: str) -> Weights | None:
         """Return the weights with this digest, or None if they must be rebuilt."""
@@ -98,6 +104,8 @@ class Artifacts:
 
         A full disk only leads to a warning: the weights can be rebuilt.
         """
+        from weights.checkpoint import SHARD_BYTES, publish, write_weights
+
         place = self._place(digest_)
         if place.exists():
             return
@@ -183,6 +191,8 @@ def read_weights(place: Path, digest_: str) -> Weights | None:
     """Return the weights in a folder; None if they are missing, unreadable or of another digest."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
+
+    from weights.checkpoint import digest
 
     weights: dict = {}
     try:

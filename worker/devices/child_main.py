@@ -83,10 +83,9 @@ class Child:
 
     def do(self, order: dict[str, Any]) -> dict[str, Any]:
         """Do a task; return how it ended, its seconds, and the cache's hits and misses."""
-        import torch
-
         from events import EventsError
         from runs.errors import ConfigError, ForgeError
+        from weights.devices import out_of_memory
 
         began, hits, misses = time.monotonic(), self._cache.hits, self._cache.misses
         told: dict[str, Any] = {"why": ""}
@@ -99,11 +98,13 @@ class Child:
             told |= {"ended": ended, "why": str(error)}
         except (ForgeError, EventsError) as error:
             told |= {"ended": "refused", "why": str(error)}
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            told |= {"ended": "refused", "why": f"out of memory: {error}", "stale": True}
-        except Exception as error:  # a defect of this program must not count as the task's death
-            log.exception("task %s", order["lease"])
-            told |= {"ended": "refused", "why": f"{type(error).__name__}: {error}", "stale": True}
+        except Exception as error:  # no fault of the task: it must not count as the task's death
+            why = f"{type(error).__name__}: {error}"
+            if out_of_memory(error):
+                why = f"out of memory: {error}"
+            else:  # a defect of this program
+                log.exception("task %s", order["lease"])
+            told |= {"ended": "refused", "why": why, "stale": True}
         if told["ended"] == "failed" and os.environ.get("FORGE_DEVICE", "").startswith("cuda"):
             told["stale"] = True  # an error on the device may have broken it for this process
         told["seconds"] = time.monotonic() - began

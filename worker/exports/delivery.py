@@ -20,12 +20,13 @@ from worker.commands.control import control
 
 
 def check_ended(state: State) -> None:
-    """Raise ForgeError if the run has no final champion."""
+    """Raise ForgeError if the run has no final result."""
     if state.completed:
         return
+    result = kinds.of(state.kind).result_name
     what = "Branch it with `forge fork`" if state.ended else "Finish it with `forge evo --resume"
     raise ForgeError(
-        f"run {state.run} is {state.status}: there is no final champion. "
+        f"run {state.run} is {state.status}: there is no final {result}. "
         + (f"{what}." if state.ended else f"{what} {state.run}`.")
     )
 

@@ -165,7 +165,7 @@ class Sender:
             self._run.summary.update(self._kind.tracked_summary(state))
             found = self._kind.tracked_result(state)
             if found is not None and state.completed is not None:
-                self._run.log_artifact(_artifact(found, self._target.model))
+                self._run.log_artifact(_artifact(state, found, self._target.model))
             place = str(self._files.folder if self._files else self._run.url or "")
             self._run.finish(exit_code=1 if state.failed or state.cancelled else 0)
             if self._files is not None:
@@ -217,21 +217,17 @@ def _is_synced(folder: Path) -> bool:
     return any(folder.glob("*.wandb.synced"))
 
 
-def _artifact(found: dict[str, Any], model: Path | None) -> Any:
-    """Return the champion as an artifact: the files of its folder if given, else its recipe."""
+def _artifact(state: State, found: dict[str, Any], model: Path | None) -> Any:
+    """Return the result as an artifact: the files of its folder if given, else its own file."""
     import wandb
 
-    told = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
-    metadata = {name: found[name] for name in told} | {
-        "recipe": found["recipes"][found["candidate"]]
-    }
-    name = f"{identity(found['run'])}-champion"
-    artifact = wandb.Artifact(name, type="model", metadata=metadata)
+    name = f"{identity(state.run)}-{kinds.of(state.kind).result_name}"
+    artifact = wandb.Artifact(name, type="model", metadata=found["metadata"])
     if model is not None:
         artifact.add_dir(str(model))
         return artifact
-    with artifact.new_file(MARK) as file:
-        file.write(json.dumps(found, indent=2) + "\n")
+    with artifact.new_file(found["file"]) as file:
+        file.write(json.dumps(found["content"], indent=2) + "\n")
     return artifact
 
 

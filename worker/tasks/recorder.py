@@ -8,8 +8,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import torch
-
 from events import Appended, ConcurrencyError, Context, Envelope, Event, EventStore, New, failpoints
 from runs import kinds
 from runs.errors import ConfigError, UnavailableError
@@ -20,6 +18,7 @@ from runs.kinds.retries import failure
 from runs.kinds.state import State
 from runs.kinds.tasks import Start, Task
 from runs.system.plain_text import visible
+from weights.devices import out_of_memory
 from weights.storage.weight_cache import Artifacts
 
 log = logging.getLogger(__name__)
@@ -60,11 +59,13 @@ class Hands:
             event = self.context(state, task).carry_out(task)
         except OSError as error:
             raise UnavailableError(f"task {task.key} could not be done here: {error}") from error
-        except (UnavailableError, ConfigError, MemoryError, torch.OutOfMemoryError) as error:
+        except (UnavailableError, ConfigError) as error:
             if isinstance(task, Start) and isinstance(error, ConfigError):
                 self._fail(state, error)
             raise  # not the task's fault: the run stays as it is and can be resumed
         except Exception as error:
+            if out_of_memory(error):
+                raise
             log.debug("task %s failed", task.key, exc_info=error)
             self.last = {"why": f"{type(error).__name__}: {error}"}
             if mine():

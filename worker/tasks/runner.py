@@ -15,11 +15,11 @@ from typing import Any
 from events import Context, Envelope, EventStore, failpoints
 from runs.errors import RunCancelledError, RunFailedError
 from runs.history.run_cache import RunCache
+from runs.home import threads
 from runs.kinds.decide import decide
 from runs.kinds.state import State
 from runs.kinds.tasks import Task
 from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
 from worker.append import actor, append_facts, project_after
 from worker.queue.leases import Leases
 from worker.tasks.recorder import Hands
@@ -46,7 +46,7 @@ class Worker:
     stop: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
-        set_threads()
+        threads()  # a FORGE_THREADS that cannot be used is said before any work
         self._leases = Leases(self.store.database)
         self._context = Context(actor=actor())
         self._runs = RunCache(self.store)

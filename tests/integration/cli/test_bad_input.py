@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.run_request import read_file
+from cli.evomerge.run_request import read_file
 from evomerge.config import parse
 from runs.errors import ConfigError
 from tests.integration.cli.test_forge import call, fails, finished, run_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
-from cli import run_request
+from cli.evomerge import run_request
 from evomerge.config import parse
 from runs.errors import ConfigError, SourceError
 from testing.toys import Toys

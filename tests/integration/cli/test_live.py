@@ -23,11 +23,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli import live
+from cli.evomerge import live
 from cli.options import number, short
 from cli.progress import Progress
 from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.state import RunState, fold
+from evomerge.run.wording import task as doing
 from runs.home import Home
 from testing import fake_runs
 from testing.fake_world import World, small
@@ -190,7 +191,7 @@ def test_plain_letters_where_the_terminal_has_no_others() -> None:
     ],
 )
 def test_tasks_are_told_in_words(task: str, words: str) -> None:
-    assert live.doing(task) == words
+    assert doing(task) == words
 
 
 def test_devices_and_processes_at_work_are_found(tmp_path: Path) -> None:

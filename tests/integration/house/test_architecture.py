@@ -21,9 +21,9 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"weights", "runs", "events"},
     "evomerge": {"evaluation", "weights", "runs", "events"},
     "phases": {"evaluation", "weights", "runs", "events"},
-    "worker": {"evomerge", "evaluation", "weights", "runs", "events"},
+    "worker": {"evaluation", "weights", "runs", "events"},
     "agent_forge": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
-    "api": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
+    "api": {"worker", "evaluation", "weights", "runs", "events"},
     "cli": {
         "worker", "phases", "evomerge", "evaluation", "weights", "runs", "events", "agent_forge",
         "api",
@@ -35,7 +35,8 @@ PURE = [
     "events", "runs", "evaluation.data", "evaluation.verifiers", "evomerge.config",
     "evomerge.recipes", "evomerge.fitness", "evomerge.search", "evomerge.run", "evomerge.reports",
     "worker.exports.wandb", "worker.exports.wandb_follower", "worker.exports.parquet",
-    "worker.queue.leases",
+    "worker.queue.leases", "worker.tasks.runner", "worker.devices.service", "worker.exports.archive",
+    "weights.storage.weight_cache", "api.app", "cli.carry_on",
 ]  # fmt: skip
 
 
@@ -58,6 +59,51 @@ def test_imports_point_one_way_only(package: str) -> None:
     for file in files:
         ours = _imports(file) & (set(ALLOWED) - {package})
         assert ours <= ALLOWED[package], f"{file} imports {ours - ALLOWED[package]}"
+
+
+#: Packages of kinds of run, and the folders of `cli` that may know them.
+KINDS = {"evomerge", "phases"}
+FRONTS = {"evomerge": "evomerge", "phases": "phases"}
+
+
+def kinds_imported(root: Path) -> list[str]:
+    """Return the files of worker, api and cli that import a kind of run, and may not."""
+    found = []
+    for package in ("worker", "api", "cli"):
+        for file in sorted((root / package).rglob("*.py")):
+            room = file.relative_to(root / package).parts[0] if package == "cli" else ""
+            wrong = _imports(file) & KINDS - {FRONTS.get(room)}
+            found += [f"{file.relative_to(root)} imports {name}" for name in sorted(wrong)]
+    return found
+
+
+def test_kinds_of_run_are_reached_through_the_table_alone() -> None:
+    """What is generic must serve a kind that it does not know: `tests/integration/kinds` has one."""
+    assert kinds_imported(ROOT) == []
+
+
+def test_generic_commands_import_no_command_of_a_kind() -> None:
+    """They reach what a kind shows through `cli.kind_views`, by name."""
+    modules = _modules()
+    for file in sorted((ROOT / "cli").glob("*.py")):
+        kinds = [n for n in _needs(file, modules) if n.startswith(("cli.evomerge", "cli.phases"))]
+        assert not kinds, f"{file.name} imports {kinds}"
+
+
+def test_the_check_of_kinds_can_fail(tmp_path: Path) -> None:
+    """Imports inside of functions count, and each folder may know its own kind only."""
+    for name, text in {
+        "worker/a.py": "def f():\n    from evomerge.run import state\n",
+        "api/b.py": "import runs\n",
+        "cli/c.py": "import phases.cognate\n",
+        "cli/evomerge/d.py": "import evomerge\nimport phases\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    assert kinds_imported(tmp_path) == [
+        "worker/a.py imports evomerge", "cli/c.py imports phases",
+        "cli/evomerge/d.py imports phases",
+    ]  # fmt: skip
 
 
 def _modules() -> dict[str, Path]:

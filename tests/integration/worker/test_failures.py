@@ -27,6 +27,7 @@ from runs.kinds.tasks import Start
 from runs.streams import stream
 from testing import fake_runs, runs
 from testing.toys import Toys
+from weights import checkpoint
 from weights.checkpoint import digest
 from weights.storage import weight_cache
 from weights.storage.weight_cache import Artifacts
@@ -228,7 +229,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
     def full(place, fill):
         raise UnavailableError("no space left")
 
-    monkeypatch.setattr(weight_cache, "publish", full)
+    monkeypatch.setattr(checkpoint, "publish", full)
     with caplog.at_level(logging.WARNING):
         Artifacts(tmp_path).keep("a" * 64, _weights(1.0))
     assert "the weights cache is not written" in caplog.text

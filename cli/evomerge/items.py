@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import SLICES, emit, json_option, short, table, warn_skipped
+from cli.options import SLICES, emit, json_option, load_run, short, table
 
 
 @click.command("items")
@@ -45,16 +45,11 @@ def items_command(
     from evomerge.fitness.per_item import tally
     from evomerge.reports.head_to_head import beside
     from evomerge.run import candidates
-    from runs.history import repository
+    from evomerge.run.state import RunState
     from runs.home import Home
 
     home = Home.default()
-    store = home.open_store()
-    try:
-        state = repository.load(store, run, showing=True)
-    finally:
-        store.close()
-    warn_skipped(state)
+    state, _ = load_run(run, RunState)
     found = beside(state, candidates.find(state, candidate), slice_, against)
     contests = found.contests(_names(home, state, found.slice))
     tallies = tally(contests)

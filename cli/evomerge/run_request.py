@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cli import config_file
 from cli.options import split
-from evomerge.mergekit import yaml_reader
-from runs.errors import ConfigError
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup, Plan
-from runs.system import bounded_files
 from weights.devices import check_device
 from worker.commands import validate
 from worker.commands.validate import check
@@ -27,46 +23,19 @@ __all__ = ["Plan", "check", "check_device", "make", "read_file"]
 ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir", "aliases")
 
 
-#: Bytes of the largest config file.
-MOST_BYTES = 4 << 20
-
-
 def read_file(path: str | None) -> dict[str, Any]:
-    """A config file, JSON, TOML or YAML; or a genome file of mergekit-evolve. Raises ConfigError."""
-    if path is None:
-        return {}
-    file = Path(path)
-    try:
-        text = bounded_files.read_text(file, MOST_BYTES, ConfigError)
-    except ConfigError as error:
-        raise ConfigError(f"config file {file} cannot be read: {error}") from error
-    try:
-        data = _parsed(file.suffix, text)
-    except ConfigError as error:
-        raise ConfigError(f"config file {file}: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(f"config file {file} is nested too deep.") from error
-    except yaml_reader.UNREADABLE as error:
-        raise ConfigError(f"config file {file} is not valid: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"config file {file} must hold one object of settings.")
-    if "genome" in data:
-        from cli import mergekit_evolve
+    """Return a config file's content, or that of a genome file of mergekit-evolve.
 
-        data, warnings = mergekit_evolve.read(data, str(file))
+    Raises ConfigError.
+    """
+    data = config_file.read(path)
+    if path is not None and "genome" in data:
+        from cli.evomerge import mergekit_evolve
+
+        data, warnings = mergekit_evolve.read(data, str(Path(path)))
         for warning in warnings:
             click.echo(f"warning: {warning}", err=True)
     return data
-
-
-def _parsed(suffix: str, text: str) -> Any:
-    """Return the content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
-    if suffix in (".yml", ".yaml"):
-        documents = yaml_reader.load(text)
-        if len(documents) > 1:
-            raise ConfigError("it holds several documents. Give one.")
-        return documents[0] if documents else None
-    return json.loads(text) if suffix == ".json" else tomllib.loads(text)
 
 
 def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:

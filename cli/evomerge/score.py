@@ -98,7 +98,7 @@ def _tell(what: str) -> None:
 
 
 def _check(models: tuple[str, ...], options: dict[str, Any]) -> None:
-    from cli.run_request import check_device
+    from cli.evomerge.run_request import check_device
 
     check_device(options["device"])
     if options["endpoint"] == "":

@@ -24,13 +24,14 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     from evomerge.mergekit.export_config import as_config
     from evomerge.reports.recipe_file import places, recipe_document
     from evomerge.run import candidates
+    from evomerge.run.state import RunState
     from runs.errors import ConfigError
     from runs.history import repository
     from runs.home import Home
 
     store = Home.default().open_store()
     name = repository.full_name(store, run)
-    state = repository.load(store, name)
+    state = repository.load_of(RunState, store, name)
     head = list(repository.history(store, name))[-1].hash
     store.close()
     recipe_id = candidates.find(state, candidate)

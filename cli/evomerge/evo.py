@@ -1,0 +1,163 @@
+"""`forge evo`, `check` and `submit`: merging runs, asked for with options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cli.carry_on import carry_on, recorded, resumed, tracked
+from cli.evomerge.options import model_options
+from cli.options import QUEUED, emit, json_option, queue_options, table
+
+
+@click.command("check")
+@model_options
+@json_option
+def check_command(as_json: bool, **options: Any) -> None:
+    """Check config, models and data in seconds; start nothing.
+
+    \b
+    Example:
+      forge check --base-models models/code,models/math,models/data --base-model models/base
+    """
+    from cli.evomerge import run_request
+
+    plan = run_request.make(options)
+    found = run_request.check(plan)
+    if as_json:
+        emit({"ok": True, "warnings": found.warnings, "parameters": found.parameters,
+              "items": found.items, "config": plan.config.model_dump(mode="json")})  # fmt: skip
+        return
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    sources, base = plan.fields["sources"], plan.fields["base"]
+    click.echo(f"models    {', '.join(s.name for s in sources)}")
+    click.echo(f"base      {base.name if base else sources[0].name}")
+    click.echo(f"size      {found.parameters:,} parameters")
+    rows = [[d, *(str(n) for n in counts.values())] for d, counts in sorted(found.items.items())]
+    table(["items of", "train", "search", "selection", "test"], rows)
+    click.echo("ok: this can be started.")
+
+
+@click.command("evo")
+@model_options
+@click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
+@click.option("--resume", metavar="RUN", help="Go on with a run after a crash or Ctrl-C.")
+@click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@click.option("--dry-run", is_flag=True, help="Estimate what it will cost here; start nothing.")
+@click.option("--wandb", is_flag=True, help="Let W&B follow it (or FORGE_WANDB=1).")
+@queue_options
+@json_option
+def evo_command(
+    resume: str | None, detach: bool, dry_run: bool, wandb: bool, as_json: bool, **options: Any
+) -> None:
+    """Evolve merges of models; start a run or resume one.
+
+    Progress goes to stderr, the result to stdout. Ctrl-C leaves a run that can be resumed.
+
+    \b
+    Example:
+      forge evo --base-models models/code,models/math,models/data \\
+                --base-model models/base --data models/items --gens 8 --output-dir champion
+      forge evo --resume 20261121-3fa9c1
+    """
+    from runs.home import Home
+
+    home = Home.default()
+    queued = {name: options.pop(name) for name in QUEUED}
+    followed = tracked(wandb, detach or dry_run)
+    if dry_run:
+        _estimate(options, resume is not None, detach, as_json)
+        return
+    if resume is None:
+        run = _submitted(home, options, queued, detach)
+        if detach:
+            emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+            return
+        run, output = resumed(home, run, {})
+        click.echo(
+            f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
+        )
+    else:
+        run, output = resumed(home, resume, {**options, **queued, "detach": detach})
+    carry_on(home, run, output, as_json, followed)
+
+
+def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:
+    """Say what a run would cost; nothing is recorded."""
+    from cli.evomerge import run_request
+    from evomerge.run import events
+    from evomerge.tasks.estimate import estimate
+    from runs.errors import ConfigError
+
+    for name, given in (("--resume", resume), ("--detach", detach)):
+        if given:
+            raise ConfigError(f"--dry-run estimates a run and starts nothing: leave out {name}.")
+    plan = run_request.make(options)
+    for warning in run_request.check(plan).warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo("measuring this machine; a minute at most", err=True)
+    found = estimate(events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields))
+    if as_json:
+        emit(found)
+        return
+    for line in estimated(found):
+        click.echo(line)
+
+
+def estimated(found: dict[str, Any]) -> list[str]:
+    """An estimate for people."""
+    tasks = ", ".join(f"{count} {kind}" for kind, count in sorted(found["tasks"].items()))
+    items = ", ".join(
+        f"{count:,} {kind}" for kind, count in sorted(found["items"].items()) if count
+    )
+    disk = {name: f"{size / 1e6:,.1f} MB" for name, size in found["disk_bytes"].items()}
+    rows = [f"  {what:20s} {_duration(value)}" for what, value in found["seconds"].items() if value]
+    return [
+        f"generations  {found['generations']}, if no plateau ends it before; then: {found['ends_by']}",
+        f"tasks        {tasks}",
+        f"items        {items}; {found['tokens']:,} tokens in windows",
+        f"disk         {disk['a_model']} a model; {disk['kept_at_the_end']} kept at the end, the "
+        f"cache's budget or {disk['at_most']} on the way",
+        f"time         {_duration(found['total_seconds'])} on this machine by one process:",
+        *rows,
+        *(f"{name} would end it before that" for name in found["ended_before_by"]),
+    ]
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
+
+
+@click.command("submit")
+@model_options
+@queue_options
+@json_option
+def submit_command(as_json: bool, **options: Any) -> None:
+    """Check everything and record that a run is wanted. Another process carries it on.
+
+    Twice with one --key starts one run. When it has ended, `forge export RUN --out champion` writes the
+    champion's folder.
+
+    \b
+    Example:
+      forge submit --base-models models/code,models/math,models/data \\
+                   --base-model models/base --priority 5 --key nightly-42
+    """
+    from runs.home import Home
+
+    queued = {name: options.pop(name) for name in QUEUED}
+    run = _submitted(Home.default(), options, queued, True)
+    emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+
+
+def _submitted(home: Any, options: dict[str, Any], queued: dict[str, Any], elsewhere: bool) -> str:
+    """Return the run that was recorded, now or, under the same key, before."""
+    from cli.evomerge import run_request
+
+    return recorded(home, run_request.make(options, elsewhere), queued)

@@ -1,0 +1,127 @@
+"""A merging run on a terminal while it lives: curves and population in the frame of `cli.live`.
+
+`snapshot` takes what is shown out of the state, in the thread that folds it; `draw` makes a picture of
+a snapshot that fits into so many columns and lines, in whatever thread. No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cli.live import Frame, head, line, tails
+from cli.live import frame as common_frame
+from cli.options import number, short
+from worker.queue.active_tasks import Hand
+
+#: From low to high; the second for terminals that have no such letters.
+LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
+#: Columns beside a curve: its name, its last value and what is said behind it.
+BESIDE = 50
+
+_LEVEL_STYLES = {"healthy": "green", "low": "yellow", "critical": "red"}
+
+
+@dataclass(frozen=True)
+class Snapshot(Frame):
+    """What is shown of a merging run."""
+
+    #: Curve → value of every closed generation.
+    curves: dict[str, tuple[float | None, ...]]
+    diversity: tuple[float, ...]
+    level: str
+    #: The champion's id, and what it is in a few words.
+    champion: str | None
+    what: str
+    population: tuple[dict[str, Any], ...]
+
+
+def snapshot(
+    state: Any, began: str, newest: str, hands: Sequence[Hand] = (), news: Sequence[str] = ()
+) -> Snapshot:
+    """What is shown of a state; `began` and `newest`: when its first and last event were recorded."""
+    from evomerge.recipes.recipe import label
+    from evomerge.reports import candidate_rows, generation_rows
+
+    rows = generation_rows.rows(state)
+    curves = {name: tuple(row[name] for row in rows) for name in ("best", "mean", "champion")}
+    recipe = state.recipes[state.champion] if state.champion else None
+    common = vars(common_frame(state, began, newest, hands, news))
+    at = max((g for g, _ in state.candidates), default=0)
+    return Snapshot(
+        **{**common, "at": at, "of": state.submitted.config.generations},
+        curves=curves,
+        diversity=tuple(row["diversity"] for row in rows),
+        level=rows[-1]["level"] if rows else "",
+        champion=state.champion,
+        what=label(recipe, state.recipes) if recipe else "",
+        population=tuple(candidate_rows.newest(state)),
+    )
+
+
+def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:
+    """A curve of one letter a value; a space where there is none."""
+    step = (high - low) / (len(levels) - 1)
+    return "".join(
+        " " if v is None else levels[min(len(levels) - 1, round((v - low) / step) if step else 0)]
+        for v in values
+    )
+
+
+def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = False) -> Any:
+    """The picture: at most `height` lines of `width` columns."""
+    from rich.console import Group
+
+    parts = [head(shown, now), *_curves(shown, width, LEVELS if not plain else PLAIN_LEVELS)]
+    room = height - len(parts)
+    under_way, news = tails(shown, room)
+    table = _population(shown, room - len(under_way) - len(news))
+    return Group(*[*parts, *table, *under_way, *news][:height])
+
+
+def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
+    """Fitness on one scale, and diversity from 0."""
+    if not shown.diversity:
+        return []
+    columns = max(4, width - BESIDE)
+    seen = {name: values[-columns:] for name, values in shown.curves.items()}
+    numbers = [v for values in seen.values() for v in values if v is not None]
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    behind = {"champion": f"{short(shown.champion)} {shown.what}" if shown.champion else ""}
+    lines = [
+        line(
+            f"{name:9s} ", (spark(values, low, high, levels), "cyan"),
+            f" {number(values[-1])}  ", (behind.get(name, ""), "bold"),
+        )
+        for name, values in seen.items()
+    ]  # fmt: skip
+    spread = shown.diversity[-columns:]
+    curve = spark(spread, 0.0, max(spread), levels)
+    style = _LEVEL_STYLES.get(shown.level, "")
+    told = f" {number(spread[-1], '.2f')}    "
+    return [*lines, line("diversity ", (curve, "cyan"), told, (shown.level, style))]
+
+
+def _population(shown: Snapshot, room: int) -> list[Any]:
+    """The slots with a heading, as many as there is room for: the best, in the order of slots."""
+    if room < 3 or not shown.population:
+        return []
+    rows = list(shown.population)
+    many = len(rows) > room - 1
+    if many:
+        scored = sorted(rows, key=lambda r: r["search"] is None or -r["search"])
+        best = {row["slot"] for row in scored[: room - 2]}
+        rows = [row for row in rows if row["slot"] in best]
+    lines = [line((f"{'slot':>4}  {'search':>8}  {'selection':>9}  {'kind':8}  pipeline", "bold"))]
+    for row in rows:
+        champion = row["recipe_id"] == shown.champion
+        text = (
+            f"{row['slot']:4d}  {number(row['search']):>8}  {number(row['selection']):>9}  "
+            f"{row['kind']:8}  {row['pipeline']}{'  champion' if champion else ''}"
+        )
+        lines.append(line((text, "green" if champion else "")))
+    if many:
+        lines.append(line((f"      {len(shown.population) - len(rows)} more", "dim")))
+    return lines

@@ -1,0 +1,94 @@
+"""What a terminal shows of a kind of run: the table of views, and the view that suits every kind.
+
+Commands for runs of any kind print through `of(kind)` and import no kind. A kind that has more to
+show has a class of its own in the table.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from cli import live
+from cli.options import say, short
+from runs import kinds
+
+#: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
+VIEWS = {"evomerge": "cli.evomerge.view:EvoMergeView"}
+
+
+class View:
+    """Plain texts of a run, by what every kind of run has."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kinds.of(kind)
+
+    # ---- `forge show` and the end of a run ---------------------------------------------------
+
+    def summary(self, state: Any, rows: list[Any]) -> dict[str, Any]:
+        """Return a started run as plain data: the report if it has completed, else how far it is."""
+        return self.kind.report(state, rows) if state.completed else self.kind.snapshot(state)
+
+    def show(self, state: Any, data: dict[str, Any]) -> None:
+        """Print a started run; `data` is its summary."""
+        done, of = self.kind.progress(state)
+        say(f"kind      {self.kind.title}")
+        say(f"done      {done}" + (f" of {of}" if of is not None else "") + f" ({self.kind.unit}s)")
+        if result := self.kind.result_id(state):
+            say(f"result    {short(result)}  {self.kind.names(state).get(result, '')}".rstrip())
+
+    def announce(self, state: Any, data: dict[str, Any]) -> None:
+        """Print the result of a completed run; `data` is the report, with `folder` if it has one."""
+        result = self.kind.result_id(state)
+        told = f": {short(result)}  {self.kind.names(state).get(result, '')}" if result else ""
+        say(f"run {state.run} completed{told}".rstrip())
+        if "folder" in data:
+            say(f"folder:   {data['folder']}")
+
+    # ---- progress ----------------------------------------------------------------------------
+
+    def unit(self, state: Any, row: Any) -> str | None:
+        """Return a line for an event that ends a unit; None for every other event."""
+        number_ = self.kind.unit_of(row)
+        if number_ is None:
+            return None
+        _, of = self.kind.progress(state)
+        return f"{self.kind.unit} {number_} done" + (f", {of} in all" if of is not None else "")
+
+    def frame(self, state: Any, began: str, newest: str, hands: Any, news: Any) -> Any:
+        """Return what a terminal draws of the state; see `cli.live`."""
+        return live.frame(state, began, newest, hands, news)
+
+    def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
+        """Return the picture of a frame."""
+        return live.draw(shown, width, height, live.utc(), plain)
+
+    # ---- `forge replay`, `diff`, `compare` ---------------------------------------------------
+
+    def snapshot(self, data: dict[str, Any]) -> None:
+        """Print a run at a place of its history."""
+        say(f"run         {data['run']}  {data['status']}  after event {data['place']}")
+        say(f"done        {data['done']}" + (f" of {data['of']}" if data["of"] else ""))
+        say(f"pending     {', '.join(data['pending'])}".rstrip())
+
+    def after(self, state: Any, group: Any) -> str | None:
+        """Return a line about the state after an append, for `forge replay --follow`; or None."""
+        return None
+
+    def differences(self, data: dict[str, Any]) -> None:
+        """Print how one run differs from another."""
+        for name, (mine, theirs) in data["settings"].items():
+            say(f"setting {name}: {mine} | {theirs}")
+        click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
+
+    def comparison(self, data: dict[str, Any]) -> None:
+        """Print two runs side by side."""
+        self.differences(data)
+
+
+def of(kind: str) -> View:
+    """Return the view of a kind of run. Raises UnknownKindError."""
+    module, _, name = VIEWS.get(kind, f"{__name__}:View").partition(":")
+    return getattr(import_module(module), name)(kind)

@@ -1,0 +1,187 @@
+"""The API over toy runs: what every kind of run has, by the routes that every kind shares."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api import openapi_document
+from api.app import create
+from api.live import Hub
+from api.options import LOOPBACK, Options
+from api.run_schemas import Components
+from evomerge.fitness import composite
+from runs.home import Home
+from testing import toy_runs
+from testing.toy_state import digest_of
+from worker.commands import accounts
+
+
+@pytest.fixture
+def client(ended: Home, tmp_path: Path) -> Iterator[TestClient]:
+    """A server over a finished toy run, asked by an admin."""
+    (tmp_path / "models").mkdir()
+    store = ended.open_store()
+    accounts.add(store, "ada", "admin")
+    token = accounts.issue(store, "ada")[1]
+    store.close()
+    options = Options((tmp_path / "models",), rate=1e5, hosts=(*LOOPBACK, "testserver"))
+    with TestClient(create(ended, options)) as client:
+        client.headers["Authorization"] = f"Bearer {token}"
+        yield client
+
+
+def got(client: TestClient, path: str, status: int = 200) -> Any:
+    """Return the JSON of a GET."""
+    answer = client.get(path)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def post(client: TestClient, path: str, status: int, **body: Any) -> Any:
+    """Return the JSON of a POST."""
+    answer = client.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_the_kind_and_its_settings_are_listed(client: TestClient) -> None:
+    listed = {kind["name"]: kind for kind in got(client, "/kinds")["kinds"]}
+    assert set(listed) >= {"evomerge", "toy"}
+    assert listed["toy"]["unit"] == "step"
+    told = got(client, "/settings?kind=toy")
+    assert told["defaults"]["steps"] == 2
+    assert "width" in told["schema"]["properties"]
+
+
+def test_a_run_is_listed_and_shown_now_and_as_it_was(client: TestClient, ended: Home) -> None:
+    state = toy_runs.state(ended)
+    (row,) = got(client, "/runs")["runs"]
+    assert (row["kind"], row["status"], row["generation"]) == ("toy", "completed", 1)
+    assert row["champion"] == digest_of(state.total)
+    assert row["curve"] == [one.total for one in state.steps]
+    told = got(client, "/runs/r")
+    assert (told["kind"], told["place"], told["places"]) == ("toy", state.place, state.place)
+    assert told["totals"] == [one.total for one in state.steps]
+    assert told["allowed"] == ["export", "fork"]
+    past = got(client, "/runs/r?at=4")
+    assert (past["status"], past["place"], past["totals"]) == ("running", 4, [])
+    assert past["pending"] == ["count/0/2"]
+    assert past["words"] == {"count/0/2": "count slot 2 of step 0"}
+
+
+def test_events_and_head_are_told_in_words(client: TestClient) -> None:
+    told = got(client, "/runs/r/events")
+    assert told["total"] == len(told["events"]) == 11
+    assert told["events"][-1]["gist"] == "total of step 1"
+    head = got(client, "/runs/r/head")
+    assert (head["done"], head["of"], head["inside"], head["status"]) == (2, 2, 1.0, "completed")
+    assert head["unit"] == "steps"
+
+
+def test_parts_that_only_other_kinds_have_are_not_found(client: TestClient) -> None:
+    """In words, and its own parts are."""
+    for part in ("population", "candidates/x"):
+        told = got(client, f"/runs/r/{part}", 404)
+        assert "run r is a toy run: it has no " in told["detail"]
+    assert len(got(client, "/runs/r/lineage")["steps"]) == 2
+    told = got(client, "/runs/r/layers?candidate=" + digest_of(0), 404)
+    assert "no total" in told["detail"]
+    first = got(client, "/runs/r/lineage")["steps"][0]["total"]
+    told = got(client, "/runs/r/layers?candidate=" + digest_of(first), 404)
+    assert "it has no layers" in told["detail"]
+
+
+@pytest.mark.slow
+def test_a_run_is_checked_started_asked_and_carried_on(client: TestClient, ended: Home) -> None:
+    """Submission opens nothing in the server itself: a process beside it does, of the same kinds."""
+    told = post(client, "/runs/check", 200, kind="toy", config={"steps": 1})
+    assert told["config"]["steps"] == 1
+    assert any("a worker" in warning for warning in told["warnings"])
+    run = post(client, "/runs", 201, kind="toy", config={"steps": 1}, labels=["big"])["run"]
+    assert got(client, f"/runs/{run}")["status"] == "submitted"
+    assert "wait" in str(got(client, "/queue")["runs"][0])
+    for path, body, status in (
+        ("pause", {"reason": "lunch"}, "paused"), ("resume", {}, "submitted"),
+        ("priority", {"priority": 3}, "submitted"),
+    ):  # fmt: skip
+        post(client, f"/runs/{run}/{path}", 200, **body)
+        assert got(client, f"/runs/{run}")["status"] == status
+    assert post(client, f"/runs/{run}/pause", 200)["asked"] == "paused"
+    assert "it is paused already" in post(client, f"/runs/{run}/pause", 409)["detail"]
+    post(client, f"/runs/{run}/resume", 200)
+    toy_runs.finish(ended, run)
+    assert got(client, f"/runs/{run}")["status"] == "completed"
+    told = got(client, f"/runs/{run}/compare/r")
+    assert told["settings"]["steps"] == [1, 2]
+    wrong = post(client, "/runs", 422, kind="toy", config={"width": 0, "colour": 1})
+    assert {e["field"] for e in wrong["errors"]} == {"config.width", "config.colour"}
+    assert "takes neither models nor data" in str(
+        post(client, "/runs", 422, kind="toy", models=[str(ended.folder.parent / "models")])
+    )
+
+
+def test_a_run_is_forked_and_cancelled(client: TestClient, ended: Home) -> None:
+    name = post(client, "/runs/r/fork", 201, generation=1, settings={"steps": 3})["run"]
+    told = got(client, f"/runs/{name}")
+    assert told["forked_from"] == {"run": "r", "place": 9, "version": 9}
+    assert told["config"]["steps"] == 3
+    post(client, f"/runs/{name}/cancel", 200, reason="enough")
+    assert got(client, f"/runs/{name}")["reason"] == "enough"
+    told = post(client, "/runs/r/fork", 422, at=4, settings={"steps": -1})
+    assert told["errors"][0]["field"] == "settings.steps"
+
+
+def test_live_messages_come_with_the_ends_of_units_and_of_the_run(
+    client: TestClient, ended: Home
+) -> None:
+    """The source documents' messages have the kind's own fields."""
+    hub: Hub = client.app.state.hub  # type: ignore[attr-defined]
+    told: dict[str, list[dict[str, Any]]] = {}
+    for row in toy_runs.rows(ended):
+        found = hub.tell(row)
+        assert found
+        told.setdefault(row.type, []).extend(map(json.loads, found.texts))
+    assert [m["type"] for m in told["counted"]] == ["event"] * 6
+    progress = [m for m in told["step_completed"] if m["type"] == "progress"]
+    assert [m["phase"] for m in progress] == ["toy", "toy"]
+    (done,) = (m for m in told["completed"] if m["type"] == "complete")
+    assert (done["phase"], done["total"]) == ("toy", toy_runs.state(ended).total)
+
+
+def test_the_documents_paths_mean_merging_runs_alone(client: TestClient) -> None:
+    """The newest run may be of any kind; the documents know one phase."""
+    assert got(client, "/phases/status")["phases"] == {"evomerge": None}
+    assert "no runs yet" in got(client, "/phases/evomerge/status", 404)["detail"]
+    for path in ("status", "results"):
+        told = got(client, f"/phases/evomerge/{path}?run=r", 404)
+        assert told["detail"] == "run r is a toy run: see `GET /runs/r`."
+
+
+def test_a_result_is_exported_in_a_process_beside_the_server(
+    client: TestClient, ended: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows the same kinds as the server."""
+    monkeypatch.setenv("FORGE_HOME", str(ended.folder))
+    monkeypatch.delenv("FORGE_DATABASE_URL", raising=False)
+    post(client, "/runs/r/export", 202)
+    deadline = time.monotonic() + 60
+    while (told := got(client, "/runs/r/export"))["status"] == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert told["status"] == "done", told
+    assert json.loads((Path(told["folder"]) / "total.json").read_text())["run"] == "r"
+    assert toy_runs.rows(ended)[-1].type == "exported"
+
+
+def test_the_components_that_the_api_describes_are_those_of_merging_runs() -> None:
+    """The API imports no kind, so it describes them itself."""
+    assert openapi_document.shape(Components.model_json_schema()) == openapi_document.shape(
+        composite.Components.model_json_schema()
+    )
