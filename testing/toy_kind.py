@@ -55,6 +55,13 @@ class ToyContext:
     def __init__(self, state: ToyState) -> None:
         self.state = state
 
+    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the task alone: counting has nothing in common."""
+        return [task]
+
+    def prepare(self, tasks: Sequence[Any]) -> None:
+        """Do nothing."""
+
     def carry_out(self, task: Any) -> Event:
         """Return the task's event. Raises ArithmeticError for the failing task."""
         began, config = time.monotonic(), self.state.submitted.config

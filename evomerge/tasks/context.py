@@ -321,15 +321,20 @@ class Bench:
         """The builder of recipes, with the run's recipes and the weights that are known."""
         return Builder(self.state.recipes, self.weights_if_known)
 
+    @property
+    def together(self) -> int:
+        """The number of models that may be built together: TOGETHER bytes of weights, at least one."""
+        return max(1, TOGETHER // sum(t.numel() * t.element_size() for t in self.origin.values()))
+
     def build_ahead(self, recipes: Sequence[Recipe]) -> None:
         """Build the recipes of open tasks in one pass, as many as TOGETHER allows, for `build`.
 
         The caller holds these tasks. If a recipe cannot be built, none is: each task then builds its
-        own, and fails by itself. Weights of an earlier call that were not taken are dropped.
+        own, and fails by itself. Weights of an earlier call that are not asked for are dropped.
         """
-        size = sum(t.numel() * t.element_size() for t in self.origin.values())
-        chosen = list(recipes)[: max(1, TOGETHER // size)]
-        self._ahead = {}
+        wanted = {recipe.id: recipe for recipe in list(recipes)[: self.together]}
+        self._ahead = {id_: made for id_, made in self._ahead.items() if id_ in wanted}
+        chosen = [recipe for id_, recipe in wanted.items() if id_ not in self._ahead]
         if len(chosen) < 2:
             return
         began = time.perf_counter()
@@ -339,7 +344,7 @@ class Bench:
             log.debug("candidates are built one by one", exc_info=error)
             return
         each = (time.perf_counter() - began) / len(chosen)
-        self._ahead = {r.id: (weights, each) for r, weights in zip(chosen, made, strict=True)}
+        self._ahead |= {r.id: (weights, each) for r, weights in zip(chosen, made, strict=True)}
 
     def build(self, recipe: Recipe) -> tuple[Weights, float]:
         """Return a recipe's weights, built ahead or now, and the seconds that were spent ahead."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 from evaluation.data.outcomes import Draws, Outcomes
 from evaluation.evaluate import Seen, Watch, evaluate
@@ -28,6 +29,23 @@ class Context(Bench):
     def carry_out(self, task: Task) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         return carry_out(task, self)
+
+    def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Return the tasks that build models, as many as fit into memory, if the task is one."""
+        if not isinstance(task, Build | BuildBaseline):
+            return [task]
+        others = [t for t in tasks if isinstance(t, Build | BuildBaseline) and t.key != task.key]
+        return [task, *others][: self.together]
+
+    def prepare(self, tasks: Sequence[Task]) -> None:
+        """Build what the tasks build in one pass over the sources."""
+        self.build_ahead(
+            [_recipe(task) for task in tasks if isinstance(task, Build | BuildBaseline)]
+        )
+
+
+def _recipe(task: Build | BuildBaseline) -> Recipe:
+    return task.proposal.recipe if isinstance(task, Build) else task.recipe
 
 
 def carry_out(task: Task, bench: Bench) -> Event:

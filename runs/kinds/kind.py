@@ -60,6 +60,14 @@ class Context(Protocol):
         """Raise a ForgeError if an input or the profile is not the one that `started` pins."""
         ...
 
+    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the open tasks, this one first, whose work one process had better do at once."""
+        ...
+
+    def prepare(self, tasks: Sequence[Any]) -> None:
+        """Do the work that these tasks share. `carry_out` is then called for each of them."""
+        ...
+
 
 class Kind(Generic[S]):
     """A kind of run."""

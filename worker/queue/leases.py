@@ -199,16 +199,16 @@ class Leases:
             connection.execute(update(LEASES).where(mine).values(expires=self._now + self.lifetime))
 
     @contextmanager
-    def heartbeat(self, task: str) -> Iterator[None]:
-        """Renew the lease from a thread of its own while the `with` block lasts."""
+    def heartbeat(self, *tasks: str) -> Iterator[None]:
+        """Renew the leases from a thread of its own while the `with` block lasts."""
         done = threading.Event()
 
         def beat() -> None:
             while not done.wait(self.beat):
                 try:
-                    self.renew([task])
+                    self.renew(tasks)
                 except StoreUnavailableError as error:  # the next beat may succeed
-                    log.warning("the lease on %s was not renewed: %s", task, error)
+                    log.warning("the lease on %s was not renewed: %s", ", ".join(tasks), error)
 
         thread = threading.Thread(target=beat, name="lease heartbeat", daemon=True)
         thread.start()

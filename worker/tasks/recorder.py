@@ -89,6 +89,20 @@ class Hands:
             self._compare(state, task, event, done.rows[0])
         return "done" if done.fresh else "known"
 
+    def share(self, state: State, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Return the open tasks, this one first, whose work this process had better do at once."""
+        if isinstance(task, Start):
+            return [task]
+        try:
+            return self.context(state, task).share(task, tasks)
+        except Exception as error:
+            log.debug("task %s is done alone", task.key, exc_info=error)
+            return [task]  # `do` meets the error again, and says whose fault it is
+
+    def prepare(self, state: State, tasks: Sequence[Task]) -> None:
+        """Do the work that these tasks share."""
+        self.context(state, tasks[0]).prepare(tasks)
+
     def context(self, state: State, task: Task) -> runs_kind.Context:
         """Return the run's context; open and check a new one if none is kept for this state."""
         context = self._contexts.pop(state.run, None)

@@ -79,20 +79,41 @@ class Worker:
         return state
 
     def _work_on(self, state: State, tasks: Sequence[Task]) -> bool:
-        """Do the first task that no other process holds; return False if all are taken."""
+        """Do the first task that no other process holds, and those that share its work.
+
+        Return False if all are taken.
+        """
         for task in tasks:
-            name = f"{state.run}/{task.key}"
-            if self._leases.claim(name) is None:
-                continue
-            try:
-                if self.store.version(state.stream) == state.version:
-                    with self._leases.heartbeat(name):
-                        self._hands.do(state, task)
-            finally:
-                self._leases.release(name)
-            failpoints.hit("task-released")
-            return True
+            if self._claim(state, task):
+                self._do_held(state, task, tasks)
+                failpoints.hit("task-released")
+                return True
         return False
+
+    def _claim(self, state: State, task: Task) -> bool:
+        return self._leases.claim(f"{state.run}/{task.key}") is not None
+
+    def _do_held(self, state: State, task: Task, tasks: Sequence[Task]) -> None:
+        """Do a task that is held here; hold and do those that share its work, and release all."""
+        held = [task]
+        try:
+            if self.store.version(state.stream) != state.version:
+                return
+            with self._leases.heartbeat(f"{state.run}/{task.key}"):
+                beside = self._hands.share(state, task, tasks)[1:]
+                held += [other for other in beside if self._claim(state, other)]
+            with self._leases.heartbeat(*(f"{state.run}/{one.key}" for one in held)):
+                if len(held) > 1:
+                    self._hands.prepare(state, held)
+                self._hands.do(state, task)
+                for other in held[1:]:
+                    state = self._refresh(state.run)
+                    if self.stop() or other.key not in {open_.key for open_ in decide(state).tasks}:
+                        break
+                    self._hands.do(state, other)
+        finally:
+            for one in held:
+                self._leases.release(f"{state.run}/{one.key}")
 
 
 def finish(worker: Worker, run: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from runs.kinds.decide import open_tasks
 from testing import runs
 from testing.toys import Toys
 from weights.storage.weight_cache import Artifacts
+from worker.queue.leases import Leases
+from worker.tasks.runner import Worker
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,42 @@ def test_a_recipe_that_cannot_be_built_fails_its_own_task_alone(
     assert recorded(carry_out(good, own))["recipe_id"] == good.proposal.recipe.id
     with pytest.raises(KeyError, match="not at hand"):
         own.build(broken)
+
+
+def test_the_runner_builds_what_is_open_in_one_pass_and_stops_between_two_tasks(
+    finished: tuple[RunState, RunState], toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is stopped after a candidate records no other, and holds no task any more."""
+    end, _ = finished
+    passes: list[int] = []
+    many = Builder.build_many
+
+    def counted(self: Builder, recipes: Sequence[Recipe], *rest: object) -> object:
+        passes.extend([len(recipes)] if len(recipes) > 1 else [])
+        return many(self, recipes, *rest)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Builder, "build_many", counted)
+    home = Home(tmp_path)
+    runs.submit(home, toys, generations=1)
+    store = home.open_store()
+    made: list[str] = []
+    worker = Worker(
+        store,
+        Artifacts.of(home),
+        watch=lambda state, rows: made.extend(row.type for row in rows),
+        stop=lambda: "seeded" in made,
+    )
+    state = worker.run("r")
+    assert made.count("seeded") == 1
+    assert Leases(store.database).held() == {}
+    first = [len(state.baselines), len(builds(state)) + 1]
+    assert passes == first
+    worker.stop = lambda: False
+    assert worker.run("r").lineage_digest() == end.lineage_digest()
+    # What was built ahead before the stop was not built again; the third pass is generation 1's.
+    assert passes[:2] == first
+    assert len(passes) == 3
+    store.close()
 
 
 def test_every_candidate_of_a_run_is_built_out_of_core_to_the_recorded_digest(
