@@ -248,18 +248,24 @@ class Origin(Answer):
     version: int
 
 
-class Run(Answer):
-    """A run, now or as it was; docs/api.md has every field."""
+class Progress(Answer):
+    """Units that are done, and units in all where that is known; `unit` is the kind's."""
+
+    done: int
+    of: int | None
+    unit: str
+
+
+class RunFacts(Answer):
+    """A run of any kind, now or as it was; docs/api.md has every field."""
 
     run: str
     kind: str
     status: Status
     reason: str | None
-    search_ended: str | None
     owner: str
     priority: int
     labels: list[str]
-    strategy: str | None
     device: str | None
     submitted_at: str
     updated_at: str
@@ -270,17 +276,26 @@ class Run(Answer):
     forked_from: Origin | None
     allowed: list[Action]
     config: Json
-    sources: list[SourceModel]
-    base: SourceModel | None
-    parameters: int | None
-    blocks: int | None
     warnings: list[str]
-    generation: int | None
-    generations_wanted: int | None
     pending: list[str]
     failures: dict[str, int]
     quarantined: list[str]
     words: dict[str, str]
+    progress: Progress
+    lineage_digest: str | None
+
+
+class Run(RunFacts):
+    """A merging run."""
+
+    search_ended: str | None
+    strategy: str | None
+    sources: list[SourceModel]
+    base: SourceModel | None
+    parameters: int | None
+    blocks: int | None
+    generation: int | None
+    generations_wanted: int | None
     champion: Champion | None
     headline: Headline | None
     items: dict[str, int] | None
@@ -298,7 +313,6 @@ class Run(Answer):
     test: Test | None
     rivals: list[Rival]
     verdict: Verdict | None
-    lineage_digest: str | None
 
 
 class AtWork(Answer):

@@ -73,7 +73,7 @@ def runs(
     return tagged(request, {"runs": [told(row) for row in rows], "total": total, "next": more})
 
 
-@router.get("/runs/{run}", response_model=schemas.Run)
+@router.get("/runs/{run}", response_model=schemas.Run | schemas.RunFacts)
 def run(request: Request, run: str, at: int | None = AT) -> Response:
     """A run: now, or as it was."""
     desk = desk_of(request)

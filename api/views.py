@@ -33,6 +33,7 @@ def run(state: State) -> dict[str, Any]:
     assert submitted
     kind = kinds.of(state.kind)
     waiting = pending(state)
+    done, of = kind.progress(state)
     trouble = {task: failure.attempt for task, failure in sorted(state.failures.items())}
     return {
         "run": state.run,
@@ -54,6 +55,8 @@ def run(state: State) -> dict[str, Any]:
         "failures": trouble,
         "quarantined": sorted(state.quarantined),
         "words": _words(state, [*waiting, *trouble, *state.quarantined]),
+        "progress": {"done": done, "of": of, "unit": kind.unit},
+        "lineage_digest": state.completed.lineage_digest if state.completed else None,
         **kind.view(state),
     }
 

@@ -29,6 +29,7 @@ def honest_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the toy kind in the environment, as an installation names a kind of its own."""
     monkeypatch.setenv(FURTHER, KNOWN)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))  # where `testing` lies
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 /** Two runs or more beside each other. */
 import { useEffect, useState } from "react";
-import type { Rows, Run } from "../../api/types";
+import { isMerging, type Rows, type RunFacts } from "../../api/types";
 import { withQuery } from "../../api/client";
 import { useResource, useTitle } from "../../lib/hooks";
 import { href, replace, type Route } from "../../lib/router";
@@ -83,21 +83,27 @@ function Adder({ names, onAdd }: { names: string[]; onAdd: (name: string) => voi
 
 /** Reads the runs one by one, since how many there are may change. */
 function Gathered({ names }: { names: string[] }) {
-  const [runs, setRuns] = useState<Record<string, Run>>({});
-  const take = (run: Run) => setRuns((known) => (known[run.run] === run ? known : { ...known, [run.run]: run }));
+  const [runs, setRuns] = useState<Record<string, RunFacts>>({});
+  const take = (run: RunFacts) => setRuns((known) => (known[run.run] === run ? known : { ...known, [run.run]: run }));
   const found = names.flatMap((name) => Object.values(runs).filter((run) => run.run === name || run.run.startsWith(name)).slice(0, 1));
+  const merging = found.filter(isMerging);
   return (
     <>
       {names.map((name) => (
         <Reader key={name} name={name} onRun={take} />
       ))}
-      {found.length >= 2 && <RunComparison runs={found} />}
+      {found.length >= 2 && merging.length >= 2 && <RunComparison runs={merging} />}
+      {found.filter((run) => !isMerging(run)).map((run) => (
+        <p key={run.run} className="note">
+          {run.run} is no merging run ({run.kind}): compare such runs with <code>forge compare</code>.
+        </p>
+      ))}
     </>
   );
 }
 
-function Reader({ name, onRun }: { name: string; onRun: (run: Run) => void }) {
-  const answer = useResource<Run>(runPath(name));
+function Reader({ name, onRun }: { name: string; onRun: (run: RunFacts) => void }) {
+  const answer = useResource<RunFacts>(runPath(name));
   const { data } = answer;
   useEffect(() => {
     if (data) onRun(data);

@@ -1,5 +1,5 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
-import type { Action, Headline } from "../../api/types";
+import { type Action, type Headline, isMerging, type Run } from "../../api/types";
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
 import { useMaySubmit, useMe } from "../../lib/currentUser";
 import { href } from "../../lib/router";
@@ -31,7 +31,6 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
   const allowed = (Object.keys(ACTIONS) as Action[]).filter(
     (action) => shown.allowed.includes(action) && (own || (maySubmit && action === "fork")),
   );
-  const { champion, headline } = shown;
   const past = live.forked_from;
   return (
     <header className="run-head">
@@ -57,11 +56,17 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         <span>
           {live.owner || "nobody"}, <Time at={live.submitted_at} />
         </span>
-        <span className="mono">{shown.strategy ?? NONE}</span>
-        <span>
-          {live.sources.map((source) => source.name).join(" + ")}
-          {live.base ? ` on ${live.base.name}` : ", no base"}
-        </span>
+        {isMerging(live) && isMerging(shown) ? (
+          <>
+            <span className="mono">{shown.strategy ?? NONE}</span>
+            <span>
+              {live.sources.map((source) => source.name).join(" + ")}
+              {live.base ? ` on ${live.base.name}` : ", no base"}
+            </span>
+          </>
+        ) : (
+          <span className="mono">{live.kind}</span>
+        )}
         {live.priority !== 0 && <span>priority {live.priority}</span>}
         {past && (
           <span>
@@ -73,40 +78,19 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
           </span>
         )}
       </p>
-      <dl className="headline">
-        <div className="headline-champion">
-          <dt>
-            <i className="diamond" aria-hidden="true" /> Champion
-            {headline && `, ${headline.slice === "test" ? "test" : "selection"} score`}
-          </dt>
-          <dd>
-            <b>{score(headline?.score)}</b>
-            {champion ? (
-              <span>
-                <button type="button" className="link" onClick={() => open(champion.recipe_id)}>
-                  {champion.name || champion.what}
-                </button>
-                <span className="quiet">
-                  <Id id={champion.recipe_id} what="recipe id" /> since generation {champion.since}
-                </span>
-              </span>
-            ) : (
-              <span className="quiet">none yet: the first comes at the end of generation 0</span>
-            )}
-            {headline && <Explained headline={headline} />}
-          </dd>
-        </div>
-        <Fact name="Generation" value={shown.generation === null ? NONE : String(shown.generation)}
-          more={shown.generations_wanted === null ? "" : `of ${number(shown.generations_wanted)}`} />
-        <Fact name="Diversity" value={shown.diversity === null ? NONE : shown.diversity.toFixed(2)} more={shown.level ?? ""} />
-        <Fact name="Evaluations" value={number(shown.spent.evaluations)} more={`${number(shown.spent.items)} items`} />
-        <Fact name="Device time" value={duration(shown.spent.device_seconds)} more={`${duration(clock ?? shown.spent.wall_seconds)} elapsed`} />
-      </dl>
+      {isMerging(shown) ? (
+        <MergingHeadline run={shown} elapsed={clock} onOpen={open} />
+      ) : (
+        <dl className="headline">
+          <Fact name={plural(2, shown.progress.unit).slice(2)} value={number(shown.progress.done)}
+            more={shown.progress.of === null ? "" : `of ${number(shown.progress.of)}`} />
+        </dl>
+      )}
       {head && <Now run={live} head={head} />}
-      {shown.verdict && <p className="verdict">{shown.verdict.sentence}</p>}
+      {isMerging(shown) && shown.verdict && <p className="verdict">{shown.verdict.sentence}</p>}
       {shown.status === "failed" && <p className="note bad">{shown.reason ? `Failed: ${shown.reason}` : "Failed."}</p>}
       {shown.status === "cancelled" && <p className="note">{shown.reason ? `Cancelled: ${shown.reason}` : "Cancelled."}</p>}
-      {at !== null && shown.search_ended && shown.status === "running" && (
+      {at !== null && isMerging(shown) && shown.search_ended && shown.status === "running" && (
         <p className="note">The search has ended: {shown.search_ended}. The test comes next.</p>
       )}
       {shown.warnings.length > 0 && (
@@ -117,6 +101,42 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         </div>
       )}
     </header>
+  );
+}
+
+/** The champion, and how far the search is. */
+function MergingHeadline({ run, elapsed, onOpen }: { run: Run; elapsed: number | null; onOpen: (candidate: string) => void }) {
+  const { champion, headline } = run;
+  return (
+    <dl className="headline">
+      <div className="headline-champion">
+        <dt>
+          <i className="diamond" aria-hidden="true" /> Champion
+          {headline && `, ${headline.slice === "test" ? "test" : "selection"} score`}
+        </dt>
+        <dd>
+          <b>{score(headline?.score)}</b>
+          {champion ? (
+            <span>
+              <button type="button" className="link" onClick={() => onOpen(champion.recipe_id)}>
+                {champion.name || champion.what}
+              </button>
+              <span className="quiet">
+                <Id id={champion.recipe_id} what="recipe id" /> since generation {champion.since}
+              </span>
+            </span>
+          ) : (
+            <span className="quiet">none yet: the first comes at the end of generation 0</span>
+          )}
+          {headline && <Explained headline={headline} />}
+        </dd>
+      </div>
+      <Fact name="Generation" value={run.generation === null ? NONE : String(run.generation)}
+        more={run.generations_wanted === null ? "" : `of ${number(run.generations_wanted)}`} />
+      <Fact name="Diversity" value={run.diversity === null ? NONE : run.diversity.toFixed(2)} more={run.level ?? ""} />
+      <Fact name="Evaluations" value={number(run.spent.evaluations)} more={`${number(run.spent.items)} items`} />
+      <Fact name="Device time" value={duration(run.spent.device_seconds)} more={`${duration(elapsed ?? run.spent.wall_seconds)} elapsed`} />
+    </dl>
   );
 }
 

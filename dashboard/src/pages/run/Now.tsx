@@ -1,8 +1,8 @@
 /** What a living run does: the task in words, the share done, the time left. Not of the log, so not in the past. */
-import type { Head, Run } from "../../api/types";
+import { type Head, isMerging, type RunFacts } from "../../api/types";
 import { duration, plural } from "../../lib/format";
 
-export function Now({ run, head }: { run: Run; head: Head }) {
+export function Now({ run, head }: { run: RunFacts; head: Head }) {
   const share = head.inside === null || head.status === "submitted" ? null : Math.round(100 * head.inside);
   return (
     <section className="now" aria-label="Now">
@@ -21,14 +21,14 @@ export function Now({ run, head }: { run: Run; head: Head }) {
         </div>
       )}
       <p className="quiet small">{parts(head, share).join(" · ")}</p>
-      {run.search_ended && (
+      {isMerging(run) && run.search_ended && (
         <p className="small">The search has ended: {run.search_ended}. The champion is now measured on the test slice.</p>
       )}
     </section>
   );
 }
 
-function told(run: Run, head: Head): string {
+function told(run: RunFacts, head: Head): string {
   if (head.doing) return head.doing.charAt(0).toUpperCase() + head.doing.slice(1);
   if (head.waits_for) return `Waiting for ${head.waits_for}`;
   return run.status === "paused" ? "Paused" : "Between two tasks";

@@ -2,7 +2,7 @@
 import { type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
 import { ApiError } from "../../api/client";
 import { invalidate } from "../../api/queries";
-import type { Action, Run } from "../../api/types";
+import { type Action, isMerging, type RunFacts } from "../../api/types";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { lazily } from "../../lib/lazily";
 import { href, replace, type Route, withParts } from "../../lib/router";
@@ -15,6 +15,7 @@ import { ActionDialog } from "./dialogs/ActionDialog";
 import { ForkDialog } from "./dialogs/ForkDialog";
 import { CandidateDialog } from "./dialogs/CandidateDialog";
 import { Header } from "./Header";
+import { CommonOverview } from "./overview/CommonOverview";
 import { Overview } from "./overview/Overview";
 import { snap } from "./nearestBoundary";
 import { TimeSlider } from "./TimeSlider";
@@ -25,21 +26,16 @@ const Layers = lazily(() => import("./layers/Layers"));
 const Events = lazily(() => import("./Events"));
 const SettingsTab = lazily(() => import("./SettingsTab"));
 
-const TABS: [string, string][] = [
-  ["overview", "Overview"],
-  ["population", "Population"],
-  ["lineage", "Lineage"],
-  ["layers", "Layers"],
-  ["events", "Events"],
-  ["settings", "Settings"],
-];
+const TABS = { overview: "Overview", population: "Population", lineage: "Lineage", layers: "Layers", events: "Events", settings: "Settings" };
+/** The tabs of a run whose kind has no page of its own. */
+const COMMON = ["overview", "events", "settings"];
 
 export default function RunPage({ run, route }: { run: string; route: Route }) {
   const tab = route.parts[2] ?? "overview";
   const given = Number(route.query.get("at"));
   const at = Number.isInteger(given) && given > 0 ? given : null;
-  const live = useResource<Run>(runPath(run));
-  const past = useResource<Run>(at === null ? null : runPath(run, "", { at }));
+  const live = useResource<RunFacts>(runPath(run));
+  const past = useResource<RunFacts>(at === null ? null : runPath(run, "", { at }));
   const [dialog, setDialog] = useState<Action | null>(null);
   const [snapped, setSnapped] = useState<{ why: string; at: number } | null>(null);
   const index = useMemo(() => eventIndex(run), [run]);
@@ -81,6 +77,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
     return live.error ? <Failure error={live.error} onRetry={() => void live.reload()} /> : <p className="loading">Loading …</p>;
   }
   const shown = (at === null ? live.data : past.data) ?? live.data;
+  const merging = isMerging(shown);
   const open = (candidate: string) => replace(withParts(route, { candidate }));
   const candidate = route.query.get("candidate");
   const pastFailed = at !== null && past.error !== null && !(past.error instanceof ApiError && snap(past.error.problem, at));
@@ -90,7 +87,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
         <Header onAction={setDialog} />
         <Tabs
           label="Parts of the run"
-          tabs={TABS.map(([id, label]) => ({ id, label }))}
+          tabs={Object.entries(TABS).filter(([id]) => merging || COMMON.includes(id)).map(([id, label]) => ({ id, label }))}
           current={tab}
           onPick={(id) => replace(href(["runs", run, ...(id === "overview" ? [] : [id])], { at }))}
         />
@@ -99,20 +96,20 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
           {pastFailed && <Failure error={past.error} />}
           <div className={at !== null && past.stale ? "stale" : undefined}>
             <Boundary at={route.text}>
-              <Suspense fallback={<Arriving />}>{bodyOf(tab)}</Suspense>
+              <Suspense fallback={<Arriving />}>{bodyOf(merging || COMMON.includes(tab) ? tab : "overview", merging)}</Suspense>
             </Boundary>
           </div>
         </div>
         <TimeSlider route={route} index={index} snapped={snapped && snapped.at === at ? snapped.why : null} onFork={() => setDialog("fork")} />
         {dialog === "fork" && <ForkDialog onClose={() => setDialog(null)} />}
         {dialog !== null && dialog !== "fork" && <ActionDialog action={dialog} onClose={() => setDialog(null)} />}
-        {candidate && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}
+        {candidate && merging && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}
       </div>
     </RunProvider>
   );
 }
 
-function bodyOf(tab: string): ReactNode {
+function bodyOf(tab: string, merging: boolean): ReactNode {
   switch (tab) {
     case "population":
       return <Population />;
@@ -125,6 +122,6 @@ function bodyOf(tab: string): ReactNode {
     case "settings":
       return <SettingsTab />;
     default:
-      return <Overview />;
+      return merging ? <Overview /> : <CommonOverview />;
   }
 }

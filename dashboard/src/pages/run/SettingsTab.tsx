@@ -8,7 +8,7 @@ import { useRun } from "./context";
 
 export default function SettingsTab() {
   const { shown } = useRun();
-  const settings = useSettings();
+  const settings = useSettings(shown.kind);
   const [only, setOnly] = useStored("settings.only", false);
   const { schema, defaults } = settings.data ?? {};
   const rows = Object.entries(shown.config).map(([name, value]) => {

@@ -1,13 +1,13 @@
 /** What every tab of a run's page knows: which run, and at which place of its history. */
 import { createContext, useContext } from "react";
 import { withQuery } from "../../api/client";
-import type { Run } from "../../api/types";
+import { isMerging, type Run, type RunFacts } from "../../api/types";
 
-export interface RunView {
+export interface RunView<Kind extends RunFacts = RunFacts> {
   /** The run as it is now. */
-  live: Run;
+  live: Kind;
   /** The run as it is shown: now, or as it was at `at`. */
-  shown: Run;
+  shown: Kind;
   at: number | null;
   /** Opens a candidate's recipe. */
   open: (candidate: string) => void;
@@ -20,6 +20,13 @@ export function useRun(): RunView {
   const found = useContext(RunContext);
   if (!found) throw new Error("outside of a run's page");
   return found;
+}
+
+/** The same on a page of a merging run. */
+export function useMerging(): RunView<Run> {
+  const { live, shown, ...rest } = useRun();
+  if (!isMerging(live) || !isMerging(shown)) throw new Error("outside of a merging run's page");
+  return { live, shown, ...rest };
 }
 
 export function runPath(run: string, rest = "", query: Record<string, string | number | null> = {}): string {

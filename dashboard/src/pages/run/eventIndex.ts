@@ -6,6 +6,8 @@ import { runPath } from "./context";
 export interface LightEvent {
   place: number;
   type: string;
+  /** It stands inside of an append: no place where the run ever stood lies before it. */
+  inside: boolean;
   actor: string;
   recorded_at: string;
   gist: string;
@@ -86,7 +88,7 @@ export class EventIndex {
 }
 
 function light(event: Event): LightEvent {
-  const { place, type, actor, recorded_at, gist } = event;
+  const { place, type, inside, actor, recorded_at, gist } = event;
   const generation = event.data.generation;
-  return { place, type, actor, recorded_at, gist, generation: typeof generation === "number" ? generation : null };
+  return { place, type, inside, actor, recorded_at, gist, generation: typeof generation === "number" ? generation : null };
 }

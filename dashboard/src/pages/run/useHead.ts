@@ -1,6 +1,6 @@
 /** What a run does now, asked for every few seconds while it lives and somebody looks. */
 import { useEffect, useRef, useState } from "react";
-import type { Head, Run } from "../../api/types";
+import type { Head, RunFacts } from "../../api/types";
 import { useResource } from "../../lib/hooks";
 import { runPath } from "./context";
 
@@ -9,7 +9,7 @@ const EVERY = 4000;
 const lives = (status: string) => status === "submitted" || status === "running" || status === "paused";
 
 /** Null for a run that has ended, and for the past. */
-export function useHead(run: Run, at: number | null): Head | null {
+export function useHead(run: RunFacts, at: number | null): Head | null {
   const wanted = at === null && lives(run.status);
   const answer = useResource<Head>(wanted ? runPath(run.run, "/head") : null, EVERY);
   return wanted ? (answer.data ?? null) : null;

@@ -7,10 +7,10 @@ import { useResource } from "../../../lib/hooks";
 import { CopyButton, Id } from "../../../ui/CopyButton";
 import { Dialog } from "../../../ui/Dialog";
 import { Loaded } from "../../../ui/Messages";
-import { runPath, useRun } from "../context";
+import { runPath, useMerging } from "../context";
 
 export function CandidateDialog({ id, onClose }: { id: string; onClose: () => void }) {
-  const { live, at } = useRun();
+  const { live, at } = useMerging();
   const answer = useResource<Candidate>(runPath(live.run, `/candidates/${encodeURIComponent(id)}`, { at }));
   return (
     <Dialog wide title={answer.data?.name ?? `Candidate ${short(id)}`} onClose={onClose}>
@@ -20,7 +20,7 @@ export function CandidateDialog({ id, onClose }: { id: string; onClose: () => vo
 }
 
 function Body({ data }: { data: Candidate }) {
-  const { live, open } = useRun();
+  const { live, open } = useMerging();
   const [form, setForm] = useState<"json" | "yaml">("json");
   const json = writeJson(data.recipe, 2);
   const text = form === "yaml" && data.yaml ? data.yaml : json;

@@ -1,7 +1,7 @@
 /** A fork: the past up to a place, a future with other settings. */
 import { useState } from "react";
 import { ApiError, send, wrongFields } from "../../../api/client";
-import type { Json, Made } from "../../../api/types";
+import { isMerging, type Json, type Made } from "../../../api/types";
 import { setting } from "../../../lib/format";
 import { go, href } from "../../../lib/router";
 import { parse } from "../../../lib/schema";
@@ -24,8 +24,8 @@ const blank = (): Change => ({ id: (counted += 1), key: "", value: "" });
 
 export function ForkDialog({ onClose }: { onClose: () => void }) {
   const { live, at } = useRun();
-  const settings = useSettings();
-  const last = live.generations.at(-1)?.generation;
+  const settings = useSettings(live.kind);
+  const last = isMerging(live) ? live.generations.at(-1)?.generation : undefined;
   // Where a run has ended a fork has no future: its last generation is the last place that has one.
   const ended = at === null && last !== undefined && ["completed", "failed", "cancelled"].includes(live.status);
   const [by, setBy] = useState<"at" | "generation">(ended ? "generation" : "at");

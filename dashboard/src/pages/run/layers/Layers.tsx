@@ -3,11 +3,11 @@ import type { Layers as Answer } from "../../../api/types";
 import { useResource } from "../../../lib/hooks";
 import { HeatMap } from "../../../charts/HeatMap";
 import { Empty, Loaded } from "../../../ui/Messages";
-import { runPath, useRun } from "../context";
+import { runPath, useMerging } from "../context";
 import { matrix } from "./matrix";
 
 export default function Layers() {
-  const { live, shown } = useRun();
+  const { live, shown } = useMerging();
   const champion = shown.champion?.recipe_id ?? null;
   const path = champion ? runPath(live.run, "/layers", { candidate: champion }) : null;
   const answer = useResource<Answer>(path, (data) => (data?.status === "working" ? 2000 : false));

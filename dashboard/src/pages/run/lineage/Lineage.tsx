@@ -5,12 +5,12 @@ import { plural, score, short } from "../../../lib/format";
 import { useResource } from "../../../lib/hooks";
 import { ChartTable } from "../../../charts/ChartTable";
 import { Empty, Loaded } from "../../../ui/Messages";
-import { runPath, useRun } from "../context";
+import { runPath, useMerging } from "../context";
 import { draw, type Drawable } from "./layout";
 import { Graph } from "./Graph";
 
 export default function Lineage() {
-  const { live, shown, at } = useRun();
+  const { live, shown, at } = useMerging();
   const champion = shown.champion?.recipe_id;
   const answer = useResource<Answer>(champion ? runPath(live.run, "/lineage", { candidate: "champion", at }) : null);
   if (!champion) {
@@ -26,7 +26,7 @@ export default function Lineage() {
 }
 
 function Drawn({ data }: { data: Drawable }) {
-  const { open } = useRun();
+  const { open } = useMerging();
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const [all, setAll] = useState(false);
   const [fit, setFit] = useState(false);

@@ -2,7 +2,7 @@
 import type { GenerationRow, Run } from "../../../api/types";
 import { LineChart, type Series } from "../../../charts/LineChart";
 import { score } from "../../../lib/format";
-import { useRun } from "../context";
+import { useMerging } from "../context";
 
 const HUES = ["var(--c-1)", "var(--c-2)", "var(--c-3)", "var(--c-4)", "var(--c-5)", "var(--c-6)", "var(--c-7)"];
 const DASHES = [undefined, undefined, undefined, undefined, "6 3", "6 3", "6 3"];
@@ -16,7 +16,7 @@ function xMaxOf(live: Run): number {
 
 /** Candidates on the items that their generation drew. The champion stands on others: see `ChampionChart`. */
 export function FitnessChart() {
-  const { live, shown } = useRun();
+  const { live, shown } = useMerging();
   const rows = shown.generations;
   const series: Series[] = [
     { key: "best", label: "best", color: "var(--c-1)", values: rows.map((row) => row.best) },
@@ -38,7 +38,7 @@ export function FitnessChart() {
 }
 
 export function ChampionChart() {
-  const { live, shown } = useRun();
+  const { live, shown } = useMerging();
   const rows = shown.generations;
   const marks = rows.flatMap((row) =>
     row.changed && row.champion !== null
@@ -61,7 +61,7 @@ export function ChampionChart() {
 }
 
 export function ComponentsChart() {
-  const { live, shown } = useRun();
+  const { live, shown } = useMerging();
   const rows = shown.generations;
   const names = [...new Set(live.generations.flatMap((row) => Object.keys(row.components)))];
   const series = names.map((name, index) => ({
@@ -86,7 +86,7 @@ export function ComponentsChart() {
 }
 
 export function DiversityChart() {
-  const { live, shown } = useRun();
+  const { live, shown } = useMerging();
   const rows = shown.generations;
   const limits = live.thresholds;
   const { low: warn, reseed } = limits;

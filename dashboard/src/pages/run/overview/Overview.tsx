@@ -2,7 +2,7 @@
 import { Id } from "../../../ui/CopyButton";
 import { Empty } from "../../../ui/Messages";
 import { Panel } from "../../../ui/Panel";
-import { useRun } from "../context";
+import { useMerging } from "../context";
 import type { Run } from "../../../api/types";
 import { plural } from "../../../lib/format";
 import { ByDomain } from "./ByDomain";
@@ -15,7 +15,7 @@ import { RunFacts } from "./RunFacts";
 import { Techniques } from "./Techniques";
 
 export function Overview() {
-  const { live, shown, at, open } = useRun();
+  const { live, shown, at, open } = useMerging();
   const begun = shown.generations.length > 0;
   const front = shown.front && shown.front.candidates.length + shown.front.dominated.length > 1 ? shown.front : null;
   return (

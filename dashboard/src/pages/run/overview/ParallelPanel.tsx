@@ -6,7 +6,7 @@ import { number, plural, short } from "../../../lib/format";
 import { useResource } from "../../../lib/hooks";
 import type { Extent } from "../../../lib/scale";
 import { Loaded } from "../../../ui/Messages";
-import { runPath, useRun } from "../context";
+import { runPath, useMerging } from "../context";
 
 /** Lines that are drawn at most: those of the newest generations. */
 const MOST = 600;
@@ -16,13 +16,13 @@ const SCORES = ["perplexity", "accuracy", "selection", "search"] as const;
 const genesOf = (row: PopulationRow): Record<string, number> => row.parts ?? {};
 
 export function ParallelPanel() {
-  const { live, at } = useRun();
+  const { live, at } = useMerging();
   const population = useResource<Population>(runPath(live.run, "/population", { generation: "all", at }));
   return <Loaded of={population}>{(data) => <Coordinates rows={data.rows} />}</Loaded>;
 }
 
 function Coordinates({ rows: all }: { rows: PopulationRow[] }) {
-  const { shown, open } = useRun();
+  const { shown, open } = useMerging();
   const rows = useMemo(() => all.filter((row) => row.parts !== null && (row.search !== null || row.selection !== null)).slice(-MOST), [all]);
   const [chosen, setChosen] = useState<string[] | null>(null);
   const [limits, setLimits] = useState<Record<string, Extent>>({});

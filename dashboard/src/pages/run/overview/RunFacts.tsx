@@ -2,11 +2,10 @@
 import { number, plural, score, words } from "../../../lib/format";
 import { Id } from "../../../ui/CopyButton";
 import { Time } from "../../../ui/Time";
-import { useRun } from "../context";
+import { useMerging, useRun } from "../context";
 
 export function RunFacts() {
-  const { live, shown, open } = useRun();
-  const word = (task: string) => shown.words[task] ?? task;
+  const { live, shown, open } = useMerging();
   const parts = Object.entries(shown.champion?.components ?? {});
   return (
     <div className="run-facts">
@@ -41,29 +40,40 @@ export function RunFacts() {
         {Object.entries(shown.stages).map(([stage, effect]) => (
           <Pair key={stage} name={`weights moved by ${stage}`} value={number(effect)} />
         ))}
-        {shown.pending.length > 0 && <Pair name="next" value={shown.pending.slice(0, 3).map(word).join(", ") + (shown.pending.length > 3 ? ` and ${shown.pending.length - 3} more` : "")} />}
-        {Object.entries(shown.failures).map(([task, attempts]) => (
-          <Pair key={task} name="failed" value={`${word(task)}, ${plural(attempts, "attempt")}`} />
-        ))}
-        {shown.quarantined.length > 0 && <Pair name="quarantined" value={shown.quarantined.map(word).join(", ")} />}
-        <div className="fact-pair">
-          <dt>last event</dt>
-          <dd>
-            <Time at={shown.updated_at} />
-          </dd>
-        </div>
-        <div className="fact-pair">
-          <dt>chain head</dt>
-          <dd>
-            <Id id={shown.head} what="chain head" />
-          </dd>
-        </div>
+        <CommonFacts />
       </dl>
     </div>
   );
 }
 
-function Pair({ name, value }: { name: string; value: string }) {
+/** What every run has: what is next, what failed, how far its log goes. */
+export function CommonFacts() {
+  const { shown } = useRun();
+  const word = (task: string) => shown.words[task] ?? task;
+  return (
+    <>
+      {shown.pending.length > 0 && <Pair name="next" value={shown.pending.slice(0, 3).map(word).join(", ") + (shown.pending.length > 3 ? ` and ${shown.pending.length - 3} more` : "")} />}
+      {Object.entries(shown.failures).map(([task, attempts]) => (
+        <Pair key={task} name="failed" value={`${word(task)}, ${plural(attempts, "attempt")}`} />
+      ))}
+      {shown.quarantined.length > 0 && <Pair name="quarantined" value={shown.quarantined.map(word).join(", ")} />}
+      <div className="fact-pair">
+        <dt>last event</dt>
+        <dd>
+          <Time at={shown.updated_at} />
+        </dd>
+      </div>
+      <div className="fact-pair">
+        <dt>chain head</dt>
+        <dd>
+          <Id id={shown.head} what="chain head" />
+        </dd>
+      </div>
+    </>
+  );
+}
+
+export function Pair({ name, value }: { name: string; value: string }) {
   return (
     <div className="fact-pair">
       <dt>{name}</dt>

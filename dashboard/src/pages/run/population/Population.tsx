@@ -4,12 +4,12 @@ import type { Population as Answer } from "../../../api/types";
 import { useResource, useStored } from "../../../lib/hooks";
 import { plural } from "../../../lib/format";
 import { Empty, Loaded } from "../../../ui/Messages";
-import { runPath, useRun } from "../context";
+import { runPath, useMerging } from "../context";
 import { columnsOf, differs } from "./columns";
 import { PopulationTable } from "./PopulationTable";
 
 export default function Population() {
-  const { live, shown, at } = useRun();
+  const { live, shown, at } = useMerging();
   const [generation, setGeneration] = useState("");
   const answer = useResource<Answer>(runPath(live.run, "/population", { at, generation: generation || null }));
   const complete = shown.generations.map((row) => row.generation);
@@ -40,7 +40,7 @@ export default function Population() {
 }
 
 function Rows({ data, pick }: { data: Answer; pick: React.ReactNode }) {
-  const { live, shown } = useRun();
+  const { live, shown } = useMerging();
   const [hidden, setHidden] = useStored<string[]>("population.hidden", ["digest"]);
   const [only, setOnly] = useStored("population.only", false);
   const columns = useMemo(() => {

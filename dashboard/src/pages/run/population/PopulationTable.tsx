@@ -2,7 +2,7 @@
 import { useMemo, useState } from "react";
 import type { PopulationRow } from "../../../api/types";
 import { short } from "../../../lib/format";
-import { useRun } from "../context";
+import { useMerging } from "../context";
 import { type Column, order } from "./columns";
 
 interface Props {
@@ -15,7 +15,7 @@ const ROW = 36;
 const BEYOND = 10;
 
 export function PopulationTable({ rows, columns, champion }: Props) {
-  const { open } = useRun();
+  const { open } = useMerging();
   const [sort, setSort] = useState<{ key: string; down: boolean }>({ key: "", down: false });
   const [top, setTop] = useState(0);
   const sorted = useMemo(() => {

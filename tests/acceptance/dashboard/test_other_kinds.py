@@ -1,0 +1,55 @@
+"""A run of a kind that has no page of its own: what every run has is shown, and nothing breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs.home import Home
+from testing import toy_runs
+from testing.dashboard_world import Site
+from testing.toy_kind import KNOWN
+from worker import append
+from worker.commands import accounts
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A server whose log has one finished run that counts."""
+    monkeypatch.setenv("FORGE_KINDS", KNOWN)
+    monkeypatch.setenv("FORGE_LEASE_SECONDS", "3600")
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
+    home = Home(tmp_path / "home")
+    toy_runs.submit(home, "counted", steps=3)
+    toy_runs.finish(home, "counted")
+    store = home.open_store()
+    accounts.add(store, "ada", "admin")
+    tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
+    append.project(store)
+    store.close()
+    found = Site(home.folder, tokens, ())
+    yield found
+    found.close()
+
+
+@pytest.mark.slow
+def test_a_run_of_another_kind_has_a_page(visit: Callable[..., Any], site: Site) -> None:
+    """Overview, events, settings and the slider are those of every run."""
+    page = visit("/runs")
+    page.get_by_role("link", name="counted").click()
+    page.get_by_role("heading", name="counted").wait_for()
+    assert page.get_by_role("tab").all_inner_texts() == ["Overview", "Events", "Settings"]
+    facts = page.locator(".panels").inner_text()
+    assert "toy" in facts
+    assert "3 of 3" in facts
+    page.get_by_role("tab", name="Events").click()
+    page.get_by_text(f"{site.places('counted')} events").wait_for()
+    page.get_by_role("tab", name="Settings").click()
+    page.get_by_role("rowheader", name="steps").wait_for()
+    page.get_by_role("slider", name="Event").fill("1")
+    page.get_by_text("as it was at event 1").wait_for()
+    page.get_by_role("tab", name="Overview").click()
+    assert "0 of 3" in page.locator(".panels").inner_text()
