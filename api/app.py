@@ -14,17 +14,19 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from api import commands, listings, phases, problems, runs, users, websocket
-from api.access import Access
-from api.background_jobs import Work
-from api.fields import known_fields
-from api.guard import Guard
-from api.live import Hub
+from api import problems
+from api.access.authorization import Access
+from api.access.guard import Guard
+from api.access.waiting import Seats, WaitingRoom
+from api.live import websocket
+from api.live.event_stream import Hub
 from api.options import Options
-from api.readers import Readers
-from api.run_cache import Desk
-from api.schemas import Problem
-from api.waiting import Seats, WaitingRoom
+from api.processes.background_jobs import Work
+from api.processes.readers import Readers
+from api.routes import commands, listings, phases, runs, users
+from api.routes.query_fields import known_fields
+from api.schemas.bodies import Problem
+from api.state.run_cache import Desk
 from runs.home import Home
 
 VERSION = version("agent-forge")

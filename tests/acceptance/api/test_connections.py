@@ -17,10 +17,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from api.access.waiting import Seats, WaitingRoom
 from api.app import create
 from api.options import Options
 from api.serving import server as server_of
-from api.waiting import Seats, WaitingRoom
 from cli.serve import listen
 from runs.home import Home
 from worker.commands import accounts

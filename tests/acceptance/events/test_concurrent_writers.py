@@ -27,13 +27,18 @@ WRITERS, APPENDS = 8, 200
 _WRITER = """
 import sys
 from pathlib import Path
+from events import Event, New
 from events.sqlite import open_store
-from testing.store_contract import new
+
+class Counted(Event):
+    type = "counted"
+    n: int
+
 store, stream, count = open_store(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
 for n in range(count):
-    store.append(stream, n, [new(f"{stream}/{n}")])
+    store.append(stream, n, [New(Counted(n=n), f"{stream}/{n}")])
 store.close()
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.access import Buckets
+from api.access.authorization import Buckets
 from api.app import create
 from api.options import Options
 from events.sqlite import open_store

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from starlette.datastructures import State
 
-from api import commands
-from api.background_jobs import Work
 from api.options import LOOPBACK, Options
 from api.problems import Problem
+from api.processes.background_jobs import Work
+from api.routes import commands
 from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
 from testing.fake_world import RUN

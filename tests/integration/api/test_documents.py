@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from api.app import create
 from api.options import LOOPBACK, Options
-from api.schemas import CreatedModel
+from api.schemas.bodies import CreatedModel
 from runs.home import Home
 from runs.streams import stream
 from testing.toys import Toys
@@ -144,8 +144,8 @@ def test_the_websocket_messages_of_the_specification(
 
 def test_progress_and_complete_carry_the_documents_fields(served: Served) -> None:
     """000: total_generations, progress 0–1, best_fitness, diversity; 003: percent, results."""
-    from api.live import Hub
-    from api.run_cache import Desk
+    from api.live.event_stream import Hub
+    from api.state.run_cache import Desk
     from testing.fake_world import RUN
 
     desk = Desk(served.home)

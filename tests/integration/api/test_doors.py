@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from api import schemas
 from api.options import LOOPBACK, Options
 from api.problems import problem_of
+from api.schemas import bodies as schemas
 from events import StoreUnavailableError
 from runs.errors import ConfigError, ConflictError
 from runs.home import Home

@@ -11,9 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from api import openapi_document, schemas
+from api import openapi_document
 from api.app import create
 from api.options import Options
+from api.schemas import bodies as schemas
 from runs.home import Home
 from tests.integration.api.conftest import Served
 from worker.commands import accounts

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from api import readers
-from api.background_jobs import Work
 from api.options import Options
 from api.problems import Problem
-from api.readers import Lane, Readers
+from api.processes import readers
+from api.processes.background_jobs import Work
+from api.processes.readers import Lane, Readers
 from runs.errors import SourceError, UnavailableError
 from testing import lm_eval_tasks
 from testing.toys import Toys

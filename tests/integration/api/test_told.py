@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api import schemas as api_schemas
+from api.schemas import bodies as api_schemas
 from events import New
 from evomerge.run import events as run_events
 from evomerge.run import outlook, wording
@@ -270,8 +270,8 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
 
 
 def test_a_live_message_of_a_failed_task_names_the_candidate(served: Served) -> None:
-    from api.live import Hub
-    from api.run_cache import Desk
+    from api.live.event_stream import Hub
+    from api.state.run_cache import Desk
 
     desk = Desk(served.home)
     store = desk.store
@@ -288,8 +288,8 @@ def test_a_live_message_of_a_failed_task_names_the_candidate(served: Served) -> 
 
 def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> None:
     """All names of a run were made for each of its events: 2 ms of the server's time an event."""
-    from api.live import Hub
-    from api.run_cache import Desk
+    from api.live.event_stream import Hub
+    from api.state.run_cache import Desk
     from evomerge.run import wording
 
     made: list[str] = []

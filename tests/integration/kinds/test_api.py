@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from api import openapi_document
 from api.app import create
-from api.live import Hub
+from api.live.event_stream import Hub
 from api.options import LOOPBACK, Options
-from api.run_schemas import Components
+from api.schemas.runs import Components
 from evomerge.fitness import composite
 from runs.home import Home
 from testing import toy_runs

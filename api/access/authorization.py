@@ -98,7 +98,7 @@ def address(connection: HTTPConnection) -> str:
 
 
 async def somebody(request: Request) -> User:
-    """Return the user who asks: `api.guard` has looked at the token before anything else was read."""
+    """Return the user who asks: `guard.py` has looked at the token before all else."""
     user: User | None = getattr(request.state, "user", None)
     if user is None:
         raise unauthorized("Send `Authorization: Bearer TOKEN`.")

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.access import address, bearer
+from api.access.authorization import address, bearer
 from api.options import Options
 from api.problems import UNPROCESSABLE, Problem, answer, problem_of
 from runs.errors import ConfigError

@@ -14,12 +14,12 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.datastructures import State
 
-from api import schemas
-from api.access import SUBMITTER, own
+from api.access.authorization import SUBMITTER, own
 from api.options import Options
 from api.problems import UNPROCESSABLE, Problem
-from api.run_cache import Desk
-from api.runs import desk_of
+from api.routes.runs import desk_of
+from api.schemas import bodies as schemas
+from api.state.run_cache import Desk
 from evaluation.lm_eval import spec
 from events import Envelope, Event, EventStore
 from runs import imported_pasts, kinds

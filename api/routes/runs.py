@@ -11,11 +11,12 @@ from typing import Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from api import head as heads
-from api import schemas, views
-from api.access import VIEWER
+from api.access.authorization import VIEWER
 from api.problems import Problem
-from api.run_cache import Desk
+from api.schemas import bodies as schemas
+from api.state import head as heads
+from api.state import views
+from api.state.run_cache import Desk
 from runs import kinds
 from runs.errors import ConfigError
 from runs.kinds import wording

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from api.run_cache import Desk
+from api.state.run_cache import Desk
 from runs import kinds
 from runs.kinds import wording
 from runs.kinds.budget import elapsed

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import State
 
-from api import head as heads
-from api import schemas
-from api.access import SUBMITTER, VIEWER
-from api.commands import KEY, submitted
-from api.runs import desk_of
+from api.access.authorization import SUBMITTER, VIEWER
+from api.routes.commands import KEY, submitted
+from api.routes.runs import desk_of
+from api.schemas import bodies as schemas
+from api.state import head as heads
 from runs import kinds
 from runs.errors import NotFoundError
 from runs.history import repository

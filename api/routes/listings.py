@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from api import schemas
-from api.access import ADMIN, SUBMITTER, VIEWER
+from api.access.authorization import ADMIN, SUBMITTER, VIEWER
 from api.problems import UNPROCESSABLE, Problem
-from api.run_cache import Desk
-from api.runs import desk_of, tagged, told
+from api.routes.runs import desk_of, tagged, told
+from api.schemas import bodies as schemas
+from api.state.run_cache import Desk
 from events import EventsError
 from runs import kinds
 from runs.errors import ForgeError, NotFoundError

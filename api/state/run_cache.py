@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from api.rehearsals import Rehearsals
+from api.state.rehearsals import Rehearsals
 from events import Envelope
 from runs.history import repository
 from runs.history.run_cache import RunCache

@@ -14,7 +14,8 @@ from pydantic import (
     model_validator,
 )
 
-from api.listing_schemas import (
+from api.schemas.candidates import Candidate, Comparison, Layers, Lineage, Population
+from api.schemas.listings import (
     IssuedToken,
     Kinds,
     ListedModel,
@@ -28,8 +29,7 @@ from api.listing_schemas import (
     Users,
     Workers,
 )
-from api.run_schemas import Answer, Events, Head, Rows, Run, Status
-from api.view_schemas import Candidate, Comparison, Layers, Lineage, Population
+from api.schemas.runs import Answer, Events, Head, Rows, Run, Status
 from runs.errors import ConfigError
 from runs.system import plain_text
 from worker.commands.accounts import MOST_DAYS, NAME, Role

@@ -14,10 +14,11 @@ from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket, WebSo
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api import phases, schemas
-from api.access import VIEWER, Access, address, bearer
-from api.live import Hub, stream
+from api.access.authorization import VIEWER, Access, address, bearer
+from api.live.event_stream import Hub, stream
 from api.problems import UNPROCESSABLE, Problem, problem_of
+from api.routes import phases
+from api.schemas import bodies as schemas
 from worker.commands.accounts import User
 
 log = logging.getLogger(__name__)

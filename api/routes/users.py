@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
-from api import schemas
-from api.access import ADMIN, VIEWER, Access
-from api.runs import desk_of
+from api.access.authorization import ADMIN, VIEWER, Access
+from api.routes.runs import desk_of
+from api.schemas import bodies as schemas
 from worker.commands import accounts
 from worker.commands.accounts import User
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from api import views
-from api.run_cache import Desk
+from api.state import views
+from api.state.run_cache import Desk
 from events import Envelope, EventsError
 from runs import kinds
 from runs.errors import ForgeError

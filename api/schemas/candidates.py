@@ -1,4 +1,4 @@
-"""Schemas of the answers about candidates, lineage, layers and comparisons; see run_schemas.py."""
+"""Schemas of the answers about candidates, lineage, layers and comparisons; see runs.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api.run_schemas import Answer, Components, Json, Status
+from api.schemas.runs import Answer, Components, Json, Status
 
 
 class PopulationRow(Answer):

@@ -1,4 +1,4 @@
-"""Schemas of the answers about models, users, the queue, workers and settings; see run_schemas.py."""
+"""Schemas of the answers about models, users, the queue, workers and settings; see runs.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api.run_schemas import Answer, Row
+from api.schemas.runs import Answer, Row
 from worker.commands.accounts import Role
 
 

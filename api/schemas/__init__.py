@@ -1,0 +1,1 @@
+"""Schemas of requests and answers: for the OpenAPI document and the dashboard's types."""

@@ -1,0 +1,1 @@
+"""Runs as routes read them: folded once, and as plain data."""
