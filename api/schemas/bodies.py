@@ -29,7 +29,7 @@ from api.schemas.listings import (
     Users,
     Workers,
 )
-from api.schemas.runs import Answer, Events, Head, Rows, Run, Status
+from api.schemas.runs import Answer, Events, Head, Rows, Run, RunFacts, Status
 from runs.errors import ConfigError
 from runs.system import plain_text
 from worker.commands.accounts import MOST_DAYS, NAME, Role
@@ -80,7 +80,7 @@ __all__ = [
     "IssuedToken", "Kinds", "Layers", "Lineage", "ListedModel", "Made", "MadeModel", "Me", "Model",
     "ModelList",
     "NewModel", "NewRole", "NewToken", "NewUser", "Phase", "PhaseStatus", "Phases", "Population",
-    "Priority", "Problem", "Queue", "Reason", "Rows", "Run", "Settings", "StartedPhase", "UserRow",
+    "Priority", "Problem", "Queue", "Reason", "Rows", "Run", "RunFacts", "Settings", "StartedPhase", "UserRow",
     "Users", "Wanted", "Workers",
 ]  # fmt: skip
 
