@@ -80,8 +80,8 @@ __all__ = [
     "IssuedToken", "Kinds", "Layers", "Lineage", "ListedModel", "Made", "MadeModel", "Me", "Model",
     "ModelList",
     "NewModel", "NewRole", "NewToken", "NewUser", "Phase", "PhaseStatus", "Phases", "Population",
-    "Priority", "Problem", "Queue", "Reason", "Rows", "Run", "RunFacts", "Settings", "StartedPhase", "UserRow",
-    "Users", "Wanted", "Workers",
+    "Priority", "Problem", "Queue", "Reason", "Rows", "Run", "RunFacts", "Settings", "StartedPhase",
+    "UserRow", "Users", "Wanted", "Workers",
 ]  # fmt: skip
 
 
