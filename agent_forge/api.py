@@ -72,7 +72,9 @@ class EvoMerge:
         self, config: EvoMergeConfig | None = None, home: str | Path | None = None
     ) -> None:
         given = config.model_dump(exclude_unset=True) if config else {}
-        self.config = parse({"strategy": "elite-loser", **given})
+        if "strategy" not in given.get("search", {}):
+            given["strategy"] = "elite-loser"
+        self.config = parse(given)
         self.home = Home(Path(home).absolute()) if home else Home.default()
         self._callbacks: dict[str, list[Callable[..., None]]] = {name: [] for name in CALLBACKS}
         self._resume: str | None = None

@@ -49,7 +49,7 @@ def tried(state: RunState, gate: Gate, least: int) -> Counter[str]:
                 read = sum(len(draw.windows) for draw in scored.values())
                 break
         done = state.generations.get(generation)
-        elites = done.ranking[: state.settings(generation).elite_size] if done else ()
+        elites = done.ranking[: state.settings(generation).search.kept] if done else ()
         found["evaluations"] += 1
         found["windows"] += whole
         found["read"] += read

@@ -211,7 +211,7 @@ class Laboratory:
         """Return a model's fitness on the test slice, relative to the best source there."""
         weighting = Weighting.model_validate(self.world.settings["fitness_weights"])
         state = RunState()
-        state.take(_submitted(EvoMergeConfig(strategy="elite-loser")))
+        state.take(_submitted(parse({"strategy": "elite-loser"})))
         state.take(self.world.started)
         draws = state.draws("test", None)
         cost = self.world.started.cost

@@ -38,6 +38,7 @@ def fork_command(
     Example:
       forge fork 20261121-3fa9c1 --generation 8 --set generations=20
       forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
+      forge fork 20261121-3fa9c1 --at 57 --set search.mutation_rate=0.05
     """
     from runs.home import Home
     from weights.storage.output_folder import check_target

@@ -1,32 +1,58 @@
 """Settings of a run of EvoMerge.
 
+    EvoMergeConfig            what every run has, in groups (`GROUPS`)
+    EvoMergeConfig.search     what the strategy has: one model a strategy (`evomerge.search_settings`)
+
 Names are those of the source documents. If the documents had several names for one thing, one name
 is the setting and the others are renamed on input. A setting that cannot be honoured is refused
-with the reason. `docs/settings.md` is the table; a test reads it.
+with the reason. Settings of the search may also be given flat, beside the others, as in the source
+documents. `docs/settings.md` is generated from this module.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from evaluation.data.domains import DOMAINS
 from evomerge.fitness.composite import Weighting
-from evomerge.recipes.recipe import PIPELINES, SPECIES
-from runs.errors import ConfigError
+from evomerge.search_settings import (
+    MODELS,
+    NAMES,
+    AnySearch,
+    AutoSearch,
+    SearchSettings,
+    having,
+    model_of,
+)
+from runs.errors import ConfigError, StrategyError
 from runs.system.plain_text import shown
 
-#: Other names in the source documents → the setting.
+#: Strategies of this program; the first is for users who choose none.
+STRATEGIES = tuple(MODELS)
+
+Search = TypeVar("Search", bound=SearchSettings)
+
+#: Generations of a run that only its budget and a plateau end.
+OPEN_END = 10_000
+
+#: Unit of a time → hours, in the order in which a time has them.
+HOURS = {"d": 24.0, "h": 1.0, "m": 1 / 60, "s": 1 / 3600}
+
+#: Other names, most of them of the source documents → the setting.
 RENAMED = {
+    "budget": "budget_hours",
     "max_generations": "generations",
     "elite_count": "elite_size",
     "mutation_strength": "mutation_sigma",
@@ -60,17 +86,6 @@ REFUSED = {
     "early_stopping": "set convergence_patience to 0 to switch early stopping off",
 }
 
-#: Strategies of this program; the first is for users who choose none.
-STRATEGIES = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")
-#: Settings that imply elite-loser if no strategy is given, as in the source documents.
-ELITE_LOSERS = {
-    "mutants_per_elite", "keep_elites", "techniques", "dare_drop", "ties_density", "elite_size",
-}  # fmt: skip
-#: Objectives of nsga2, beside domain/NAME.
-OBJECTIVES = ("perplexity", "accuracy", "speed", "memory")
-#: Group of entry points with which other packages register strategies.
-ENTRY_POINTS = "evomerge.strategies"
-
 _DOMAINS_ONLY = {"perplexity": 0.0, "accuracy": 0.0, "speed": 0.0, "memory": 0.0}
 
 
@@ -78,103 +93,42 @@ class EvoMergeConfig(BaseModel):
     """Everything that decides how a run goes, the models and the data apart."""
 
     # The string under a setting is its description in the schema.
-    # Forms and `forge settings` show the description.
+    # Forms, `forge settings` and docs/settings.md show the description.
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     generations: int = Field(default=50, ge=0, le=10_000)
     """Breeding steps after generation 0."""
-    population_size: int = Field(default=8, ge=1, le=512)
-    """Candidates of a generation; with elite-loser, elite_size times mutants_per_elite and a third
-    of the others must add up to it."""
-    elite_size: int = Field(default=2, ge=1)
-    """The best of a generation, of whom the champion is chosen (elite-loser, tournament);
-    elite-loser mutates them, tournament keeps them."""
-    mutants_per_elite: int = Field(default=3, ge=1)
-    """Mutants of each elite (elite-loser)."""
-    keep_elites: bool = False
-    """Elites stay and compete with their children, μ + λ (elite-loser)."""
-    strategy: str = "auto"
-    """Who decides: auto, elite-loser, tournament, cma-es, nsga2, or one that a package registers;
-    see docs/search.md. Not said: auto, or elite-loser where a setting is that it is known by,
-    and in the Python API."""
+    convergence_threshold: float = Field(default=0.001, ge=0)
+    """The search ends when the champion has improved by less than this share over the last
+    convergence_patience generations, all in all; 0 never stops early."""
+    convergence_patience: int = Field(default=5, ge=0)
+    """Generations over which the champion must improve by convergence_threshold, with auto three
+    times as many, once for each stage of its search; 0 never stops early."""
+    seed: int = Field(default=0, ge=0)
+    """All random numbers come from it."""
+    device: str = "cpu"
+    """What computes: cpu or cuda:N."""
+    strict: bool = False
+    """Refuse sources whose settings differ, instead of warning."""
 
-    tournament_size: int = Field(default=3, ge=1)
-    """Candidates drawn for each parent (tournament)."""
-    crossover_rate: float = Field(default=0.7, ge=0, le=1)
-    """Share of children with two parents (tournament)."""
-    species: tuple[str, ...] = ("task_arithmetic", "ties")
-    """Merge techniques that candidates may be of (all but elite-loser); also dare_linear,
-    dare_ties, slerp and the four pipelines that end in dfs. cma-es and nsga2 use the first."""
-    layer_groups: int = Field(default=4, ge=1, le=64)
-    """Groups that the layers are cut into, where genome_detail is layers or full (all but
-    elite-loser)."""
-    genome_detail: Literal["whole", "layers", "parts", "full"] = "layers"
-    """What has genes of its own (all but elite-loser); whole: all tensors share them; layers:
-    every layer group; parts: attention, mlp, rest, embedding and head; full: all of these in
-    every layer group. auto goes from whole by layers to full."""
-    search_sigma: float = Field(default=0.1, gt=0, le=0.5)
-    """Standard deviation of the first generation, of a gene's whole range (cma-es)."""
-    objectives: tuple[str, ...] = ("perplexity", "accuracy")
-    """What is weighed against each other (nsga2); also speed, memory, domain/NAME."""
-    niching: Literal["none", "attraction", "sharing", "both"] = "none"
-    """How parents are chosen by items (tournament); attraction: the second is the one that does
-    best where the first does badly; sharing: the first wins by what few others reach; both."""
-    path_repeats: int = Field(default=0, ge=0, le=4)
-    """How often a block may come in a path through the layers, to 4; 0: no paths (tournament,
-    cma-es, nsga2)."""
-    path_blocks: int | None = Field(default=None, ge=1)
-    """Blocks of a path at most, no fewer than the models have; not said: half as many more."""
-    adaptive_mutation: bool = False
-    """Steps grow where more than a fifth of the mutants are better than their parents, and shrink
-    where fewer are (elite-loser, tournament)."""
-    technique_selection: Literal["uniform", "earned"] = "uniform"
-    """Which techniques new candidates are of; uniform: all alike; earned: those whose candidates
-    were in the better half come more often (elite-loser, tournament)."""
-
-    max_evaluations: int | None = Field(default=None, ge=1)
-    """The search ends before the generation that would go beyond so many, if it cost what the last
-    one did, and never before generation 0 has ended; sources count, the final report does not."""
-    max_items: int | None = Field(default=None, ge=1)
-    """The search ends before the generation that would go beyond so many windows, questions and
-    problems scored, as for max_evaluations."""
+    budget_hours: float | None = Field(default=None, gt=0)
+    """The one dial: hours by the clock for the whole run since its start, or a time such as 30m, 1h
+    or 2h30m; pauses do not count. The search ends before a generation that would leave too little
+    time for the final report, judging by the previous one. Generation 0 always completes. Unless
+    generations is set too, nothing but this and a plateau ends the search."""
     max_hours: float | None = Field(default=None, gt=0)
-    """The search ends before the generation that would go beyond so many hours by the clock since
-    the start, pauses not counted, as for max_evaluations."""
+    """Hours by the clock for the search since the start, pauses not counted. The search stops
+    before a generation that would exceed it, judging by the previous one. Generation 0 always
+    completes; the final report comes on top."""
     max_device_hours: float | None = Field(default=None, gt=0)
-    """The search ends before the generation that would go beyond so many hours of tasks, as for
-    max_evaluations."""
+    """Limit on the hours of the search's tasks, added up over devices; see max_hours."""
+    max_evaluations: int | None = Field(default=None, ge=1)
+    """Limit on the search's evaluations, the sources' included; see max_hours."""
+    max_items: int | None = Field(default=None, ge=1)
+    """Limit on the windows, questions and problems that the search scores; see max_hours."""
 
-    mutation: Literal["weights", "genes", "both"] = "both"
-    """What a mutant changes: weights, the recipe's genes, or both (elite-loser, tournament)."""
-    mutation_rate: float = Field(default=0.01, gt=0, le=1)
-    """Share of elements that a mutant's weight noise touches (elite-loser, tournament)."""
-    mutation_sigma: float = Field(default=0.2, gt=0)
-    """Norm of a mutant's weight noise relative to the tensor's task vector; with
-    mutation_relative_to absolute, its standard deviation (elite-loser, tournament)."""
-    mutation_relative_to: Literal["task_vector", "absolute"] = "task_vector"
-    """What a mutant's weight noise is measured by; absolute is the source documents' literal form
-    (elite-loser, tournament)."""
-    gene_sigma: float = Field(default=0.25, gt=0)
-    """How far a mutant's genes move; the scale and density of a pipeline by this standard
-    deviation of their logarithms, others in proportion (elite-loser, tournament)."""
-
-    techniques: tuple[str, ...] = ("linear", "slerp", "dare", "ties", "frankenmerge", "dfs")
-    """Which pipelines may be used: each stage needs at least one of its two (elite-loser)."""
-    dare_drop: float = Field(default=0.5, ge=0, lt=1)
-    """Share of a task vector that dare drops in the first pipelines (elite-loser); genes from then
-    on."""
-    ties_density: float = Field(default=0.2, gt=0, le=1)
-    """Share of a task vector that ties keeps in the first pipelines (elite-loser); genes from then
-    on."""
-
-    fitness_weights: Weighting = Weighting()
-    """What each part of fitness counts; also domains: a weight for each; or the name of a scheme,
-    composite (this) or domains (code, math, multilingual, data a quarter each)."""
-    normalise: Literal["best_source", "none"] = "best_source"
-    """What a part of fitness is measured by; best_source: 1 is the best source on the same items;
-    none: the source documents' raw formula."""
     search_windows: int = Field(default=48, ge=1)
     """Windows drawn per domain and generation."""
     search_questions: int = Field(default=24, ge=0)
@@ -182,14 +136,24 @@ class EvoMergeConfig(BaseModel):
     search_problems: int = Field(default=8, ge=0)
     """Problems drawn per domain and generation, of every grade its share; their replies are
     generated and verified."""
+    context: int = Field(default=512, ge=8)
+    """Tokens of a window; the model's own limit if that is smaller."""
+    allow_benchmarks: bool = False
+    """Take lm-eval: tasks of well-known benchmarks as objectives too."""
+
+    fitness_weights: Weighting = Weighting()
+    """What each part of fitness counts; also domains: a weight for each; or the name of a scheme,
+    composite (this) or domains (code, math, multilingual, data a quarter each)."""
+    normalise: Literal["best_source", "none"] = "best_source"
+    """What a part of fitness is measured by; best_source: 1 is the best source on the same items;
+    none: the source documents' raw formula."""
     gate_perplexity: float = Field(default=2.0, ge=0)
-    """A candidate whose perplexity on the first windows is so many times the worst source's is
-    dropped; 0: never."""
+    """A candidate whose perplexity on the first windows exceeds the worst source's by this factor
+    is dropped; 0: never."""
     stop_error: float = Field(default=0.0, ge=0, lt=0.5)
     """Error rate at which a candidate that is clearly worse than the best source is dropped early;
     0: never."""
-    context: int = Field(default=512, ge=8)
-    """Tokens of a window; the model's own limit where that is smaller."""
+
     batch_tokens: Annotated[int, Field(ge=1, le=1 << 24)] | Literal["probe"] | None = None
     """Tokens of a forward pass, 1 to 16,777,216; unset: 4096, fewer for a large vocabulary; probe:
     measured when the run starts, see docs/fitness.md."""
@@ -198,49 +162,53 @@ class EvoMergeConfig(BaseModel):
     source's perplexity changes by more than 0.5 %; model: the weights' own; bfloat16; or probe: as
     auto, but only if it is also timed to be faster, whatever the processor."""
     evaluation_compile: Literal["off", "probe"] = "off"
-    """Compiled passes: off, or probe: full batches of windows are compiled where that is measured
-    to pay and to change no perplexity by more than 0.5 %."""
-
-    convergence_threshold: float = Field(default=0.001, ge=0)
-    """The search ends when the champion has improved by less than this share over the last
-    convergence_patience generations, all in all; 0 never stops early."""
-    convergence_patience: int = Field(default=5, ge=0)
-    """Generations over which the champion must improve by convergence_threshold, with auto three
-    times as many, once for each stage of its search; 0 never stops early."""
+    """Compiled passes: off, or probe: full batches of windows are compiled if that is measured to
+    pay and to change no perplexity by more than 0.5 %."""
 
     diversity_weight: float = Field(default=0.0, ge=0)
     """Weight of a candidate's own distance from the others in the score that it is selected by."""
     min_diversity: float = Field(default=0.3, ge=0)
     """A diversity below this is a warning."""
     reseed_diversity: float = Field(default=0.2, ge=0)
-    """At a diversity below this the losers' places go to new random pipelines (elite-loser)."""
+    """A diversity below this is recorded as critical; elite-loser then gives the losers' places to
+    new random pipelines."""
 
-    allow_benchmarks: bool = False
-    """Take lm-eval: tasks of well-known benchmarks as objectives too."""
-
-    seed: int = Field(default=0, ge=0)
-    """All random numbers come from it."""
-    device: str = "cpu"
-    """What computes: cpu or cuda:N."""
-    strict: bool = False
-    """Refuse sources whose settings differ, instead of warning."""
+    search: AnySearch = AutoSearch()
+    """The strategy and its own settings."""
 
     @model_validator(mode="before")
     @classmethod
     def _known_names(cls, data: Any) -> Any:
+        """Rename and refuse settings; move flat settings of the search into `search`."""
         if not isinstance(data, dict):
             return data
-        for name in data:
-            if name in REFUSED:
-                raise ValueError(f"setting {name} is refused: {REFUSED[name]}")
-        renamed = {RENAMED.get(name, name): value for name, value in data.items()}
-        if len(renamed) < len(data):
+        given = _renamed(data)
+        if given.get("budget_hours") is not None:
+            given = {"generations": OPEN_END, **given}
+        search = given.get("search", {})
+        if isinstance(search, SearchSettings):
+            search = {"strategy": search.strategy, **search.model_dump(exclude_unset=True)}
+        if not isinstance(search, dict):
+            raise ValueError(
+                "setting search: give an object like {strategy: auto, population_size: 8}"
+            )
+        search = _renamed(search)
+        strategy = given.get("strategy", search.get("strategy"))
+        names = NAMES | model_of(strategy).model_fields.keys() if strategy else NAMES
+        flat = {name: value for name, value in given.items() if name in names}
+        if flat.keys() & search.keys():
             raise ValueError("a setting is given under two of its names")
-        if "strategy" not in renamed and ELITE_LOSERS & renamed.keys():
-            renamed["strategy"] = "elite-loser"
+        if flat or "search" in given:
+            given = {name: value for name, value in given.items() if name not in flat}
+            given["search"] = {**search, **flat}
         if "evaluation_weights" in data:
-            renamed["fitness_weights"] = {**_DOMAINS_ONLY, "domains": data["evaluation_weights"]}
-        return renamed
+            given["fitness_weights"] = {**_DOMAINS_ONLY, "domains": data["evaluation_weights"]}
+        return given
+
+    @field_validator("budget_hours", mode="before")
+    @classmethod
+    def _hours(cls, value: Any) -> Any:
+        return hours(value) if isinstance(value, str) else value
 
     @field_validator("batch_tokens", mode="before")
     @classmethod
@@ -267,57 +235,95 @@ class EvoMergeConfig(BaseModel):
             raise ValueError("fitness_weights must not be negative and must not all be zero")
         return value
 
-    @field_validator("species", "objectives", mode="after")
-    @classmethod
-    def _some(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        known = SPECIES if info.field_name == "species" else OBJECTIVES
-        strange = [name for name in value if name not in known and not name.startswith("domain/")]
-        if info.field_name == "species":
-            strange = [name for name in value if name not in known]
-        if strange or not value or len(set(value)) < len(value):
-            raise ValueError(
-                f"give some of {', '.join(known)}, each once; it is {', '.join(value)}"
-            )
-        return value
-
-    @model_validator(mode="after")
-    def _adds_up(self) -> EvoMergeConfig:
-        if self.strategy != "elite-loser":
-            return self
-        losers = self.population_size - self.elite_size
-        children, rest = divmod(losers, 3)
-        mutants = self.elite_size * self.mutants_per_elite
-        if losers < 0 or rest or mutants + children != self.population_size:
-            raise ValueError(
-                f"the population does not add up: {self.elite_size} elites give "
-                f"{self.elite_size} x {self.mutants_per_elite} = {mutants} mutants, "
-                f"{self.population_size} - {self.elite_size} = {losers} losers give "
-                f"{losers} / 3 = {losers / 3:.4g} merges, together {mutants + losers / 3:.4g}, "
-                f"not {self.population_size}. 8 = 2 x 3 + 6 / 3 and 4 = 1 x 3 + 3 / 3 add up"
-            )
-        if not self.pipelines:
-            raise ValueError(
-                "techniques must keep one of linear|slerp, one of dare|ties and one of "
-                f"frankenmerge|dfs, and no other; they are {', '.join(self.techniques)}"
-            )
-        return self
-
-    def depths(self, blocks: int) -> int:
-        """Return the number of layer groups of a model with `blocks` blocks."""
-        return min(self.layer_groups, blocks)
-
-    def longest_path(self, blocks: int) -> int:
-        """Return the most blocks that a candidate may have if its models have `blocks` blocks."""
-        if not self.path_repeats:
-            return blocks
-        return self.path_blocks or blocks + blocks // 2
+    @property
+    def generations_wanted(self) -> int | None:
+        """The number of generations after generation 0; None if the run has a budget instead."""
+        open_end = self.budget_hours is not None and self.generations == OPEN_END
+        return None if open_end else self.generations
 
     @property
-    def pipelines(self) -> tuple[int, ...]:
-        """The numbers of the pipelines that `techniques` allow."""
-        if not set(self.techniques) <= {stage for names in PIPELINES for stage in names}:
-            return ()
-        return tuple(n for n, names in enumerate(PIPELINES) if set(names) <= set(self.techniques))
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return self.search.strategy
+
+    def search_as(self, model: type[Search]) -> Search:
+        """Return the settings of the search as a strategy's own.
+
+        Raises StrategyError if they are another strategy's, for instance those of a package in
+        another version.
+        """
+        if not isinstance(self.search, model):
+            raise StrategyError(
+                f"the settings recorded for strategy {self.strategy} are not those that it has here: "
+                f"{', '.join(self.search.model_dump())}."
+            )
+        return self.search
+
+    def flat(self) -> dict[str, Any]:
+        """Return all settings as JSON has them, those of the search beside the others."""
+        whole = self.model_dump(mode="json")
+        search = whole.pop("search")
+        return {**whole, **search}
+
+
+def hours(text: str) -> float:
+    """Return the hours of a time such as 30m, 1h, 2h30m or 2d. Raises ValueError."""
+    units = "".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in HOURS)
+    found = re.fullmatch(units, text.strip())
+    counts = zip(HOURS.values(), found.groups() if found else (), strict=False)
+    total = math.fsum(float(count) * size for size, count in counts if count)
+    if not total:
+        raise ValueError("give a time such as 30m, 1h, 2h30m or 2d")
+    return total
+
+
+def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings under their own names. Raises ValueError for one that is refused."""
+    for name in given:
+        if name in REFUSED:
+            raise ValueError(f"setting {name} is refused: {REFUSED[name]}")
+    renamed = {RENAMED.get(name, name): value for name, value in given.items()}
+    if len(renamed) < len(given):
+        raise ValueError("a setting is given under two of its names")
+    return renamed
+
+
+def changed(config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfig:
+    """Return the settings with changes: flat (`niching`), nested, or by their place (`search.niching`).
+
+    If the strategy changes, settings that the new strategy lacks are left out, and those that it
+    alone has are the changes' or the defaults. Raises ConfigError.
+    """
+    inner = changes.get("search", {})
+    if not isinstance(inner, dict):
+        raise ConfigError("setting search: give an object of settings.")
+    outer = {n.removeprefix("search."): value for n, value in changes.items() if n != "search"}
+    try:
+        given = {**_renamed(outer), **_renamed(inner)}
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from error
+    if len(given) < len(changes) - ("search" in changes) + len(inner):
+        raise ConfigError("a setting is given under two of its names.")
+    strategy = given.get("strategy", config.strategy)
+    return parse({**fitting(config.flat(), strategy), **given})
+
+
+def fitting(settings: Mapping[str, Any], strategy: Any) -> dict[str, Any]:
+    """Return flat settings without those that the strategy lacks; its name is that of `strategy`."""
+    if strategy == settings.get("strategy"):
+        return dict(settings)
+    own = {*EvoMergeConfig.model_fields, *model_of(strategy).model_fields}
+    kept = {name: value for name, value in settings.items() if name in own}
+    return {**kept, "strategy": strategy}
+
+
+def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+    """Return the changes, flat, that `changed` turns `before` into `after` with."""
+    old = before.flat()
+    usual = type(after.search).model_construct(strategy=after.strategy).model_dump(mode="json")
+    known = {**usual, **old}
+    new = after.flat().items()
+    return {name: value for name, value in new if name not in known or known[name] != value}
 
 
 def parse(data: dict[str, Any]) -> EvoMergeConfig:
@@ -325,14 +331,23 @@ def parse(data: dict[str, Any]) -> EvoMergeConfig:
     try:
         return EvoMergeConfig.model_validate(data)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(e) for e in error.errors())) from error
+        raise ConfigError("\n".join(f"{explain(e)[1]}." for e in error.errors())) from error
 
 
-def _explain(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
+def explain(error: Any) -> tuple[str, str]:
+    """Return the flat name of the setting that an error of pydantic is about, and what is wrong."""
+    loc = error["loc"]
+    strategy = str(loc[1]) if loc[:1] == ("search",) and len(loc) > 1 else None
+    where = ".".join(str(part) for part in (loc[2:] if strategy else loc))
     what = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        known = ", ".join(sorted(EvoMergeConfig.model_fields))
-        return f"setting {where} is not known. The settings are: {known}."
+        others = having(where) if strategy else []
+        if others:
+            return where, (
+                f"setting {where} belongs to {', '.join(others)}, not to strategy {strategy}: leave it "
+                "out, or set strategy"
+            )
+        known = ", ".join(sorted(NAMES | EvoMergeConfig.model_fields.keys() - {"search"}))
+        return where, f"setting {where} is not known. The settings are: {known}"
     got = "" if error["type"] == "value_error" else f" (it is {shown(error.get('input'))})"
-    return f"{'setting ' + where + ': ' if where else ''}{what}{got}."
+    return where, f"{'setting ' + where + ': ' if where else ''}{what}{got}"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from events import Envelope, Event
-from evomerge.config import RENAMED, EvoMergeConfig, parse
+from evomerge import config as settings_of
+from evomerge.config import EvoMergeConfig, parse
 from evomerge.run import candidates, events, fork_rules, generations, origins, tasks, wording
 from evomerge.run.answers import ANSWERS, unasked
 from evomerge.run.decide import due
@@ -84,9 +85,18 @@ class EvoMerge(Kind[RunState]):
         """Return the settings that a user gives. Raises ConfigError."""
         return parse(dict(given))
 
+    def fault(self, error: Any) -> tuple[str, str]:
+        """Return the flat name of the setting that an error is about, and what is wrong with it."""
+        where, sentence = settings_of.explain(error)
+        return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
+
     def changed(self, config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfig:
         """Return the settings with changes, under any of their names. Raises ConfigError."""
-        return super().changed(config, {RENAMED.get(k, k): v for k, v in changes.items()})
+        return settings_of.changed(config, changes)
+
+    def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+        """Return the changes that `changed` turns `before` into `after` with, by flat names."""
+        return settings_of.changes(before, after)
 
     def check_fork(self, state: RunState, changes: Mapping[str, Any]) -> None:
         """Raise ConfigError if a fork at this state may not change these settings."""
@@ -137,6 +147,10 @@ class EvoMerge(Kind[RunState]):
 
     # ---- what is shown -----------------------------------------------------------------------
 
+    def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
+        """Return the settings, those of the search beside the others."""
+        return config.flat()
+
     def names(self, state: RunState) -> dict[str, str]:
         """Return recipe id → what people call the recipe."""
         return wording.names(state)
@@ -162,9 +176,9 @@ class EvoMerge(Kind[RunState]):
         return rows.models(event, state)
 
     def progress(self, state: RunState) -> tuple[int, int | None]:
-        """Return (generations that are closed, those in all; generation 0 is one of them)."""
-        wanted = state.submitted.config.generations + 1 if state.submitted else None
-        return len(state.generations), wanted
+        """Return (generations that are closed, those in all if no budget says it), from 0 on."""
+        wanted = state.submitted.config.generations_wanted if state.submitted else None
+        return len(state.generations), None if wanted is None else wanted + 1
 
     def view(self, state: RunState) -> dict[str, Any]:
         """Return what the API says of a merging run beside what it says of every run."""
@@ -238,14 +252,15 @@ class EvoMerge(Kind[RunState]):
         return [sys.executable, "-m", "evomerge.tasks.attribution", run, recipe_id]
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings: JSON schema, defaults and strategies."""
-        from evomerge import search
+        """Return the settings: one flat JSON schema, defaults and strategies."""
+        from evomerge import search, settings_table
 
-        found = super().settings()
-        weights = found["schema"]["properties"]["fitness_weights"]
+        schema = settings_table.flat_schema()
+        weights = schema["properties"]["fitness_weights"]
         names = {"type": "string", "enum": ["composite", "domains"]}
         weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
-        return {**found, "strategies": search.names()}
+        defaults = {setting.name: setting.default for setting in settings_table.settings()}
+        return {"schema": schema, "defaults": defaults, "strategies": search.names()}
 
     def tables(self) -> Mapping[str, Any]:
         """Return name → function of the tables for Parquet and notebooks."""
@@ -305,7 +320,7 @@ class EvoMerge(Kind[RunState]):
         if started is None or state.submitted is None:
             return 0
         peak = state.profiled.speed.peak_bytes or 0 if state.profiled else 0
-        more = state.submitted.config.longest_path(started.blocks) - started.blocks
+        more = state.submitted.config.search.longest_path(started.blocks) - started.blocks
         deepest = started.cost
         if started.block_cost:
             deepest = started.cost.with_blocks(more, started.block_cost)

@@ -77,7 +77,6 @@ def check(plan: Plan) -> Checked:
     from evaluation.item_filter import measurable, why_not_run
     from evaluation.loading import load_items, load_tokenizer, made_for_any_model
     from evaluation.verifiers.verifier import Verifier
-    from evomerge import search
     from evomerge.data_settings import check_settings
     from evomerge.merging.dataflow import check_paths
     from weights import model_config
@@ -103,7 +102,7 @@ def check(plan: Plan) -> Checked:
         )
         row[item.slice] += 1
     return Checked(
-        (*search.unread(plan.config), *family.warnings, *notes, *told),
+        (*family.warnings, *notes, *told),
         family.base.parameters,
         counts,
     )

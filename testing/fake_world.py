@@ -15,7 +15,7 @@ import numpy as np
 
 from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool, joined, pick
 from events import Envelope, Event, New, chain
-from evomerge.config import EvoMergeConfig, parse
+from evomerge.config import EvoMergeConfig, fitting, parse
 from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import early_stopping, events
 from evomerge.run.state import RunState
@@ -70,6 +70,7 @@ BASE, *SOURCES = (Source(digest=sha(name)) for name in ("base", "a", "b", "c"))
 def small(**changes: object) -> EvoMergeConfig:
     """Four candidates, two generations after the first; no early stop."""
     usual: dict[str, object] = {
+        "strategy": "elite-loser",
         "population_size": 4,
         "elite_size": 1,
         "generations": 2,
@@ -78,7 +79,7 @@ def small(**changes: object) -> EvoMergeConfig:
         "search_questions": 2,
         "seed": 3,
     }
-    return parse({**usual, **changes})
+    return parse({**fitting(usual, changes.get("strategy", "elite-loser")), **changes})
 
 
 class World:

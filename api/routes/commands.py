@@ -30,6 +30,7 @@ from runs.kinds import asked
 from runs.kinds import user_events as events
 from runs.kinds.asked import Plan
 from runs.kinds.commands import refusal
+from runs.kinds.kind import Kind
 from runs.streams import run_of
 from weights.sources import ALIASES
 from worker import append
@@ -146,19 +147,16 @@ def _check_fields(kind: str, config: dict[str, Any]) -> None:
     try:
         kinds.of(kind).config.model_validate(config)
     except ValidationError as error:
-        found = _wrong_fields(error, "config")
+        found = _wrong_fields(kinds.of(kind), error, "config")
         said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
         raise Problem(422, UNPROCESSABLE, said, errors=found) from error
 
 
-def _wrong_fields(error: ValidationError, where: str) -> list[dict[str, str]]:
+def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[str, str]]:
     """Return the settings that are wrong, by their places below `where` in the body."""
+    faults = [kind.fault(e) for e in error.errors()]
     return [
-        {
-            "field": ".".join([where, *map(str, e["loc"])]),
-            "message": str(e["msg"]).removeprefix("Value error, "),
-        }
-        for e in error.errors()
+        {"field": ".".join(filter(None, [where, name])), "message": what} for name, what in faults
     ]
 
 
@@ -174,7 +172,7 @@ async def check(
         "warnings": [*told["warnings"], *waits],
         "parameters": told["parameters"],
         "items": told["items"],
-        "config": plan.config.model_dump(mode="json"),
+        "config": kinds.of(plan.kind).shown(plan.config),
     }
 
 
@@ -314,12 +312,15 @@ def fork(
 ) -> Response:  # fmt: skip
     """Branch a run, anybody's: its history up to a place, a future of its own."""
     desk = desk_of(request)
+    name = desk.name(run)
     try:
-        branch = forks.plan(desk.store, desk.name(run), body.at, body.generation, body.settings)
+        branch = forks.plan(desk.store, name, body.at, body.generation, body.settings)
     except ConfigError as error:
         if not isinstance(error.__cause__, ValidationError):
             raise
-        found = _wrong_fields(error.__cause__, "settings")
+        kind = kinds.kind_of(stream_of(desk.store, name) or "")
+        assert kind
+        found = _wrong_fields(kind, error.__cause__, "settings")
         raise Problem(422, UNPROCESSABLE, str(error), errors=found) from error
     made = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
     append.project(desk.store)

@@ -269,8 +269,9 @@ class PhaseStatus(Answer):
     task_id: str
     status: Status
     generation: int | None
-    generations: int
-    total_generations: int
+    #: None: the run has a budget instead.
+    generations: int | None
+    total_generations: int | None
     progress: float
     percent: float
     best_fitness: float | None

@@ -49,7 +49,7 @@ def run(state: State) -> dict[str, Any]:
         "head": state.head,
         "forked_from": _origin(state),
         "allowed": [*(n for n, e in ASKED.items() if refusal(state, e) is None), "fork"],
-        "config": submitted.config.model_dump(mode="json"),
+        "config": kind.shown(submitted.config),
         "warnings": list(started.warnings) if started else [],
         "pending": waiting,
         "failures": trouble,

@@ -27,7 +27,7 @@ def check_command(as_json: bool, **options: Any) -> None:
     found = run_request.check(plan)
     if as_json:
         emit({"ok": True, "warnings": found.warnings, "parameters": found.parameters,
-              "items": found.items, "config": plan.config.model_dump(mode="json")})  # fmt: skip
+              "items": found.items, "config": plan.config.flat()})  # fmt: skip
         return
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -123,6 +123,11 @@ def estimated(found: dict[str, Any]) -> list[str]:
         f"time         {_duration(found['total_seconds'])} on this machine by one process:",
         *rows,
         *(f"{name} would end it before that" for name in found["ended_before_by"]),
+        *(
+            ["the budget is too small: generation 0 and the final report alone take longer"]
+            if found["budget_too_small"]
+            else []
+        ),
     ]
 
 

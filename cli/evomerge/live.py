@@ -51,7 +51,7 @@ def snapshot(
     common = vars(common_frame(state, began, newest, hands, news))
     at = max((g for g, _ in state.candidates), default=0)
     return Snapshot(
-        **{**common, "at": at, "of": state.submitted.config.generations},
+        **{**common, "at": at, "of": state.submitted.config.generations_wanted},
         curves=curves,
         diversity=tuple(row["diversity"] for row in rows),
         level=rows[-1]["level"] if rows else "",

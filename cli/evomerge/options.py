@@ -31,6 +31,11 @@ def model_options(function: Callable) -> Callable:
             type=click.Path(),
             help="Settings, TOML, JSON or YAML: forge settings.",
         ),
+        click.option(
+            "--budget",
+            metavar="TIME",
+            help="Time for the whole run: 30m, 1h, 2h30m. Without --gens, it ends the search.",
+        ),
         click.option("--gens", type=int, help="Generations after generation 0 (default 50)."),
         click.option("--seed", type=int, help="Seed of the run (default 0)."),
         click.option(

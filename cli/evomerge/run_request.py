@@ -10,6 +10,7 @@ import click
 
 from cli import config_file
 from cli.options import split
+from evomerge.config import RENAMED
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup, Plan
 from weights.devices import check_device
@@ -44,14 +45,18 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     about = {key: file.pop(key) for key in ABOUT_MODELS if key in file}
     given = {
         "generations": options.get("gens"),
+        "budget_hours": options.get("budget"),
         "seed": options.get("seed"),
         "strategy": options.get("strategy"),
         "device": options.get("device"),
         "strict": options.get("strict") or None,
     }
     chosen = {name: value for name, value in given.items() if value is not None}
-    if chosen.get("generations") is not None:
-        file.pop("max_generations", None)
+    for other, name in RENAMED.items():
+        if name in chosen:
+            file.pop(other, None)
+    if "strategy" in chosen and isinstance(file.get("search"), dict):
+        file["search"] = {k: v for k, v in file["search"].items() if k != "strategy"}
     base = options.get("base_model") or about.get("base_model")
     asked = Asked(
         "evomerge",

@@ -16,24 +16,26 @@ from cli.options import emit, json_option, table
 def settings_command(name: str, as_json: bool) -> None:
     """List the settings of a run, with their defaults; NAME: those whose name has this in it.
 
-    They stand in the file that `forge evo --config` reads: TOML, JSON or YAML. Names that the source
-    documents had for a setting are found too.
+    They stand in the file that `forge evo --config` reads: TOML, JSON or YAML. A setting that only some
+    strategies have names them; it stands in the table `search`, or beside the others. Names that the
+    source documents had for a setting are found too.
 
     \b
     Example:
       forge settings search_
       forge settings --json
     """
-    from evomerge.config import REFUSED, RENAMED, EvoMergeConfig
+    from evomerge.config import REFUSED, RENAMED
+    from evomerge.settings_table import settings
     from runs.errors import ConfigError
 
-    defaults = EvoMergeConfig().model_dump(mode="json")
     meant = {new for old, new in RENAMED.items() if name and name in old}
     rows = [
-        {"name": own, "default": defaults[own], "what": " ".join((field.description or "").split())}
-        for own, field in EvoMergeConfig.model_fields.items()
-        if name in own or own in meant
-    ]
+        {"name": setting.name, "group": setting.group, "default": setting.default,
+         "what": setting.description, "strategies": list(setting.strategies)}
+        for setting in settings()
+        if name in setting.name or setting.name in meant
+    ]  # fmt: skip
     if not rows:
         why = REFUSED.get(name)
         told = f"is refused: {why}" if why else "is not known. `forge settings` lists them"
@@ -42,8 +44,11 @@ def settings_command(name: str, as_json: bool) -> None:
         emit(rows)
         return
     table(
-        ["setting", "default", "what it is"],
-        [[row["name"], _said(row["default"]), row["what"]] for row in rows],
+        ["setting", "strategies", "default", "what it is"],
+        [
+            [row["name"], ", ".join(row["strategies"]), _said(row["default"]), row["what"]]
+            for row in rows
+        ],
     )
 
 

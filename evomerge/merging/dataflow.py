@@ -109,13 +109,15 @@ def _by_block(names: Sequence[str]) -> list[list[str]]:
 
 def check_paths(family: Family, config: EvoMergeConfig) -> None:
     """Raise ConfigError if the settings ask for paths that these models do not allow."""
-    if not config.path_repeats:
+    search = config.search
+    if not search.repeats:
         return
     found = model_config.load(family.base.folder)
     check_architecture(found.to_dict())  # with the defaults that the file leaves out
     blocks = int(found.get_text_config().num_hidden_layers)
-    if config.path_blocks is not None and config.path_blocks < blocks:
+    longest = search.longest_path(blocks)
+    if longest < blocks:
         raise ConfigError(
             f"setting path_blocks: the models have {blocks} blocks, and no path could hold them with "
-            f"{config.path_blocks}."
+            f"{longest}."
         )

@@ -9,6 +9,7 @@ from evomerge.reports import candidate_rows, generation_rows, report, search_sta
 from evomerge.reports import headline as scores
 from evomerge.reports import snapshot as views
 from evomerge.run import candidates, wording
+from evomerge.run.budget import SECONDS
 from evomerge.run.state import RunState
 
 #: Instead of a run's ending, before there is one.
@@ -38,7 +39,7 @@ def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
     assert submitted
     return {
         "generation": seen["generation"],
-        "generations_wanted": submitted.config.generations,
+        "generations_wanted": submitted.config.generations_wanted,
         "champion": _champion(state),
         "headline": scores.headline(state),
         "items": scores.items(state),
@@ -153,14 +154,18 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
 def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
     """Return the source documents' progress message, at the end of a generation (the newest).
 
-    `percent` goes by generations, so that it says the same whenever it is told.
+    `percent` goes by generations, or by the budget's hours if nothing else ends the search; either
+    way it says the same whenever it is told.
     """
     rows = generation_rows.rows(state)
     rows = rows if generation is None else rows[: generation + 1]
     last = rows[-1] if rows else None
     assert state.submitted
-    wanted, done = state.submitted.config.generations, last["generation"] if last else 0
-    share = 1.0 if state.completed and generation is None else done / wanted if wanted else 0.0
+    wanted, share = state.submitted.config.generations_wanted, 0.0
+    if state.completed and generation is None:
+        share = 1.0
+    elif last:
+        share = _share(state, last["generation"])
     return {
         "type": "progress",
         "run": state.run,
@@ -176,3 +181,12 @@ def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
         "avg_fitness": last["mean"] if last else None,
         "diversity": last["diversity"] if last else None,
     }
+
+
+def _share(state: RunState, generation: int) -> float:
+    """Return the share of a run that had passed when a generation was closed, by what ends it."""
+    assert state.submitted
+    config = state.submitted.config
+    if config.budget_hours is not None and config.generations_wanted is None:
+        return state.closed[generation].wall / (SECONDS * config.budget_hours)
+    return generation / config.generations if config.generations else 0.0

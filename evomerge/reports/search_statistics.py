@@ -171,7 +171,7 @@ def front(state: RunState) -> dict[str, Any] | None:
     """
     assert state.submitted
     assert state.started
-    wanted = state.submitted.config.objectives
+    wanted = state.submitted.config.search.front_objectives
     points: dict[str, tuple[float, ...]] = {}
     measures: dict[str, Components] = {}
     for candidate in state.candidates.values():

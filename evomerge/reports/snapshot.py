@@ -53,8 +53,8 @@ def difference(a: RunState, b: RunState) -> dict[str, Any]:
     """Return how run B differs from run A: settings, sources, models, evaluations, champions."""
     assert a.submitted
     assert b.submitted
-    mine = a.submitted.config.model_dump(mode="json")
-    theirs = b.submitted.config.model_dump(mode="json")
+    mine = a.submitted.config.flat()
+    theirs = b.submitted.config.flat()
     return {
         "a": _side(a),
         "b": _side(b),

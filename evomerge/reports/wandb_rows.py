@@ -186,7 +186,7 @@ def config(state: RunState) -> dict[str, Any]:
         "run": state.run,
         "owner": state.submitted.owner,
         "forked_from": report.origin(state),
-        **state.submitted.config.model_dump(mode="json"),
+        **state.submitted.config.flat(),
         "models": [model.hub_id or model.name for model in state.submitted.sources],
     }
     if state.submitted.base is not None:

@@ -51,13 +51,17 @@ def after(spent: SearchSpent, event: object) -> SearchSpent:
 
 
 def exhausted(
-    config: EvoMergeConfig, spent: SearchSpent, last: SearchSpent
+    config: EvoMergeConfig, spent: SearchSpent, last: SearchSpent, report: float = 0.0
 ) -> events.Reason | None:
-    """Return the budget that another generation like the last would exceed; None if all suffice."""
+    """Return the budget that another generation like the last would exceed; None if all suffice.
+
+    `report` is the seconds that the final report will take, for `budget_hours`.
+    """
     limits: list[tuple[events.Reason, float | None, float]] = [
         ("evaluations", config.max_evaluations, spent.evaluations + last.evaluations),
         ("items", config.max_items, spent.items + last.items),
         ("hours", _seconds(config.max_hours), spent.wall + last.wall),
+        ("hours", _seconds(config.budget_hours), spent.wall + last.wall + report),
         ("device_hours", _seconds(config.max_device_hours), spent.device + last.device),
     ]
     return next((name for name, limit, need in limits if limit is not None and need > limit), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evomerge.config import changed
 from evomerge.run.state import RunState
 from runs.errors import ConfigError
 
@@ -48,9 +49,17 @@ def check(state: RunState, changes: Mapping[str, Any]) -> None:
             f"at its last generation: --generation {len(state.generations) - 1}."
         )
     fixed = FIXED if "strategy" in changes else FIXED | WITH_STRATEGY
-    for name in changes:
+    for name in (*changes, *_paths(state, changes)):
         if name in fixed and state.started:
             also = " It may change together with the strategy." if name in WITH_STRATEGY else ""
             raise ConfigError(
                 f"setting {name} cannot change in a fork: {fixed[name]}.{also} Start a new run instead."
             )
+
+
+def _paths(state: RunState, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return `path_repeats` if the changes change paths, also by a strategy that has none."""
+    assert state.submitted
+    before = state.submitted.config
+    same = changed(before, changes).search.repeats == before.search.repeats
+    return () if same else ("path_repeats",)

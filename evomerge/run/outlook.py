@@ -93,10 +93,14 @@ def _kind(task: str) -> str:
 
 
 def _by_generations(state: RunState) -> float | None:
-    """Return the share of generations that are closed; generation 0 counts as one of them."""
+    """Return the share of generations that are closed, or of `budget_hours` if that is larger."""
     if state.submitted is None or state.started is None:
         return 0.0
-    return min(1.0, len(state.generations) / (state.submitted.config.generations + 1))
+    config = state.submitted.config
+    share = len(state.generations) / (config.generations + 1)
+    if config.budget_hours is not None:
+        share = max(share, state.spent.wall / (budget.SECONDS * config.budget_hours))
+    return min(1.0, share)
 
 
 def rehearsable(state: RunState, most: int = 2000) -> bool:
@@ -104,7 +108,7 @@ def rehearsable(state: RunState, most: int = 2000) -> bool:
     if state.submitted is None or state.started is None:
         return False
     config = state.submitted.config
-    return (config.generations + 1) * config.population_size <= most
+    return (config.generations + 1) * config.search.population_size <= most
 
 
 def rehearsed(state: RunState) -> Tally | None:

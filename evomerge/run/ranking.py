@@ -5,6 +5,8 @@ Pure.
 
 from __future__ import annotations
 
+import math
+
 from evomerge.run import budget, events
 from evomerge.run.state import RunState
 from evomerge.run.strategy_input import Ranking, dropped, strategy_of
@@ -83,4 +85,23 @@ def reason_to_stop(
     if convergence.converged(scores, config.convergence_threshold, patience):
         return "plateau"
     last = state.spent.minus(before)
-    return budget.exhausted(config, state.spent, last)
+    report = 0.0 if config.budget_hours is None else report_seconds(state)
+    return budget.exhausted(config, state.spent, last, report)
+
+
+def report_seconds(state: RunState) -> float:
+    """Return the seconds by the clock that the final report will take, by what the log measured.
+
+    It scores champion, base, sources and baselines on the whole test slice. An item is as expensive
+    as the run's items were on average; the clock runs as fast against the tasks as it did so far.
+    """
+    assert state.started
+    done = list(state.evaluations.values())
+    scored = sum(budget.items(event.outcomes) for event in done)
+    if not scored or not state.spent.device:
+        return 0.0
+    each = math.fsum(event.seconds for event in done) / scored
+    test = state.draws("test", None).values()
+    size = sum(len(d.windows) + len(d.questions) + len(d.problems) for d in test)
+    models = 2 + len(state.started.sources) + len(state.baselines)
+    return each * size * models * state.spent.wall / state.spent.device

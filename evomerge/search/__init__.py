@@ -8,18 +8,20 @@ old run can be decided again.
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 
-from evomerge.config import ENTRY_POINTS, STRATEGIES, EvoMergeConfig
+from pydantic import ValidationError
+
+from evomerge.config import STRATEGIES, EvoMergeConfig, explain
 from evomerge.search.auto import Auto, Auto1
 from evomerge.search.cma_es import CmaEs
 from evomerge.search.elite_loser import EliteLoser
 from evomerge.search.nsga2 import Nsga2
 from evomerge.search.strategy import Strategy
 from evomerge.search.tournament import Tournament
+from evomerge.search_settings import named, plugins
 from runs.errors import ConfigError, StrategyError
 
-__all__ = ["STRATEGIES", "Strategy", "current", "strategy", "unread"]
+__all__ = ["STRATEGIES", "Strategy", "current", "registered", "strategy"]
 
 #: Name that runs record → class, for every version that ever decided in a run.
 _BUILT_IN: dict[str, type[Strategy]] = {
@@ -33,27 +35,21 @@ _CURRENT: dict[str, str] = dict(
 
 
 @cache
-def _registered() -> dict[str, type[Strategy]]:
+def registered() -> dict[str, type[Strategy]]:
     """Load the strategies that other packages register: setting → class. Raises StrategyError."""
     found: dict[str, type[Strategy]] = {}
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            cls = point.load()
-        except Exception as error:
-            raise StrategyError(f"strategy {point.name} cannot be loaded: {error}") from error
+    for name, cls in plugins().items():
         if not (isinstance(cls, type) and issubclass(cls, Strategy)):
-            raise StrategyError(
-                f"strategy {point.name} is no subclass of evomerge.search.Strategy."
-            )
-        if cls.version.partition("@")[0] != point.name:
-            raise StrategyError(f"strategy {point.name} says that its version is {cls.version}.")
-        found[point.name] = cls
+            raise StrategyError(f"strategy {name} is no subclass of evomerge.search.Strategy.")
+        if cls.version.partition("@")[0] != name:
+            raise StrategyError(f"strategy {name} says that its version is {cls.version}.")
+        found[name] = cls
     return found
 
 
 def names() -> list[str]:
     """Return the allowed values of `strategy`, built-in ones first. Raises StrategyError."""
-    return [*STRATEGIES, *sorted(_registered())]
+    return [*STRATEGIES, *sorted(registered())]
 
 
 def current(config: EvoMergeConfig) -> str:
@@ -62,35 +58,31 @@ def current(config: EvoMergeConfig) -> str:
     Raises ConfigError, StrategyError.
     """
     name = config.strategy
-    if name not in _CURRENT and name not in _registered():
+    if name not in _CURRENT and name not in registered():
         raise ConfigError(f"setting strategy: there is {', '.join(names())}; it is {name!r}")
-    version = _CURRENT.get(name) or _registered()[name].version
+    version = _CURRENT.get(name) or registered()[name].version
+    if name not in _CURRENT:
+        _check_own(config, registered()[name])
     why = strategy(version).check(config)
     if why is not None:
         raise ConfigError(f"strategy {name}: {why}")
     return version
 
 
-def unread(config: EvoMergeConfig) -> tuple[str, ...]:
-    """Return a warning for each setting that was given but that the strategy does not read."""
-    known = [cls.reads or frozenset() for cls in _BUILT_IN.values()]
-    mine = strategy(current(config)).reads
-    if mine is None:
-        return ()
-    if not config.path_repeats:
-        mine -= {"path_blocks"}
-    given = config.model_fields_set & frozenset().union(*known) - mine
-    return tuple(
-        f"setting {name} has no effect: strategy {config.strategy} does not read it."
-        for name in sorted(given)
-    )
+def _check_own(config: EvoMergeConfig, cls: type[Strategy]) -> None:
+    """Raise ConfigError if the settings are not those of a registered strategy."""
+    try:
+        named(cls.settings, config.strategy).model_validate(config.search.model_dump())
+    except ValidationError as error:
+        found = [{**e, "loc": ("search", config.strategy, *e["loc"])} for e in error.errors()]
+        raise ConfigError("\n".join(f"{explain(e)[1]}." for e in found)) from error
 
 
 def strategy(version: str) -> Strategy:
     """Return the strategy of a recorded name like "elite-loser@1". Raises StrategyError."""
     cls = _BUILT_IN.get(version)
     if cls is None:
-        own = {cls.version: cls for cls in _registered().values()}
+        own = {cls.version: cls for cls in registered().values()}
         if version not in own:
             known = ", ".join([*_BUILT_IN, *own])
             raise StrategyError(

@@ -30,7 +30,8 @@ from evomerge.search.genome import Detail, Space, roomy, space_of
 from evomerge.search.history import Generation, Past
 from evomerge.search.initial_points import seeds
 from evomerge.search.proposals import Proposal
-from evomerge.search.strategy import GENOME, Strategy
+from evomerge.search.strategy import Strategy
+from evomerge.search_settings import AutoSearch
 
 #: Standard deviation of a distribution's first generation, as a share of a gene's range.
 SIGMA: dict[Detail, float] = {"whole": 0.12, "layers": 0.08, "parts": 0.05, "full": 0.04}
@@ -69,14 +70,14 @@ class Auto(Strategy):
     #: Means without an improvement after which the next stage begins; None: no such limit.
     patience: int | None = 3
     stages = 3
-    reads = GENOME
+    settings = AutoSearch
     fewest = 4
 
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then points of the species that the bandit picks."""
         config = past.config
         if not past.own:
-            found = seeds(past, config.population_size)
+            found = seeds(past, config.search.population_size)
             return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
         arm = _pick(self._arms(past))
         assert arm.distribution
@@ -90,7 +91,7 @@ class Auto(Strategy):
         arms = self._arms(past, measured=len(past.own) - 1)
         arm = _pick(arms)
         _tell(past, arm, last)
-        return [Proposal(config.population_size, "sampled", _mean(past, arm))]
+        return [Proposal(config.search.population_size, "sampled", _mean(past, arm))]
 
     def _arms(self, past: Past, measured: int | None = None) -> list[Arm]:
         """Return the species after `measured` of this strategy's generations; default: all."""
@@ -188,12 +189,13 @@ def _begin(past: Past, arm: Arm, detail: Detail) -> None:
     arm.detail = detail = space.detail
     arm.best, arm.since = list(arm.point), 0
     key = ("auto", arm.species, detail)
-    arm.distribution = Distribution.at(space, arm.point, SIGMA[detail], first.population_size, *key)
+    size = first.search.population_size
+    arm.distribution = Distribution.at(space, arm.point, SIGMA[detail], size, *key)
 
 
 def _tell(past: Past, arm: Arm, done: Generation) -> None:
     assert arm.distribution
-    size = past.settings(past.since).population_size
+    size = past.settings(past.since).search.population_size
     seed = past.settings(done.number).seed
     arm.distribution.tell(done, range(size), past.recipes, seed)
     arm.point = arm.distribution.mean

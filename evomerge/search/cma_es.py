@@ -24,7 +24,8 @@ from evomerge.search.covariance_adaptation import CovarianceAdaptation
 from evomerge.search.genome import Space, roomy, space_of
 from evomerge.search.history import Generation, Past
 from evomerge.search.proposals import Proposal
-from evomerge.search.strategy import GENOME, PATHS, Strategy
+from evomerge.search.strategy import Strategy
+from evomerge.search_settings import CmaEsSearch
 from runs import keys
 
 #: Bits of a seed that numpy's old generator takes.
@@ -60,7 +61,8 @@ class Distribution:
 
     def proposals(self, config: EvoMergeConfig, generation: int) -> list[Proposal]:
         """Return a generation's points as proposals, one per slot of the population."""
-        points, seed = self.ask(config.population_size, generation, config.seed), mask_seed(config)
+        size, seed = config.search.population_size, mask_seed(config)
+        points = self.ask(size, generation, config.seed)
         return [
             Proposal(slot, "sampled", self.space.recipe([float(v) for v in point], seed))
             for slot, point in enumerate(points)
@@ -115,9 +117,8 @@ class CmaEs(Strategy):
     """Strategy with one distribution, over the first species of the settings."""
 
     version = "cma-es@1"
-    reads = GENOME | PATHS | {"search_sigma"}
+    settings = CmaEsSearch
     fewest = 4
-    paths = True
 
     def ask(self, past: Past) -> list[Proposal]:
         """Propose points of the distribution."""
@@ -127,21 +128,22 @@ class CmaEs(Strategy):
         """Return the distribution's mean."""
         now, config = self._now(past), past.settings(past.coming - 1)
         recipe = now.space.recipe(now.mean, mask_seed(config))
-        return [Proposal(config.population_size, "sampled", recipe)]
+        return [Proposal(config.search.population_size, "sampled", recipe)]
 
     def _now(self, past: Past) -> Distribution:
         """Return the distribution after all recorded generations of this strategy."""
         first = past.settings(past.since)
-        space = roomy(space_of(first, past.family, first.species[0]))
+        search = first.search_as(CmaEsSearch)
+        space = roomy(space_of(first, past.family, search.species[0]))
         now = Distribution.at(
             space,
             start(past, space),
-            first.search_sigma,
-            first.population_size,
+            search.search_sigma,
+            search.population_size,
             "cma-es",
         )
         for done in past.own:
-            slots = range(first.population_size)
+            slots = range(search.population_size)
             now.tell(done, slots, past.recipes, past.settings(done.number).seed)
         return now
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from evomerge.config import ELITE_LOSERS, EvoMergeConfig
+from evomerge.config import EvoMergeConfig
 from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Recipe, genome
 from evomerge.search.history import Past
 from evomerge.search.method_choice import chosen
 from evomerge.search.mutation import Draws, mutate_genes, mutate_merge
 from evomerge.search.proposals import Family, Proposal
 from evomerge.search.step_size import strength
-from evomerge.search.strategy import MUTATION, Strategy
+from evomerge.search.strategy import Strategy
+from evomerge.search_settings import EliteLoserSearch
 from runs import keys
 from weights import randomness
 
@@ -31,8 +32,8 @@ def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
     A smaller population takes a keyed random choice of the pipelines; a larger population is filled
     up with perturbed copies.
     """
-    allowed = list(config.pipelines)
-    size = config.population_size
+    search = config.search_as(EliteLoserSearch)
+    allowed, size = list(search.pipelines), search.population_size
     if size < len(allowed):
         order = randomness.permutation(len(allowed), config.seed, "first-generation")
         allowed = sorted(allowed[int(i)] for i in order[:size])
@@ -40,7 +41,7 @@ def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
     for slot in range(size):
         pipeline = _pipeline(config, family.sources, family, allowed[slot % len(allowed)], 0, slot)
         if slot >= len(allowed):
-            pipeline = mutate_genes(pipeline, family.blocks, config, config.seed, "seed", 0, slot)
+            pipeline = mutate_genes(pipeline, search, config.seed, "seed", 0, slot)
         proposals.append(Proposal(slot, "seeded", pipeline))
     return proposals
 
@@ -60,21 +61,22 @@ def next_generation(
     `pick` chooses the pipeline of a slot; without `pick` all pipelines are equally likely. `merges`
     is the number of losers' slots; by default one for every three losers.
     """
+    search = config.search_as(EliteLoserSearch)
     proposals: list[Proposal] = []
-    elites = ranking[: config.elite_size]
-    losers = ranking[config.elite_size : config.population_size]
+    elites = ranking[: search.elite_size]
+    losers = ranking[search.elite_size : search.population_size]
     for elite in elites:
-        for _ in range(config.mutants_per_elite):
+        for _ in range(search.mutants_per_elite):
             mutant = _mutant(config, family, known, elite, generation, len(proposals))
             proposals.append(Proposal(len(proposals), "mutated", mutant, (elite,)))
     for start in range(0, len(losers) if merges is None else 3 * merges, 3):
         slot, trio = len(proposals), _trio(losers[start : start + 3], ranking)
         draws = Draws(config.seed, "pipeline", generation, slot)
-        number = pick(draws) if pick else config.pipelines[draws.below(len(config.pipelines))]
+        number = pick(draws) if pick else search.pipelines[draws.below(len(search.pipelines))]
         if reseeded:
             pipeline = _pipeline(config, family.sources, family, number, generation, slot)
             key = (config.seed, "reseed", generation, slot)
-            pipeline = mutate_genes(pipeline, family.blocks, config, *key)
+            pipeline = mutate_genes(pipeline, search, *key)
             proposals.append(Proposal(slot, "seeded", pipeline))
         else:
             pipeline = _pipeline(config, trio, family, number, generation, slot)
@@ -90,7 +92,8 @@ def _trio(losers: Sequence[str], ranking: Sequence[str]) -> tuple[str, ...]:
 
 def loser_slots(config: EvoMergeConfig) -> tuple[int, ...]:
     """Return the slots of losers' merges or of reseeded pipelines."""
-    return tuple(range(config.elite_size * config.mutants_per_elite, config.population_size))
+    search = config.search_as(EliteLoserSearch)
+    return tuple(range(search.elite_size * search.mutants_per_elite, search.population_size))
 
 
 def _pipeline(
@@ -102,13 +105,14 @@ def _pipeline(
     slot: int,
 ) -> Pipeline:
     interpolation, arithmetic, selection = PIPELINES[number]
+    search = config.search_as(EliteLoserSearch)
     return Pipeline(
         inputs=inputs,
         base=family.base,
         interpolation=interpolation,
         arithmetic=arithmetic,
         selection=selection,
-        genes=Genes(drop=config.dare_drop, density=config.ties_density),
+        genes=Genes(drop=search.dare_drop, density=search.ties_density),
         seed=keys.seed(config.seed, "recipe", generation, slot),
     )
 
@@ -122,15 +126,16 @@ def _mutant(
     slot: int,
 ) -> Mutate:
     pipeline, noise = None, None
-    if config.mutation in ("genes", "both"):
+    search = config.search_as(EliteLoserSearch)
+    if search.mutation in ("genes", "both"):
         parent = genome(known[elite], known).pipeline
         key = (config.seed, "genes", generation, slot)
-        pipeline = mutate_merge(parent, family, config, *key)
-    if config.mutation in ("weights", "both"):
+        pipeline = mutate_merge(parent, family, search, *key)
+    if search.mutation in ("weights", "both"):
         noise = Noise(
-            rate=config.mutation_rate,
-            sigma=config.mutation_sigma,
-            relative_to=config.mutation_relative_to,
+            rate=search.mutation_rate,
+            sigma=search.mutation_sigma,
+            relative_to=search.mutation_relative_to,
             seed=keys.seed(config.seed, "noise", generation, slot),
         )
     return Mutate(parent=elite, base=family.base, pipeline=pipeline, noise=noise)
@@ -140,21 +145,23 @@ class EliteLoser(Strategy):
     """The strategy of the source documents."""
 
     version = "elite-loser@1"
-    reads = MUTATION | ELITE_LOSERS | {"reseed_diversity"}
+    settings = EliteLoserSearch
 
     def ask(self, past: Past) -> list[Proposal]:
         """Propose pipelines first, then mutants of the best and merges of the rest."""
         config, generation = past.config, past.coming
         if not past.generations:
             return first_generation(config, past.family)
+        search = config.search_as(EliteLoserSearch)
         if strength(past) != 1.0:
             stronger = {
-                "gene_sigma": config.gene_sigma * strength(past),
-                "mutation_sigma": config.mutation_sigma * strength(past),
+                "gene_sigma": search.gene_sigma * strength(past),
+                "mutation_sigma": search.mutation_sigma * strength(past),
             }
-            config = config.model_copy(update=stronger)
+            search = search.model_copy(update=stronger)
+            config = config.model_copy(update={"search": search})
         pick = None
-        if config.technique_selection == "earned":
+        if search.technique_selection == "earned":
             pick = partial(_earned, past)
         ranking = past.generations[-1].ranking
         again = generation in past.reseeded
@@ -167,9 +174,10 @@ class EliteLoser(Strategy):
 
     def stayed(self, past: Past) -> list[str]:
         """Return the elites if `keep_elites` is set, else nothing."""
-        if not past.config.keep_elites or not past.generations:
+        search = past.config.search_as(EliteLoserSearch)
+        if not search.keep_elites or not past.generations:
             return []
-        return list(past.generations[-1].ranking[: past.config.elite_size])
+        return list(past.generations[-1].ranking[: search.elite_size])
 
     def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
         """Return the slots of losers' merges or of reseeded pipelines."""
@@ -178,5 +186,6 @@ class EliteLoser(Strategy):
 
 def _earned(past: Past, draws: Draws) -> int:
     """Choose a pipeline's number, by the success of the pipelines so far."""
-    names = ["-".join(PIPELINES[number]) for number in past.config.pipelines]
-    return past.config.pipelines[names.index(chosen(past, names, draws))]
+    allowed = past.config.search_as(EliteLoserSearch).pipelines
+    names = ["-".join(PIPELINES[number]) for number in allowed]
+    return allowed[names.index(chosen(past, names, draws))]

@@ -52,6 +52,7 @@ from evomerge.recipes.recipe import (
 )
 from evomerge.search.path_genes import Paths
 from evomerge.search.proposals import Family
+from evomerge.search_settings import GenomeSettings
 
 Detail = Literal["whole", "layers", "parts", "full"]
 DETAILS: tuple[Detail, ...] = ("whole", "layers", "parts", "full")
@@ -257,10 +258,11 @@ def space_of(
 ) -> Space:
     """Return the space of a species with these settings."""
     paths, blocks = None, family.blocks
-    if config.path_repeats:
+    search = config.search_as(GenomeSettings)
+    if search.repeats:
         count = len(family.sources)
-        paths = Paths(blocks, count, config.path_repeats, config.longest_path(blocks))
-    return Space(family, species, detail or config.genome_detail, config.depths(blocks), paths)
+        paths = Paths(blocks, count, search.repeats, search.longest_path(blocks))
+    return Space(family, species, detail or search.genome_detail, search.depths(blocks), paths)
 
 
 def roomy(space: Space) -> Space:

@@ -12,6 +12,7 @@ from evomerge.search.cma_es import mask_seed
 from evomerge.search.genome import space_of
 from evomerge.search.history import Past
 from evomerge.search.mutation import Draws
+from evomerge.search_settings import GenomeSettings
 
 #: λ of task arithmetic over all sources, the most promising first.
 SCALES = (0.5, 0.7, 0.3, 1.0)
@@ -27,13 +28,14 @@ def seeds(past: Past, count: int) -> list[Grouped | Flow]:
     last generation's best candidate if there is no champion.
     """
     config, n = past.config, len(past.family.sources)
+    every = config.search_as(GenomeSettings).species
     found: list[Grouped | Flow] = []
-    for species in config.species if past.generations else ():
+    for species in every if past.generations else ():
         space = space_of(config, past.family, species)
         best = past.recipes[past.champion or past.generations[-1].ranking[0]]
         found.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
     found = found[:count]
-    wanted = list(product(SCALES, config.species))
+    wanted = list(product(SCALES, every))
     for slot, (scale, species) in enumerate(islice(_again(wanted), count * len(wanted))):
         space = space_of(config, past.family, species)
         point = space.uniform([scale] * n)

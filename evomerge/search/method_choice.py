@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from evomerge.recipes.recipe import Flow, Merge, Recipe, Source, genome
 from evomerge.search.history import Past
 from evomerge.search.mutation import Draws
+from evomerge.search_settings import MutationSettings
 
 
 def technique(recipe: Recipe, past: Past) -> str | None:
@@ -40,7 +41,7 @@ def chosen(past: Past, among: Sequence[str], draws: Draws) -> str:
     probability is proportional to the share of a technique's candidates that were in the better
     half; the counts start with one good and one bad candidate.
     """
-    if past.config.technique_selection == "uniform":
+    if past.config.search_as(MutationSettings).technique_selection == "uniform":
         return among[draws.below(len(among))]
     known = earned(past)
     shares = []

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evomerge.config import EvoMergeConfig
 from evomerge.recipes.layer_choice import replaceable
 from evomerge.recipes.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
 from evomerge.search.genome import Space
 from evomerge.search.proposals import Family
+from evomerge.search_settings import EliteLoserSearch
 from weights import randomness
 
 #: Probability that a mutation exchanges one stage's technique.
@@ -70,9 +70,7 @@ def _clip(value: float, bounds: tuple[float, float]) -> float:
     return round(max(bounds[0], min(bounds[1], value)), 6)
 
 
-def mutate_genes(
-    pipeline: Pipeline, blocks: int, config: EvoMergeConfig, *key: str | int
-) -> Pipeline:
+def mutate_genes(pipeline: Pipeline, search: EliteLoserSearch, *key: str | int) -> Pipeline:
     """Return the pipeline with every active gene perturbed.
 
     With probability SWITCH one stage's technique is exchanged too. If the exchange makes the
@@ -80,9 +78,9 @@ def mutate_genes(
     """
     count = len(pipeline.inputs)
     draws = Draws(*key, count=64 + 4 * count)
-    sigma, genes = config.gene_sigma, pipeline.genes
+    sigma, genes = search.gene_sigma, pipeline.genes
     changes: dict[str, object] = {"scale": _log_step(genes.scale, sigma, SCALE_BOUNDS, draws)}
-    names = _switched(pipeline, config, draws)
+    names = _switched(pipeline, search, draws)
     if names[0] == "linear":
         changes["weights"] = _weights(genes.weights, count, sigma, draws)
     else:
@@ -107,14 +105,14 @@ def mutate_genes(
     )
 
 
-def _switched(pipeline: Pipeline, config: EvoMergeConfig, draws: Draws):
+def _switched(pipeline: Pipeline, search: EliteLoserSearch, draws: Draws):
     """Return the names of the stages; one is exchanged with probability SWITCH.
 
     The exchange is left out if the settings do not allow the resulting pipeline.
     """
     switch, stage = draws.chance(SWITCH), draws.below(3)
     other = pipeline.number ^ (4 >> stage)
-    return PIPELINES[other if switch and other in config.pipelines else pipeline.number]
+    return PIPELINES[other if switch and other in search.pipelines else pipeline.number]
 
 
 def _weights(
@@ -141,14 +139,14 @@ def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...
 
 
 def mutate_merge(
-    merge: Pipeline | Grouped | Flow, family: Family, config: EvoMergeConfig, *key: str | int
+    merge: Pipeline | Grouped | Flow, family: Family, search: EliteLoserSearch, *key: str | int
 ) -> Pipeline | Grouped | Flow:
     """Return the pipeline or grouped recipe with its genes perturbed; a path is not changed."""
     if isinstance(merge, Pipeline):
-        return mutate_genes(merge, family.blocks, config, *key)
+        return mutate_genes(merge, search, *key)
     if isinstance(merge, Flow):
-        return merge.model_copy(update={"merged": mutate_merge(merge.merged, family, config, *key)})
+        return merge.model_copy(update={"merged": mutate_merge(merge.merged, family, search, *key)})
     space = Space(family, merge.name, "full", merge.depths)
     draws = Draws(*key, count=max(64, space.dimension))
-    point = [x + STEP * config.gene_sigma * draws.normal() for x in space.point(merge, {})]
+    point = [x + STEP * search.gene_sigma * draws.normal() for x in space.point(merge, {})]
     return space.merge(point, merge.seed)

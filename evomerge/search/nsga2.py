@@ -21,7 +21,8 @@ from evomerge.search.history import Generation, Past
 from evomerge.search.initial_points import seeds
 from evomerge.search.mutation import Draws
 from evomerge.search.proposals import Proposal
-from evomerge.search.strategy import GENOME, PATHS, Strategy
+from evomerge.search.strategy import Strategy
+from evomerge.search_settings import Nsga2Search
 
 #: Attempts to breed a child that is not a copy of a candidate of the last generation.
 TRIES = 8
@@ -55,13 +56,12 @@ class Nsga2(Strategy):
     """Strategy whose population spreads along the Pareto front."""
 
     version = "nsga2@1"
-    reads = GENOME | PATHS
+    settings = Nsga2Search
     fewest = 4
-    paths = True
 
     def check(self, config: EvoMergeConfig) -> str | None:
         """Return why the settings do not suit the strategy: it also needs two objectives."""
-        if len(config.objectives) < 2:
+        if len(config.search.front_objectives) < 2:
             return "objectives must name two things or more to weigh against each other"
         return super().check(config)
 
@@ -73,10 +73,10 @@ class Nsga2(Strategy):
         """Propose seeds first, then children of the parents."""
         config = past.config
         if not past.generations:
-            found = seeds(past, config.population_size)
+            found = seeds(past, config.search.population_size)
             return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
         parents = self._parents(past)
-        return [self._child(past, parents, slot) for slot in range(config.population_size)]
+        return [self._child(past, parents, slot) for slot in range(config.search.population_size)]
 
     def finalists(self, past: Past) -> list[str | Proposal]:
         """Return the first front, the best score first, at most `population_size` candidates."""
@@ -85,11 +85,11 @@ class Nsga2(Strategy):
         ids = list(points)
         first = pareto.fronts([points[i] for i in ids])[0] if ids else []
         best = sorted((ids[i] for i in first), key=lambda id_: last.places[id_])
-        return list(best[: past.settings(last.number).population_size])
+        return list(best[: past.settings(last.number).search.population_size])
 
     def _parents(self, past: Past) -> list[tuple[str, int, float]]:
         """Return (id, front, crowding) of the last generation's survivors, in a fixed order."""
-        last, size = past.generations[-1], past.settings(past.coming - 1).population_size
+        last, size = past.generations[-1], past.settings(past.coming - 1).search.population_size
         points = _points(past, last)
         ids, found = list(points), []
         for number, front in enumerate(pareto.fronts([points[i] for i in ids])):
@@ -100,7 +100,7 @@ class Nsga2(Strategy):
 
     def _child(self, past: Past, parents: list[tuple[str, int, float]], slot: int) -> Proposal:
         config = past.config
-        space = space_of(config, past.family, config.species[0])
+        space = space_of(config, past.family, config.search_as(Nsga2Search).species[0])
         known = past.generations[-1].places
         for attempt in range(TRIES):
             key = (config.seed, "nsga2", past.coming, slot, attempt)
@@ -132,7 +132,7 @@ def _points(past: Past, done: Generation) -> dict[str, tuple[float, ...]]:
 
     Candidates without objectives, or whose evaluation stopped early, are left out.
     """
-    wanted = past.settings(done.number).objectives
+    wanted = past.settings(done.number).search.front_objectives
     found = {}
     for id_ in done.ranking:
         measured = past.measured.components((id_, "search", done.number))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from evomerge.search.history import Past
+from evomerge.search_settings import MutationSettings
 
 TARGET = 0.2
 #: ln of the step's factor after a generation in which every mutant was better.
@@ -22,7 +23,7 @@ def strength(past: Past) -> float:
 
     It is 1 without `adaptive_mutation`, and always between WEAKEST and STRONGEST.
     """
-    if not past.config.adaptive_mutation:
+    if not past.config.search_as(MutationSettings).adaptive_mutation:
         return 1.0
     total = 0.0
     for before, done in zip(past.own, past.own[1:], strict=False):

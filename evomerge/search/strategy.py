@@ -12,21 +12,15 @@ from abc import ABC, abstractmethod
 from evomerge.config import EvoMergeConfig
 from evomerge.search.history import Past
 from evomerge.search.proposals import Proposal
-
-#: Settings of the continuous genome, of paths, and of mutation.
-GENOME = frozenset({"species", "layer_groups", "genome_detail"})
-PATHS = frozenset({"path_repeats", "path_blocks"})
-MUTATION = frozenset({
-    "mutation", "mutation_rate", "mutation_sigma", "mutation_relative_to", "gene_sigma",
-    "adaptive_mutation", "technique_selection",
-})  # fmt: skip
+from evomerge.search_settings import SearchSettings
 
 
 class Strategy(ABC):
     """Base class of strategies.
 
     To add a strategy, subclass it and register the class under the entry point group
-    `evomerge.strategies`.
+    `evomerge.strategies`. If the strategy has settings of its own, set `settings` to a subclass of
+    `SearchSettings`; `ask` finds them in `past.config.search`.
     """
 
     #: Name and version that runs record, for example "tournament@1". The proposals of a version
@@ -34,21 +28,16 @@ class Strategy(ABC):
     version: str
     #: The smallest population that the strategy can work with.
     fewest = 1
-    #: Settings that the strategy reads, among those that not all strategies read; None: unknown.
-    reads: frozenset[str] | None = None
+    #: Model of the settings that only this strategy has (`EvoMergeConfig.search`).
+    settings: type[SearchSettings] = SearchSettings
     #: Stages of the search: a plateau lasts `convergence_patience` generations for each stage.
     stages = 1
-    #: True if the strategy can search paths through layers (setting `path_repeats`).
-    paths = False
 
     def check(self, config: EvoMergeConfig) -> str | None:
         """Return why these settings do not suit the strategy; None if they do."""
-        if config.population_size < self.fewest:
-            return f"population_size must be at least {self.fewest}, it is {config.population_size}"
-        if config.path_repeats and not self.paths:
-            return (
-                "it searches no paths: leave out path_repeats, or take tournament, cma-es or nsga2"
-            )
+        size = config.search.population_size
+        if size < self.fewest:
+            return f"population_size must be at least {self.fewest}, it is {size}"
         return None
 
     @abstractmethod
@@ -66,7 +55,7 @@ class Strategy(ABC):
         generation's. By default they are its elites.
         """
         last = past.generations[-1]
-        return list(last.ranking[: past.settings(last.number).elite_size])
+        return list(last.ranking[: past.settings(last.number).search.kept])
 
     def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...] | None:
         """Return the slots to reseed when diversity is critical; None: never reseed."""

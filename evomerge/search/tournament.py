@@ -20,7 +20,8 @@ from evomerge.search.method_choice import chosen
 from evomerge.search.mutation import STEP, SWITCH, Draws
 from evomerge.search.proposals import Proposal
 from evomerge.search.step_size import strength
-from evomerge.search.strategy import GENOME, MUTATION, PATHS, Strategy
+from evomerge.search.strategy import Strategy
+from evomerge.search_settings import TournamentSearch
 from runs import keys
 
 
@@ -28,18 +29,15 @@ class Tournament(Strategy):
     """Strategy: a genetic algorithm on grouped recipes."""
 
     version = "tournament@1"
-    reads = (
-        GENOME | PATHS | MUTATION
-        | {"elite_size", "tournament_size", "crossover_rate", "niching"}
-    )  # fmt: skip
-    paths = True
+    settings = TournamentSearch
 
     def check(self, config: EvoMergeConfig) -> str | None:
         """Return why the settings do not suit the strategy: elites must leave room for children."""
-        if config.elite_size >= config.population_size:
+        search = config.search_as(TournamentSearch)
+        if search.elite_size >= search.population_size:
             return (
-                f"{config.elite_size} elites leave no room for children among "
-                f"{config.population_size} candidates"
+                f"{search.elite_size} elites leave no room for children among "
+                f"{search.population_size} candidates"
             )
         return super().check(config)
 
@@ -47,32 +45,33 @@ class Tournament(Strategy):
         """Return the elites."""
         if not past.generations:
             return []
-        return list(past.generations[-1].ranking[: past.config.elite_size])
+        return list(past.generations[-1].ranking[: past.config.search.kept])
 
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then children in the slots that the elites leave."""
-        config = past.config
+        search = past.config.search_as(TournamentSearch)
         if not past.generations:
-            found = seeds(past, config.population_size)
+            found = seeds(past, search.population_size)
             return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
-        count = config.population_size - len(self.stayed(past))
-        shared = config.niching in ("sharing", "both")
+        count = search.population_size - len(self.stayed(past))
+        shared = search.niching in ("sharing", "both")
         order = niching.by_share(past) if shared else list(past.generations[-1].ranking)
         return [self._child(past, slot, order) for slot in range(count)]
 
     def _child(self, past: Past, slot: int, order: list[str]) -> Proposal:
         config, ranking = past.config, past.generations[-1].ranking
+        search = config.search_as(TournamentSearch)
         dimension = space_of(config, past.family, SPECIES[0]).dimension
         draws = Draws(
             config.seed,
             "child",
             past.coming,
             slot,
-            count=64 + 2 * config.tournament_size + 8 * (dimension + 8 * 4),
+            count=64 + 2 * search.tournament_size + 8 * (dimension + 8 * 4),
         )
-        first = min(draws.below(len(order)) for _ in range(config.tournament_size))
+        first = min(draws.below(len(order)) for _ in range(search.tournament_size))
         parents = [order[first]]
-        if draws.chance(config.crossover_rate) and len(ranking) > 1:
+        if draws.chance(search.crossover_rate) and len(ranking) > 1:
             parents.append(_partner(past, parents[0], draws))
         species = _species(past, parents[0], draws)
         space = space_of(config, past.family, species)
@@ -83,8 +82,8 @@ class Tournament(Strategy):
                 point = operators.layer_wise(point, other, space.sizes, draws)
             else:
                 point = operators.blended(point, other, draws)
-        if config.mutation in ("genes", "both"):
-            point = operators.gaussian(point, STEP * config.gene_sigma * strength(past), draws)
+        if search.mutation in ("genes", "both"):
+            point = operators.gaussian(point, STEP * search.gene_sigma * strength(past), draws)
             point = operators.rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(config))
         done = _noisy(past, parents[0], recipe, slot)
@@ -94,10 +93,10 @@ class Tournament(Strategy):
 
 def _partner(past: Past, first: str, draws: Draws) -> str:
     """Return the second parent: a tournament's winner, or the best complement of the first."""
-    ranking = past.generations[-1].ranking
+    search, ranking = past.config.search_as(TournamentSearch), past.generations[-1].ranking
     others = [id_ for id_ in ranking if id_ != first]
-    drawn = [draws.below(len(others)) for _ in range(past.config.tournament_size)]
-    if past.config.niching in ("attraction", "both"):
+    drawn = [draws.below(len(others)) for _ in range(search.tournament_size)]
+    if search.niching in ("attraction", "both"):
         return niching.complement(past, first, [others[i] for i in sorted(set(drawn))])
     return others[min(drawn)]
 
@@ -105,24 +104,25 @@ def _partner(past: Past, first: str, draws: Draws) -> str:
 def _species(past: Past, parent: str, draws: Draws) -> str:
     """Return the parent's species or, with probability SWITCH, a newly chosen one."""
     recipe: Recipe = past.recipes[parent]
+    every = past.config.search_as(TournamentSearch).species
     if isinstance(recipe, Mutate):
         recipe = genome(recipe, past.recipes).pipeline
     if isinstance(recipe, Flow):
         recipe = recipe.merged
-    own = recipe.name if isinstance(recipe, Grouped) else past.config.species[0]
-    switch, fresh = draws.chance(SWITCH), chosen(past, list(past.config.species), draws)
+    own = recipe.name if isinstance(recipe, Grouped) else every[0]
+    switch, fresh = draws.chance(SWITCH), chosen(past, list(every), draws)
     return fresh if switch or own not in SPECIES else own
 
 
 def _noisy(past: Past, parent: str, recipe: Grouped | Flow, slot: int) -> Grouped | Flow | Mutate:
     """Return the recipe, with noise on its weights unless `mutation` is "genes"."""
-    config = past.config
-    if config.mutation == "genes":
+    search = past.config.search_as(TournamentSearch)
+    if search.mutation == "genes":
         return recipe
     noise = Noise(
-        rate=config.mutation_rate,
-        sigma=config.mutation_sigma * strength(past),
-        relative_to=config.mutation_relative_to,
-        seed=keys.seed(config.seed, "noise", past.coming, slot),
+        rate=search.mutation_rate,
+        sigma=search.mutation_sigma * strength(past),
+        relative_to=search.mutation_relative_to,
+        seed=keys.seed(past.config.seed, "noise", past.coming, slot),
     )
     return Mutate(parent=parent, base=past.family.base, pipeline=recipe, noise=noise)

@@ -36,7 +36,7 @@ def keep(state: RunState, cache: Artifacts) -> None:
     if not state.generations:
         return
     last = state.generations[max(state.generations)]
-    wanted = [*last.ranking[: state.submitted.config.elite_size], state.champion]
+    wanted = [*last.ranking[: state.submitted.config.search.kept], state.champion]
     for id_ in dict.fromkeys(filter(None, wanted)):
         digest = state.built[id_][0]
         weights = cache.in_memory(digest)

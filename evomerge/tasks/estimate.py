@@ -7,6 +7,7 @@ Nothing is recorded.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from weights.threads import set_threads
 
 #: Items of a kind that the probe scores per domain; seconds beyond which it does not score again.
 PROBED, PATIENCE = 12, 15.0
+#: Generations that are rehearsed at most for a run with `budget_hours`.
+MOST_REHEARSED = 40
 
 
 def estimate(submitted: events.Submitted) -> dict[str, Any]:
@@ -41,14 +44,16 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
         started = bench.started()
         opening = time.perf_counter() - began
         state.take(started)
-        tally = rehearse(submitted, started)
         prices = _prices(bench, started)
+        tally = _tally(submitted, started, prices, opening)
     seconds = _seconds(tally, prices, opening, started)
     weights = sum(t.numel() * t.element_size() for t in bench.origin.values())
-    kept = submitted.config.elite_size + 1
+    kept = submitted.config.search.kept + 1
     total, config = sum(seconds.values()), submitted.config
     limits = {"max_hours": config.max_hours, "max_device_hours": config.max_device_hours}
+    budget = config.budget_hours
     return {
+        "budget_too_small": budget is not None and tally.generations == 1 and total > 3600 * budget,
         "ended_before_by": [n for n, h in limits.items() if h is not None and total > 3600 * h],
         "generations": tally.generations, "ends_by": tally.reason, "tasks": dict(tally.tasks),
         "items": dict(tally.items), "tokens": tally.items["windows"] * started.context,
@@ -57,6 +62,40 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
                        "at_most": tally.tasks["build"] * weights},
         "warnings": list(started.warnings),
     }  # fmt: skip
+
+
+def _tally(
+    submitted: events.Submitted, started: events.Started, prices: dict[str, float], opening: float
+) -> Tally:
+    """Count the work; with `budget_hours`, of the generations that these prices leave time for.
+
+    Beyond MOST_REHEARSED generations the counts grow by those of a generation.
+    """
+    config = submitted.config
+    if config.budget_hours is None:
+        return rehearse(submitted, started)
+
+    def first(generations: int) -> Tally:
+        shorter = config.model_copy(update={"generations": generations})
+        return rehearse(submitted.model_copy(update={"config": shorter}), started)
+
+    def seconds(tally: Tally) -> float:
+        return math.fsum(_seconds(tally, prices, opening, started).values())
+
+    low, high = first(1), first(3)
+    each = (seconds(high) - seconds(low)) / 2
+    left = 3600 * config.budget_hours - seconds(low)
+    reach = 1 + math.floor(left / each) if each > 0 else config.generations
+    reach = max(0, min(config.generations, reach))
+    found = first(min(reach, MOST_REHEARSED))
+    for more, kinds in (("tasks", low.tasks), ("items", low.items)):
+        ahead, total = getattr(high, more), getattr(found, more)
+        for kind in ahead:
+            beyond = max(0, reach - MOST_REHEARSED) * (ahead[kind] - kinds[kind]) / 2
+            total[kind] += round(beyond)
+    found.generations = reach + 1
+    found.reason = "hours" if reach < config.generations else found.reason
+    return found
 
 
 def _prices(bench: Bench, started: events.Started) -> dict[str, float]:

@@ -77,9 +77,20 @@ def _compiled(
     rows = model.rows(context)
     long = sum(any(len(w) == context for w in packed.windows) for packed in data.values())
     full = config.search_windows // rows * rows * context
-    used = found.pays(config.generations * config.population_size * long * full)
+    used = found.pays(_search_tokens(config, long * full, found.speed))
     model.compiled = (rows, context) if used else None
     return _told(f"compiling takes {found.seconds:.0f} s, and evaluation is", found, used)
+
+
+def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
+    """Return the tokens of full batches that the search evaluates at most, `each` a candidate.
+
+    `speed` is tokens a second; a run with a budget of hours has time for no more than that allows.
+    """
+    tokens = config.generations * config.search.population_size * each
+    if config.budget_hours is None:
+        return tokens
+    return min(tokens, 3600 * config.budget_hours * speed)
 
 
 def _told(what: str, found: autotune.Trial, used: bool) -> str:

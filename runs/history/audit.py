@@ -19,7 +19,7 @@ from typing import Literal
 
 from events import Envelope, Event, EventsError, New, Registry, UnknownEventError, chain
 from runs import kinds
-from runs.errors import ForgeError
+from runs.errors import ConfigError, ForgeError
 from runs.history.places import appends
 from runs.history.repository import empty
 from runs.kinds import events as run_events
@@ -258,10 +258,13 @@ def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
 
 def _unlike_past(kind: Kind, state: State, fork: run_events.Forked) -> str | None:
     assert state.submitted
-    expected = {**state.submitted.config.model_dump(mode="json"), **fork.changes}
     if (fork.parent, fork.version, fork.head) != (state.run, state.version, state.head):
         return "the fork names another past than the one before it"
-    if expected != fork.config.model_dump(mode="json"):
+    try:
+        expected = kind.changed(state.submitted.config, fork.changes)
+    except ConfigError:
+        return "the fork's changes do not suit the settings before it"
+    if expected != fork.config:
         return "the fork's settings are not those before it with its changes"
     return kind.wrong_fork(state, fork)
 

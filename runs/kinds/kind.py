@@ -123,6 +123,11 @@ class Kind(Generic[S]):
         """Return the settings with changes, given as a user gives them. Raises ConfigError."""
         return self.parse({**config.model_dump(mode="json"), **changes})
 
+    def changes(self, before: Any, after: Any) -> dict[str, Any]:
+        """Return the changes that `changed` turns `before` into `after` with, as `forked` has them."""
+        old, new = self.shown(before), self.shown(after)
+        return {name: value for name, value in new.items() if value != old[name]}
+
     def check_fork(self, state: S, changes: Mapping[str, Any]) -> None:
         """Raise ConfigError if a fork at this state may not change these settings.
 
@@ -159,8 +164,13 @@ class Kind(Generic[S]):
         try:
             return self.config.model_validate(given)
         except ValidationError as error:
-            said = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            said = "; ".join(": ".join(self.fault(e)) for e in error.errors())
             raise ConfigError(f"settings of {self.title}: {said}.") from error
+
+    def fault(self, error: Any) -> tuple[str, str]:
+        """Return the setting that one of pydantic's errors is about, and what is wrong with it."""
+        what = str(error["msg"]).removeprefix("Value error, ")
+        return ".".join(map(str, error["loc"])), what
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
@@ -177,6 +187,10 @@ class Kind(Generic[S]):
         yield from ()
 
     # ---- what is shown: pure -----------------------------------------------------------------
+
+    def shown(self, config: Any) -> dict[str, Any]:
+        """Return name → value of the settings as people see them, as JSON has them."""
+        return config.model_dump(mode="json")
 
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → what people call the recipe."""
@@ -246,7 +260,7 @@ class Kind(Generic[S]):
 
     def difference(self, a: S, b: S) -> dict[str, Any]:
         """Return how run B differs from run A, for `forge diff`."""
-        mine, theirs = (s.submitted.config.model_dump(mode="json") for s in (a, b))
+        mine, theirs = (self.shown(s.submitted.config) for s in (a, b))
         changed = {k: [v, theirs[k]] for k, v in mine.items() if v != theirs[k]}
         return {"settings": changed, "same_lineage": a.lineage_digest() == b.lineage_digest()}
 
@@ -282,7 +296,7 @@ class Kind(Generic[S]):
 
     def tracked_config(self, state: S) -> dict[str, Any]:
         """Return the settings for a tracker."""
-        return state.submitted.config.model_dump(mode="json") if state.submitted else {}
+        return self.shown(state.submitted.config) if state.submitted else {}
 
     def tracked_summary(self, state: S) -> dict[str, Any]:
         """Return the summary for a tracker."""

@@ -56,7 +56,7 @@ def plan(
     state = fold(past)
     assert state.submitted
     config = kind.changed(state.submitted.config, changes)
-    changes = _really_changed(state.submitted.config, config)
+    changes = kind.changes(state.submitted.config, config)
     kind.check_fork(state, changes)
     return Branch(run, place, kind, state, past[-1], changes, config)
 
@@ -68,11 +68,6 @@ def _check_chain(past: list[Envelope]) -> None:
             raise TamperedError(
                 f"the history cannot be forked: {findings[0].message}. `forge verify` says more."
             )
-
-
-def _really_changed(before: Any, after: Any) -> dict[str, Any]:
-    old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
-    return {name: value for name, value in new.items() if value != old[name]}
 
 
 def fork(

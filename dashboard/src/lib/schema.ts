@@ -5,6 +5,8 @@ import { long } from "./bigJson";
 export interface Schema {
   type?: string;
   description?: string;
+  /** Strategies that have the setting; missing: every run has it. */
+  strategies?: string[];
   enum?: Json[];
   const?: Json;
   anyOf?: Schema[];

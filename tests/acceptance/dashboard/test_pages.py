@@ -193,6 +193,33 @@ def test_a_new_run_is_checked_as_one_types(
     assert (made["config"]["mutation"], made["config"]["generations"]) == ("genes", 12)
 
 
+@pytest.mark.slow
+def test_a_form_offers_the_settings_of_the_chosen_strategy_and_a_budget(
+    visit: Callable[..., Any], toys: Toys
+) -> None:
+    """Those of another strategy would be refused. A budget stands for generations."""
+    page = visit("/new", expected=("422",))
+    page.get_by_text("Advanced settings").click()
+    page.get_by_label("niching", exact=True).wait_for()
+    page.get_by_text("Strategies: tournament.").first.wait_for()
+    page.get_by_label("Strategy").select_option("cma-es")
+    page.get_by_label("search sigma", exact=True).wait_for()
+    assert page.get_by_label("niching", exact=True).count() == 0
+    page.get_by_label("Model 1").fill(toys.sources[0].name)
+    page.get_by_label("Model 2").fill(toys.sources[1].name)
+    page.get_by_label("Items 1", exact=True).fill(str(toys.data))
+    budget = page.get_by_label("Budget", exact=True)
+    budget.fill("1w")
+    said = page.locator(".field", has=budget).locator(".wrong")
+    said.get_by_text("give a time such as 30m, 1h").wait_for()
+    budget.fill("2h30m")
+    page.get_by_text("This can be submitted").wait_for(timeout=60_000)
+    facts = page.locator(".said .facts")
+    facts.get_by_text("budget hours").wait_for()
+    facts.get_by_text("2.5", exact=True).wait_for()
+    assert facts.get_by_text("generations").count() == 0
+
+
 def test_a_new_users_token_is_shown_once(visit: Callable[..., Any], site: Site) -> None:
     page = visit("/users")
     page.get_by_role("button", name="Add a user").click()

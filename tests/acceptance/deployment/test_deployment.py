@@ -145,7 +145,7 @@ def test_the_image_installs_what_the_lock_says_by_hash() -> None:
 
 
 def test_every_variable_of_forge_is_documented() -> None:
-    text = (ROOT / "docs" / "settings.md").read_text()
+    text = (ROOT / "docs" / "environment.md").read_text()
     used = set()
     for folder in ("api", "cli", "events", "evomerge", "worker", "agent_forge"):
         for file in (ROOT / folder).rglob("*.py"):

@@ -202,6 +202,54 @@ def test_a_fork_says_what_is_wrong_with_it(served: Served) -> None:
     }
 
 
+def test_a_setting_that_the_strategy_lacks_is_named_with_the_strategies_that_have_it(
+    served: Served,
+) -> None:
+    """A form puts the sentence beside the setting, whether it was given flat or nested."""
+    sentence = (
+        "setting niching belongs to tournament, not to strategy auto: leave it out, or set strategy"
+    )
+    for config in (
+        {"strategy": "auto", "niching": "both"},
+        {"search": {"strategy": "auto", "niching": "both"}},
+    ):
+        body = {"models": ["a", "b"], "config": config}
+        answer = served.ask("POST", "/runs/check", json=body)
+        assert answer.status_code == 422
+        assert answer.json()["errors"] == [{"field": "config.niching", "message": sentence}]
+    body = {"generation": 1, "settings": {"search": {"niching": "both"}}}
+    (wrong,) = served.ask("POST", f"/runs/{RUN}/fork", json=body).json()["errors"]
+    assert wrong["field"] == "settings.niching"
+    assert "belongs to tournament, not to strategy elite-loser" in wrong["message"]
+
+
+def test_a_fork_takes_settings_of_the_search_flat_nested_and_by_their_place(served: Served) -> None:
+    """What is recorded is flat, whatever the body was like; the run's settings are shown flat."""
+    for settings in (
+        {"mutation_rate": 0.3}, {"search": {"mutation_rate": 0.3}}, {"search.mutation_rate": 0.3},
+    ):  # fmt: skip
+        body = {"generation": 1, "settings": settings}
+        run = served.ask("POST", f"/runs/{RUN}/fork", json=body).json()["run"]
+        forked = state_of(served, run)[0].forked
+        assert forked.changes == {"mutation_rate": 0.3}
+        assert forked.config.search.mutation_rate == 0.3
+        assert served.get(f"/runs/{run}").json()["config"]["mutation_rate"] == 0.3
+
+
+def test_the_known_settings_say_which_strategies_have_them(served: Served) -> None:
+    """The form shows those of the chosen strategy; a setting of every run names none."""
+    told = served.get("/settings").json()
+    properties = told["schema"]["properties"]
+    assert properties["niching"]["strategies"] == ["tournament"]
+    assert "strategies" not in properties["seed"]
+    assert set(properties) == set(told["defaults"])
+    assert {kind["type"] for kind in properties["budget_hours"]["anyOf"]} == {
+        "number",
+        "string",
+        "null",
+    }
+
+
 def test_problems_are_problem_details(served: Served) -> None:
     for path, status in (("/runs/none", 404), ("/runs?limit=0", 422), ("/nothing", 404),
                          (f"/runs/{RUN}?at=99999", 404), ("/runs?status=odd", 422)):  # fmt: skip

@@ -192,3 +192,30 @@ def test_a_check_warns_of_a_label_that_no_worker_has(
     assert warned("big", "demo") == [told]
     roster.leave(name, owner)
     assert warned() == ["The run would wait for a worker (none is connected)."]
+
+
+@pytest.mark.slow
+def test_settings_nested_flat_and_of_the_documents_are_the_same_run(
+    real: tuple[TestClient, str], toys: Toys
+) -> None:
+    """A body may have them as a file of `forge evo --config` has them."""
+    client, _ = real
+    given = config(toys)
+    body = {k: given[k] for k in ("models", "base", "data")}
+    bodies = (
+        {"generations": 3, "search": {"strategy": "tournament", "elite_size": 1}, "budget": "1h"},
+        {"generations": 3, "strategy": "tournament", "elite_size": 1, "budget_hours": 1},
+        {
+            "max_generations": 3,
+            "strategy": "tournament",
+            "search": {"elite_count": 1},
+            "budget": "60m",
+        },
+    )
+    told = []
+    for settings in bodies:
+        answer = client.post("/runs/check", json={**body, "config": settings})
+        assert answer.status_code == 200, answer.text
+        told.append(answer.json()["config"])
+    assert told == [told[0]] * 3
+    assert (told[0]["elite_size"], told[0]["budget_hours"]) == (1, 1.0)

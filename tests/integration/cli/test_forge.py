@@ -16,7 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import COMMANDS, _explain, forge
-from evomerge.config import EvoMergeConfig
+from evomerge.run import generations, ranking
+from evomerge.settings_table import settings
+from runs.history import audit, repository
 from runs.home import Home
 from testing import runs
 from testing.toys import Toys
@@ -88,6 +90,14 @@ def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_pa
     assert "on this machine by one process" in said.stdout
     assert "max_hours would end it before that" in said.stdout
     assert "max_device_hours" not in said.stdout
+    del words[words.index("--gens") : words.index("2") + 1]
+    assert "the budget is too small" in call(tmp_path, *words, "--budget", "0.1s").stdout
+    told = call(tmp_path, *words, "--budget", "20m", "--json")
+    reached = json.loads(told.stdout)
+    assert not reached["budget_too_small"]
+    assert reached["ends_by"] == "hours"
+    assert reached["generations"] > 40
+    assert reached["total_seconds"] == pytest.approx(1200, rel=0.1)
     assert json.loads(call(tmp_path, "runs", "--json").stdout) in ([], {"runs": []})
     assert "leave out --resume" in fails(tmp_path, 2, "evo", "--dry-run", "--resume", "r")
     assert "leave out --detach" in fails(tmp_path, 2, *words, "--detach")
@@ -278,6 +288,90 @@ def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic(
     assert "2 x 3 = 6 mutants" in fails(tmp_path / "home", 2, *words)
 
 
+def test_a_budget_is_the_one_dial(toys: Toys, tmp_path) -> None:
+    """It alone ends the search, unless generations are given too."""
+    words = ("check", "--base-models", toys.names, "--data", str(toys.data), "--json", "--budget")
+    alone = json.loads(call(tmp_path / "home", *words, "2h30m").stdout)["config"]
+    assert (alone["budget_hours"], alone["generations"]) == (2.5, 10_000)
+    both = json.loads(call(tmp_path / "home", *words, "1h", "--gens", "7").stdout)["config"]
+    assert both["generations"] == 7
+    file = tmp_path / "settings.toml"
+    for line in ('budget = "3h"\n', "budget_hours = 3\n"):
+        file.write_text(line + "max_generations = 9\n")
+        given = call(tmp_path / "home", *words, "1h", "--config", str(file))
+        config = json.loads(given.stdout)["config"]
+        assert (config["budget_hours"], config["generations"]) == (1.0, 9), "an option counts more"
+    assert "give a time such as 30m, 1h" in fails(tmp_path / "home", 2, *words, "1")
+
+
+@pytest.mark.slow
+def test_a_run_with_a_budget_ends_by_it_and_writes_its_champion(toys: Toys, tmp_path: Path) -> None:
+    """Nothing but the time ends it; the log alone says that the search had to end there."""
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        "search_windows = 3\nsearch_questions = 2\nconvergence_patience = 0\n"
+        'budget = "8s"\n[search]\nstrategy = "auto"\npopulation_size = 5\n'
+    )
+    words = (
+        "evo", "--base-models", toys.names, "--base-model", str(toys.base), "--data", str(toys.data),
+        "--config", str(file), "--output-dir", str(tmp_path / "champion"), "--json",
+    )  # fmt: skip
+    told = call(tmp_path / "home", *words)
+    assert told.exit_code == 0, told.output
+    run = json.loads(told.stdout)["run"]
+    assert (tmp_path / "champion" / "model.safetensors").exists()
+    store = Home(tmp_path / "home").open_store()
+    rows = list(repository.history(store, run))
+    state = repository.load(store, run)
+    store.close()
+    assert state.completed
+    assert state.converged.reason == "hours"
+    assert audit.audit(rows) == []
+    last = max(state.closed)
+    then = repository.fold(rows[: generations.before_close(rows, last)])
+    again = then.spent.minus(then.closed[last - 1])
+    needed = then.spent.wall + again.wall + ranking.report_seconds(then)
+    assert needed > 8, "it ended with time for another generation and the report"
+
+
+def test_every_way_of_saying_the_settings_means_the_same(toys: Toys, tmp_path: Path) -> None:
+    """Nested or flat, in TOML or JSON, by the source documents' names or as options."""
+    words = ("check", "--base-models", toys.names, "--data", str(toys.data), "--json")
+    files = {
+        "nested.toml": 'generations = 3\n[search]\nstrategy = "tournament"\nelite_size = 1\n'
+        "mutation_sigma = 0.3\n",
+        "flat.toml": 'generations = 3\nstrategy = "tournament"\nelite_size = 1\nmutation_sigma = 0.3\n',
+        "documents.json": '{"max_generations": 3, "strategy": "tournament", "elite_count": 1,'
+        ' "mutation_strength": 0.3}',
+        "mixed.yaml": "search: {strategy: tournament, elite_count: 1}\nmutation_strength: 0.3\n",
+    }
+    told = []
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        more = ("--gens", "3") if name == "mixed.yaml" else ()
+        found = call(tmp_path / "home", *words, "--config", str(tmp_path / name), *more)
+        told.append(json.loads(found.stdout)["config"])
+    (tmp_path / "rest.toml").write_text("elite_count = 1\nmutation_strength = 0.3\n")
+    options = ("--config", str(tmp_path / "rest.toml"), "--gens", "3", "--strategy", "tournament")
+    told.append(json.loads(call(tmp_path / "home", *words, *options).stdout)["config"])
+    assert told == [told[0]] * 5
+    assert (told[0]["strategy"], told[0]["elite_size"], told[0]["mutation_sigma"]) == (
+        "tournament", 1, 0.3,
+    )  # fmt: skip
+
+
+def test_an_option_overrides_the_strategy_of_a_nested_search(toys: Toys, tmp_path) -> None:
+    """The rest of the file's search must suit the strategy that is asked for."""
+    file = tmp_path / "settings.toml"
+    file.write_text('[search]\nstrategy = "auto"\npopulation_size = 6\n')
+    words = ("check", "--base-models", toys.names, "--data", str(toys.data), "--config", str(file))
+    told = call(tmp_path / "home", *words, "--strategy", "cma-es", "--json")
+    config = json.loads(told.stdout)["config"]
+    assert (config["strategy"], config["population_size"]) == ("cma-es", 6)
+    file.write_text('[search]\nstrategy = "auto"\nniching = "both"\n')
+    assert "niching belongs to tournament" in fails(tmp_path / "home", 2, *words)
+
+
 def test_a_config_file_may_name_models_and_data(toys: Toys, tmp_path) -> None:
     """The source documents' JSON form, with a path per model."""
     file = tmp_path / "settings.json"
@@ -442,7 +536,10 @@ def _wait_for_events(home: Home, count: int) -> None:
 def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
     """All of them; by part of a name; by the source documents' name; no run and no torch needed."""
     every = json.loads(call(tmp_path, "settings", "--json").stdout)
-    assert [row["name"] for row in every] == list(EvoMergeConfig.model_fields)
+    assert [row["name"] for row in every] == [setting.name for setting in settings()]
+    assert {row["name"]: row["strategies"] for row in every}["elite_size"] == [
+        "elite-loser", "tournament",
+    ]  # fmt: skip
     assert all(row["what"] for row in every)
     drawn = json.loads(call(tmp_path, "settings", "search_", "--json").stdout)
     assert {row["name"]: row["default"] for row in drawn} == {
@@ -453,7 +550,7 @@ def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
         for row in json.loads(call(tmp_path, "settings", "dare_threshold", "--json").stdout)
     ] == ["dare_drop"]
     lines = call(tmp_path, "settings", "strategy").stdout.splitlines()
-    assert lines[0].startswith("strategy\tauto\tWho decides: auto, elite-loser, ")
+    assert lines[0].startswith("strategy\t\tauto\tSearch strategy: auto, elite-loser, ")
 
 
 def test_settings_that_are_none_are_named(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_genome_names_models_base_and_technique(
     assert made.fields["base"] is not None
     assert made.fields["base"].path == str(toys.base.resolve())
     assert made.config.strategy == "auto"
-    assert made.config.species == ("dare_ties",)
+    assert made.config.flat()["species"] == ["dare_ties"]
     told = capsys.readouterr().err
     for key in (
         "genome.layer_granularity",
@@ -59,7 +59,7 @@ def test_options_outweigh_a_genome_and_other_methods_leave_the_usual_ones(
     given = {"config_file": written(toys, tmp_path, "model_stock"), "gens": 3, "seed": 5}
     made = run_request.make(given)
     assert (made.config.generations, made.config.seed) == (3, 5)
-    assert made.config.species == parse({}).species
+    assert made.config.flat()["species"] == parse({}).flat()["species"]
     assert "model_stock is not among the techniques" in capsys.readouterr().err
     run_request.make({"config_file": written(toys, tmp_path, "linear")})
     assert "linear: task_arithmetic says all that it says" in capsys.readouterr().err
@@ -120,7 +120,7 @@ def test_slerp_of_two_models_without_tasks_lies_between_both(
         made = run_request.make({"config_file": str(file), "data": [str(toys.data)]})
         assert [s.path for s in made.fields["sources"]] == [str(a.resolve()), str(b.resolve())]
         assert made.fields["base"] is None
-        assert made.config.species == ("slerp",)
+        assert made.config.flat()["species"] == ["slerp"]
         assert run_request.check(made).parameters > 0
         assert ("both are sources" in capsys.readouterr().err) == bool(base)
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import forge
-from runs.history import repository
+from runs.history import audit, repository
 from runs.home import Home
 from runs.streams import stream
 from testing import fake_runs
@@ -189,10 +189,30 @@ def test_fork_records_a_run_that_can_be_compared(place: Place) -> None:
     assert place("events", fork["run"]).stdout.count("forked") == 1
 
 
+@pytest.mark.parametrize(
+    "change", ["mutation_rate=0.3", "search.mutation_rate=0.3", 'search={"mutation_rate": 0.3}']
+)
+def test_a_fork_changes_a_setting_of_the_search_by_any_of_its_names(
+    place: Place, change: str
+) -> None:
+    """What is recorded is the same, and the audit finds the fork's settings right."""
+    words = ("fork", "r", "--generation", "1", "--set", change, "--record-only", "--json")
+    fork = json.loads(place(*words).stdout)
+    assert fork["changes"] == {"mutation_rate": 0.3}
+    store = place.home.open_store()
+    state = fake_runs.finish(store, fork["run"])
+    rows = list(repository.history(store, fork["run"]))
+    store.close()
+    assert state.settings(2).search.mutation_rate == 0.3
+    assert audit.audit(rows) == []
+
+
 def test_fork_says_what_is_wrong(place: Place) -> None:
     assert "one of them" in place.fails(2, "fork", "r")
     assert "KEY=VALUE" in place.fails(2, "fork", "r", "--at", "3", "--set", "x")
     assert "colour" in place.fails(2, "fork", "r", "--at", "3", "--set", "colour=red")
+    told = place.fails(2, "fork", "r", "--at", "3", "--set", "search.niching=both")
+    assert "niching belongs to tournament, not to strategy elite-loser" in told
     assert "in the middle of one append" in place.fails(2, "fork", "r", "--at", str(_inside(place)))
 
 

@@ -12,6 +12,8 @@ from evaluation import autotune, perplexity
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.machine_profile import machine_profile
+from evomerge.config import parse
+from evomerge.tasks import evaluation_mode
 
 CONTEXT = 16
 
@@ -163,3 +165,12 @@ def test_batch_tokens_decide_how_many_go_together(resident, monkeypatch) -> None
     resident.batch_tokens = 64
     perplexity.score_windows(resident, [np.ones(CONTEXT, np.int64)] * 9)
     assert shapes == [(4, CONTEXT), (4, CONTEXT), (1, CONTEXT)]
+
+
+def test_a_budget_bounds_what_compiling_could_save() -> None:
+    """A run that only its budget ends has ten thousand generations, and time for few of them."""
+    config = parse({"budget": "1h", "population_size": 8})
+    assert evaluation_mode._search_tokens(config, each=10**6, speed=1000.0) == 3_600_000
+    assert evaluation_mode._search_tokens(config, each=10, speed=1000.0) == 800_000
+    config = parse({"generations": 5, "population_size": 8})
+    assert evaluation_mode._search_tokens(config, each=10**6, speed=1000.0) == 40_000_000

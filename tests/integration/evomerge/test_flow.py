@@ -248,7 +248,7 @@ def test_models_whose_blocks_differ_or_norm_elsewhere_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHING)
 def test_runs_search_paths(name: str) -> None:
-    given = small(strategy=name, population_size=8, generations=4, path_repeats=2, mutation="both",
+    given = small(strategy=name, population_size=8, generations=4, path_repeats=2,
                   path_blocks=4, species=("ties", "slerp"))  # fmt: skip
     world, other = World(given), World(given)
     state = world.run()
@@ -315,8 +315,11 @@ def test_a_champion_of_another_depth_is_compared_by_all_of_its_score() -> None:
 
 @pytest.mark.parametrize("name", ["auto", "elite-loser"])
 def test_strategies_that_search_no_paths_say_so(name: str) -> None:
+    """The message names the strategies that do."""
     size = 4 if name == "elite-loser" else 5
-    with pytest.raises(ConfigError, match="it searches no paths: leave out path_repeats"):
+    with pytest.raises(
+        ConfigError, match="path_repeats belongs to tournament, cma-es, nsga2, not to"
+    ):
         current(small(strategy=name, population_size=size, path_repeats=1))
 
 

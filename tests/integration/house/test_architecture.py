@@ -205,35 +205,6 @@ def test_nothing_unpickles_and_nothing_trusts_remote_code() -> None:
             assert "torch.load(" not in text, file
 
 
-def test_every_setting_is_in_the_table() -> None:
-    """The table in docs/settings.md tells users of the source documents what became of a setting."""
-    from evomerge.config import REFUSED, RENAMED, EvoMergeConfig
-
-    def plain(cell: str) -> str:
-        """Without what Markdown marks; a link is the page that it leads to."""
-        return re.sub(r"\[\w+\]\(([\w.]+)[^)]*\)", r"docs/\1", cell).replace("`", "")
-
-    def sentence(words: str) -> str:
-        return words[0].upper() + words[1:] + "."
-
-    rows, said = {}, {}
-    for line in (ROOT / "docs" / "settings.md").read_text("utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| `"):
-            rows[cells[0].strip("`")] = cells[1]
-            if cells[1] == "setting":
-                said[cells[0].strip("`")] = [plain(cells[2]), sentence(plain(cells[3]))]
-    defaults = EvoMergeConfig().model_dump(mode="json")
-    defaults["fitness_weights"].pop("domains")
-    for name, field in EvoMergeConfig.model_fields.items():
-        assert rows.get(name) == "setting", name
-        assert said[name] == [str(defaults[name]), " ".join((field.description or "").split())]
-    for name, new in RENAMED.items():
-        assert rows.get(name) == f"renamed `{new}`", name
-    for name in REFUSED:
-        assert rows.get(name) == "refused", name
-
-
 def _page_files() -> dict[str, Path]:
     """Every file of the dashboard, by its path without ending."""
     source = ROOT / "dashboard" / "src"

@@ -44,6 +44,18 @@ def test_every_command_is_on_its_page_and_the_readme_names_only_commands_that_ex
     assert len(readme.splitlines()) < 140
 
 
+def test_every_setting_is_on_its_page() -> None:
+    """Users of the source documents look there for what became of a setting."""
+    from evomerge.config import REFUSED, RENAMED
+    from evomerge.settings_table import settings
+
+    page = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    for setting in settings():
+        assert page.count(f"\n| `{setting.name}` |") == max(1, len(setting.strategies)), setting
+    for name in (*RENAMED, *REFUSED):
+        assert f"\n| `{name}` |" in page, name
+
+
 @pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"])
 def test_links_lead_to_files(page: Path) -> None:
     """A page that moved leaves no dead link behind."""

@@ -189,8 +189,13 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "path_repeats": {"path_repeats": 1, "strategy": "cma-es", "population_size": 5},
         "path_blocks": {"path_blocks": 4},
     }  # fmt: skip
+    run = RUN
+    if setting in ("species", "layer_groups", "genome_detail", "search_sigma", "path_blocks"):
+        own = {"strategy": "cma-es", "population_size": 5, "path_repeats": 1}
+        run = fake_runs.submit(store, "cma", **own)
+        fake_runs.finish(store, run, lambda state: state.generation == 2)
     with pytest.raises(ConfigError, match="cannot change in a fork"):
-        plan(store, RUN, None, 1, values[setting])
+        plan(store, run, None, 1, values[setting])
 
 
 @pytest.mark.slow
@@ -206,13 +211,33 @@ def test_a_fork_may_go_on_with_another_strategy(store: EventStore, name: str) ->
             first = branch(store, generation=1, changes=changes)
             finished(store, first)
         size = 4 if name == "elite-loser" else 5
-        changes = {"strategy": name, "population_size": size, "generations": 5}
+        own = (
+            {"elite_size": 1} if name in ("elite-loser", "tournament") else {}
+        )  # auto has no elite
+        changes = {"strategy": name, "population_size": size, "generations": 5, **own}
         fork_ = branch(store, run=first, generation=2, changes=changes)
         state = finished(store, fork_)
         assert state.completed, state.failed
         assert state.version_of(2) != state.version_of(3) == search.current(state.settings(3))
         assert len([c for g, c in state.candidates if g == 4]) >= size - 1
         assert audit.audit(list(repository.history(store, fork_))) == []
+
+
+def test_a_fork_cannot_leave_paths_to_a_strategy_without_them(store: EventStore) -> None:
+    """Auto has no setting for paths, but the candidates that it would begin with have them."""
+    own = {"strategy": "cma-es", "population_size": 5, "path_repeats": 1}
+    run = fake_runs.submit(store, "paths", **own)
+    fake_runs.finish(store, run, lambda state: state.generation == 2)
+    with pytest.raises(ConfigError, match="path_repeats cannot change in a fork"):
+        plan(store, run, None, 1, {"strategy": "auto"})
+
+
+def test_a_fork_refuses_a_setting_that_its_strategy_lacks(store: EventStore) -> None:
+    """It would have changed nothing."""
+    with pytest.raises(
+        ConfigError, match="niching belongs to tournament, not to strategy elite-loser"
+    ):
+        plan(store, RUN, None, 1, {"niching": "both"})
 
 
 def test_places_without_a_future_are_refused(store: EventStore) -> None:

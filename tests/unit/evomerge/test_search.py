@@ -13,6 +13,7 @@ from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Pipeline, Recipe
 from evomerge.search import elite_loser, mutation
 from evomerge.search.elite_loser import Family, Proposal
 from evomerge.search.mutation import mutate_genes
+from evomerge.search_settings import EliteLoserSearch
 
 FAMILY = Family(("a", "b", "c"), "base", 6)
 
@@ -46,11 +47,11 @@ def test_mutated_genes_are_always_valid(
     number: int, key: int, sigma: float, blocks: int, inputs: int
 ):
     """However far a chain of mutations goes: bounds hold and the recipe validates."""
-    config = EvoMergeConfig(gene_sigma=sigma)
+    search = EliteLoserSearch(gene_sigma=sigma)
     names = tuple("abcd"[:inputs])
     found = pipeline(number, names, layers=(0,) * blocks)
     for step in range(4):
-        found = mutate_genes(found, blocks, config, key, step)
+        found = mutate_genes(found, search, key, step)
         genes = found.genes
         assert Pipeline.model_validate(found.model_dump()) == found
         assert (found.inputs, found.base, found.seed) == (names, "base", 1)
@@ -73,16 +74,16 @@ def test_mutated_genes_are_always_valid(
 
 def test_a_mutation_depends_on_its_key_alone():
     """Replay makes the same mutant; the next slot another."""
-    config, parent = EvoMergeConfig(), pipeline(3)
-    assert mutate_genes(parent, 6, config, 1, 2) == mutate_genes(parent, 6, config, 1, 2)
-    assert mutate_genes(parent, 6, config, 1, 2) != mutate_genes(parent, 6, config, 1, 3)
+    search, parent = EliteLoserSearch(), pipeline(3)
+    assert mutate_genes(parent, search, 1, 2) == mutate_genes(parent, search, 1, 2)
+    assert mutate_genes(parent, search, 1, 2) != mutate_genes(parent, search, 1, 3)
 
 
 def test_only_the_genes_of_the_stages_move():
     """linear-ties-dfs reads weights, density, epsilon and scale; ts, drop and layers stay."""
-    config = EvoMergeConfig(techniques=("linear", "ties", "dfs"))
+    search = EliteLoserSearch(techniques=("linear", "ties", "dfs"))
     before = pipeline(3, drop=0.4, density=0.3)
-    after = mutate_genes(before, 6, config, 5)
+    after = mutate_genes(before, search, 5)
     moved = {
         name
         for name in Genes.model_fields
@@ -95,7 +96,7 @@ def test_genes_are_rounded_to_six_decimals():
     """The last bit of exp() on another machine must not reach a recipe's id."""
     for number in range(8):
         for key in range(10):
-            genes = mutate_genes(pipeline(number), 6, EvoMergeConfig(), key).genes
+            genes = mutate_genes(pipeline(number), EliteLoserSearch(), key).genes
             numbers = [genes.scale, genes.drop, genes.density, genes.epsilon]
             numbers += [*(genes.weights or ()), *(genes.ts or ())]
             assert all(n == round(n, 6) for n in numbers)
@@ -103,21 +104,21 @@ def test_genes_are_rounded_to_six_decimals():
 
 def test_one_technique_is_exchanged_now_and_then():
     """Probability 0.1 over 1,000 keys: 100 ± 5·√(1000·0.1·0.9) = 47; one stage at a time."""
-    found = Counter(mutate_genes(pipeline(0), 6, EvoMergeConfig(), k).number for k in range(1000))
+    found = Counter(mutate_genes(pipeline(0), EliteLoserSearch(), k).number for k in range(1000))
     assert set(found) == {0, 1, 2, 4}
     assert abs(1000 - found[0] - 100) <= 47
 
 
 def test_a_switch_stays_within_the_allowed_techniques():
     """`techniques` holds for ever, not only for generation 0."""
-    config = EvoMergeConfig(techniques=("linear", "slerp", "ties", "dfs"))
-    found = {mutate_genes(pipeline(3), 6, config, k).number for k in range(300)}
+    search = EliteLoserSearch(techniques=("linear", "slerp", "ties", "dfs"))
+    found = {mutate_genes(pipeline(3), search, k).number for k in range(300)}
     assert found == {3, 7}
 
 
 def test_a_switch_to_frankenmerge_leaves_its_layers_open():
     """They are chosen by measuring, not by chance."""
-    mutants = [mutate_genes(pipeline(7), 6, EvoMergeConfig(), k) for k in range(300)]
+    mutants = [mutate_genes(pipeline(7), EliteLoserSearch(), k) for k in range(300)]
     switched = [m for m in mutants if m.selection == "frankenmerge"]
     assert switched
     assert all(m.needs_layers for m in switched)
@@ -125,9 +126,9 @@ def test_a_switch_to_frankenmerge_leaves_its_layers_open():
 
 def test_a_frankenmerge_s_blocks_move_and_never_beyond_a_third():
     """Half of the mutations try; from two of six replaced no third one is."""
-    config = EvoMergeConfig(techniques=("linear", "ties", "frankenmerge"))
+    search = EliteLoserSearch(techniques=("linear", "ties", "frankenmerge"))
     found = [
-        mutate_genes(pipeline(2, layers=(1, 2, 0, 0, 0, 0)), 6, config, k).genes.layers or ()
+        mutate_genes(pipeline(2, layers=(1, 2, 0, 0, 0, 0)), search, k).genes.layers or ()
         for k in range(300)
     ]
     assert any(layers != (1, 2, 0, 0, 0, 0) for layers in found)
@@ -146,7 +147,7 @@ def test_draws_below_a_number_stay_below_it():
 
 def test_generation_zero_is_the_eight_pipelines():
     """Each once, over all sources, with the config's genes and a seed of its own."""
-    config = EvoMergeConfig(dare_drop=0.3, ties_density=0.4)
+    config = documented(dare_drop=0.3, ties_density=0.4)
     found = elite_loser.first_generation(config, FAMILY)
     assert [p.slot for p in found] == list(range(8))
     assert [p.pipeline.number for p in found if p.pipeline] == list(range(8))
@@ -159,10 +160,10 @@ def test_generation_zero_is_the_eight_pipelines():
 
 def test_a_small_population_takes_a_keyed_choice_of_pipelines():
     """Four of eight, without repetition, another four for another seed."""
-    small = {"population_size": 4, "elite_size": 1}
+    small: dict[str, object] = {"population_size": 4, "elite_size": 1}
     choices = set()
     for seed in range(12):
-        found = elite_loser.first_generation(parse({**small, "seed": seed}), FAMILY)
+        found = elite_loser.first_generation(documented(**small, seed=seed), FAMILY)
         numbers = tuple(p.pipeline.number for p in found if p.pipeline)
         assert len(set(numbers)) == 4
         assert numbers == tuple(sorted(numbers))
@@ -172,12 +173,17 @@ def test_a_small_population_takes_a_keyed_choice_of_pipelines():
 
 def test_a_large_population_fills_up_with_perturbed_copies():
     """Sixteen: the eight as they are, then eight with moved genes."""
-    config = parse({"population_size": 16, "elite_size": 4})
+    config = documented(population_size=16, elite_size=4)
     found = elite_loser.first_generation(config, FAMILY)
     assert len({p.recipe.id for p in found}) == 16
     scales = [p.pipeline.genes.scale for p in found if p.pipeline]
     assert scales[:8] == [1.0] * 8
     assert all(s != 1.0 for s in scales[8:])
+
+
+def documented(**given: object) -> EvoMergeConfig:
+    """Settings of the source documents' search."""
+    return parse({"strategy": "elite-loser", **given})
 
 
 def next_generation(config: EvoMergeConfig, generation: int = 1, reseeded: bool = False):
@@ -192,7 +198,7 @@ def next_generation(config: EvoMergeConfig, generation: int = 1, reseeded: bool 
 
 def test_the_next_generation_is_mutants_of_the_best_and_merges_of_the_rest_by_threes():
     """2 × 3 mutants of ranks 0 and 1, then ranks 2–4 and 5–7 in their order."""
-    ranking, found = next_generation(EvoMergeConfig())
+    ranking, found = next_generation(documented())
     assert [p.slot for p in found] == list(range(8))
     assert [p.kind for p in found] == ["mutated"] * 6 + ["merged"] * 2
     assert [p.parents for p in found[:6]] == [(ranking[0],)] * 3 + [(ranking[1],)] * 3
@@ -202,13 +208,13 @@ def test_the_next_generation_is_mutants_of_the_best_and_merges_of_the_rest_by_th
         assert isinstance(proposal.recipe, Pipeline)
         assert (proposal.recipe.inputs, proposal.recipe.base) == (proposal.parents, "base")
     assert len({p.recipe.id for p in found}) == 8
-    assert elite_loser.loser_slots(EvoMergeConfig()) == (6, 7)
+    assert elite_loser.loser_slots(documented()) == (6, 7)
 
 
 def test_reseeded_slots_are_random_pipelines_over_the_sources():
     """New blood has no parents in the population; the mutants stay what they were."""
-    _, usual = next_generation(EvoMergeConfig())
-    _, fresh = next_generation(EvoMergeConfig(), reseeded=True)
+    _, usual = next_generation(documented())
+    _, fresh = next_generation(documented(), reseeded=True)
     assert fresh[:6] == usual[:6]
     for proposal in fresh[6:]:
         assert (proposal.kind, proposal.parents) == ("seeded", ())
@@ -223,7 +229,7 @@ def test_reseeded_slots_are_random_pipelines_over_the_sources():
 )
 def test_mutation_changes_what_the_config_says(kind: str, genes: bool, noise: bool):
     """Weights, genes or both."""
-    _, found = next_generation(parse({"mutation": kind, "mutation_rate": 0.5}))
+    _, found = next_generation(documented(mutation=kind, mutation_rate=0.5))
     for proposal in found[:6]:
         assert isinstance(proposal.recipe, Mutate)
         assert (proposal.recipe.pipeline is not None) is genes
@@ -233,9 +239,9 @@ def test_mutation_changes_what_the_config_says(kind: str, genes: bool, noise: bo
 
 def test_proposals_depend_on_seed_generation_and_slot_alone():
     """The strategy is a function of the log: the same twice, another for another key."""
-    assert next_generation(EvoMergeConfig()) == next_generation(EvoMergeConfig())
+    assert next_generation(documented()) == next_generation(documented())
     ids = [
-        {p.recipe.id for p in next_generation(EvoMergeConfig(seed=seed), generation)[1]}
+        {p.recipe.id for p in next_generation(documented(seed=seed), generation)[1]}
         for seed, generation in ((0, 1), (1, 1), (0, 2))
     ]
     assert all(not a & b for a, b in ((ids[0], ids[1]), (ids[0], ids[2]), (ids[1], ids[2])))

@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cmaes import CMA
+from pydantic import Field
 
 from evaluation.data.outcomes import DomainOutcomes
-from evomerge import search
-from evomerge.config import parse
+from evomerge import search, search_settings
+from evomerge.config import OPEN_END, parse
 from evomerge.recipes.recipe import Grouped, Recipe
-from evomerge.run import budget, events, strategy_input
+from evomerge.run import budget, events, ranking, strategy_input
 from evomerge.run.decide import proposals
 from evomerge.run.state import RunState, fold
 from evomerge.run.tasks import Build, Evaluate
@@ -23,12 +24,14 @@ from evomerge.search.auto import Auto
 from evomerge.search.cma_es import CmaEs, Distribution, mask_seed
 from evomerge.search.genome import Space, consensus
 from evomerge.search.history import Generation, Measurements, Past
-from evomerge.search.proposals import Family
+from evomerge.search.proposals import Family, Proposal
+from evomerge.search_settings import AutoSearch
+from runs import kinds
 from runs.errors import ConfigError, StrategyError
 from runs.history import audit
 from runs.kinds.decide import decide
 from runs.kinds.state import evolve
-from testing.fake_world import BASE, SOURCES, World, quality, small
+from testing.fake_world import BASE, POOLS, SOURCES, World, quality, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
 CONTINUOUS = NAMES[1:]
@@ -151,9 +154,13 @@ def distance(world: Bowl) -> float:
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_a_strategy_finds_what_there_is_to_find(name: str) -> None:
     """Much nearer than the best static merge, which is 0.2 away."""
-    detail = {} if name == "auto" else {"genome_detail": "whole"}
-    world = Bowl(config(name, generations=25, population_size=8, search_sigma=0.15,
-                        mutation="genes", gene_sigma=0.3, **detail))  # fmt: skip
+    own: dict[str, dict[str, object]] = {
+        "auto": {},
+        "cma-es": {"genome_detail": "whole", "search_sigma": 0.15},
+        "nsga2": {"genome_detail": "whole"},
+        "tournament": {"genome_detail": "whole", "mutation": "genes", "gene_sigma": 0.3},
+    }
+    world = Bowl(config(name, generations=25, population_size=8, **own[name]))
     world.run()
     assert distance(world) < 0.05
 
@@ -302,7 +309,7 @@ def test_auto_takes_more_cells_where_means_get_no_better() -> None:
     for (generation, slot), candidate in state.candidates.items():
         recipe = state.recipes[candidate.recipe_id]
         assert isinstance(recipe, Grouped)
-        if slot < given.population_size:
+        if slot < given.search.population_size:
             cells = len({str(p) for p in recipe.params})
             counts[generation] = max(counts.get(generation, 0), cells)
     assert [counts[g] for g in range(1, 9)] == [1, 1, 1, 2, 2, 2, 8, 8]
@@ -475,6 +482,39 @@ def test_hours_are_those_of_tasks_and_of_the_clock() -> None:
     assert over == "hours"
 
 
+def test_a_budget_for_the_whole_run_leaves_time_for_the_report() -> None:
+    """Seven models, each on the whole test slice, at the seconds that an item took so far."""
+    world = World(config("auto", budget_hours=1.0))
+    world.run_until(lambda state: state.generation == 2)
+    state = world.state
+    state.spent = replace(state.spent, wall=2 * state.spent.device)
+    done = list(state.evaluations.values())
+    each = sum(e.seconds for e in done) / sum(budget.items(e.outcomes) for e in done)
+    size = sum(p.windows + p.questions + p.problems for p in POOLS.values())
+    report = ranking.report_seconds(state)
+    assert report == pytest.approx(2 * each * size * (2 + 3 + len(state.baselines)))
+    limited, spent = config("auto", budget_hours=1.0), budget.SearchSpent(wall=3000.0)
+    last = budget.SearchSpent(wall=500.0)
+    assert budget.exhausted(limited, spent, last, 100.0) is None
+    assert budget.exhausted(limited, spent, last, 101.0) == "hours"
+
+
+def test_a_run_with_only_a_budget_is_shown_by_its_time() -> None:
+    """Its ten thousand generations are no goal: 3 of 10,001 would be no progress."""
+    world = World(config("auto", budget_hours=2.0, generations=OPEN_END))
+    world.run_until(lambda state: state.generation == 1)
+    state, kind = world.state, kinds.of("evomerge")
+    state.closed[0] = replace(state.closed[0], wall=1800.0)
+    assert kind.progress(state) == (1, None)
+    told = kind.message(state)
+    assert (told["generation"], told["generations"], told["progress"]) == (0, None, 0.25)
+    assert kind.view(state)["generations_wanted"] is None
+    limited = World(config("auto", budget_hours=2.0, generations=4))
+    limited.run_until(lambda state: state.generation == 3)
+    assert kind.progress(limited.state) == (3, 5)
+    assert kind.message(limited.state)["progress"] == 0.5
+
+
 def test_the_clock_counts_between_events_and_stops_while_a_run_is_paused() -> None:
     world = World(config("auto"))
     world.run_until(lambda state: state.generation == 1)
@@ -526,11 +566,15 @@ class Mine(Auto):
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch):
     def register(*given: Point) -> None:
-        monkeypatch.setattr("evomerge.search.entry_points", lambda group: list(given))
-        search._registered.cache_clear()
+        monkeypatch.setattr(search_settings, "entry_points", lambda group: list(given))
+        forget()
+
+    def forget() -> None:
+        search.registered.cache_clear()
+        search_settings.plugins.cache_clear()
 
     yield register
-    search._registered.cache_clear()
+    forget()
 
 
 def test_a_registered_strategy_decides_a_run(points) -> None:
@@ -540,6 +584,54 @@ def test_a_registered_strategy_decides_a_run(points) -> None:
     assert state.started
     assert state.started.strategy == "mine@3"
     assert audit.audit(world.rows) == []
+
+
+class OwnSettings(AutoSearch):
+    """A setting more than auto has."""
+
+    heat: float = Field(default=0.5, gt=0)
+
+
+class Hot(Mine):
+    """A strategy of a package, with settings of its own."""
+
+    settings = OwnSettings
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Propose what auto does; the settings are those of this strategy's model."""
+        assert past.config.search_as(OwnSettings).heat == 0.25
+        return super().ask(past)
+
+
+def test_a_registered_strategy_has_settings_of_its_own(points) -> None:
+    """They are checked by its model, recorded, and given to it."""
+    points(Point("mine", Hot))
+    given = config("mine", search={"heat": 0.25})
+    assert given == config("mine", heat=0.25)
+    world = World(given)
+    assert world.run().completed
+    assert audit.audit(world.rows) == []
+    assert world.state.submitted
+    assert world.state.submitted.config.flat()["heat"] == 0.25
+    for wrong, message in (
+        ({"heat": -1}, r"setting heat: .*greater than 0"),
+        ({"niching": "both"}, "niching belongs to tournament, not to strategy mine"),
+        ({"search": {"cold": 1}}, "setting cold is not known"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            search.current(config("mine", **wrong))
+
+
+def test_a_log_is_read_without_the_package_of_its_strategy(points) -> None:
+    """Its settings stay as they were recorded; the same with a package that lacks one of them."""
+    points(Point("mine", Hot))
+    recorded = config("mine", heat=0.25).model_dump(mode="json")
+    points()
+    assert parse(recorded).model_dump(mode="json") == recorded
+    points(Point("mine", Mine))
+    assert parse(recorded).model_dump(mode="json") == recorded
+    with pytest.raises(StrategyError, match="are not those that it has here"):
+        parse(recorded).search_as(AutoSearch)
 
 
 @pytest.mark.parametrize(

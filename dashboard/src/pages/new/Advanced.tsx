@@ -8,28 +8,32 @@ import { OWN } from "./draft";
 
 interface Props {
   schema: Schema;
+  /** The chosen strategy; empty: the default. */
+  strategy: string;
   defaults: Values;
   values: Record<string, string>;
   problems: Record<string, string>;
   onChange: (values: Record<string, string>) => void;
 }
 
-export function Advanced({ schema, defaults, values, problems, onChange }: Props) {
+export function Advanced({ schema, strategy, defaults, values, problems, onChange }: Props) {
   const [text, setText] = useState("");
   const given = Object.values(values).filter((value) => value.trim() !== "").length;
-  const names = Object.keys(schema.properties ?? {}).filter(
-    (name) => !(OWN as readonly string[]).includes(name) && (name.includes(text.trim().replaceAll(" ", "_")) || (values[name] ?? "") !== ""),
-  );
+  const names = Object.entries(schema.properties ?? {}).filter(([name, known]) => {
+    if ((OWN as readonly string[]).includes(name)) return false;
+    if ((values[name] ?? "") !== "") return true;
+    return suits(known, strategy) && name.includes(text.trim().replaceAll(" ", "_"));
+  });
   const put = (name: string, value: string) => onChange({ ...values, [name]: value });
   return (
     <details className="advanced">
       <summary>Advanced settings{given > 0 ? ` (${given} given)` : ""}</summary>
       <input className="input" type="search" aria-label="Search settings" placeholder="Search settings" value={text} onChange={(event) => setText(event.target.value)} />
       <div className="advanced-grid">
-        {names.map((name) => {
-          const known = resolve(schema.properties?.[name] ?? {}, schema);
+        {names.map(([name, found]) => {
+          const known = resolve(found, schema);
           return (
-            <Field key={name} label={words(name)} hint={known.description} wrong={problems[name]}>
+            <Field key={name} label={words(name)} hint={hint(known)} wrong={problems[name]}>
               {(bind) => <Control bind={bind} schema={known} root={schema} standard={defaults[name]} value={values[name] ?? ""} onChange={(value) => put(name, value)} />}
             </Field>
           );
@@ -37,6 +41,16 @@ export function Advanced({ schema, defaults, values, problems, onChange }: Props
       </div>
     </details>
   );
+}
+
+/** A strategy that was not chosen is decided by the settings that are given: all are shown. */
+function suits(known: Schema, strategy: string): boolean {
+  return strategy === "" || known.strategies === undefined || known.strategies.includes(strategy);
+}
+
+function hint(known: Schema): string | undefined {
+  const only = known.strategies?.join(", ");
+  return only === undefined ? known.description : `${known.description ?? ""} Strategies: ${only}.`;
 }
 
 interface ControlProps {

@@ -31,7 +31,9 @@ export function CheckPanel({ begun, blocked, checked, config }: Props) {
 
 function Said({ answer, config }: { answer: Checked; config: Values }) {
   const slices = [...new Set(Object.values(answer.items ?? {}).flatMap((row) => Object.keys(row)))];
-  const counted = ["generations", "population_size", "strategy"].filter((name) => name in answer.config || name in config);
+  // With a budget and no generations of its own, a run has as many as there is time for.
+  const open = !("generations" in config) && typeof answer.config.budget_hours === "number";
+  const counted = [open ? "budget_hours" : "generations", "population_size", "strategy"].filter((name) => name in answer.config || name in config);
   return (
     <div className="said">
       <p className={`note ${answer.ok ? "good" : "bad"}`}>

@@ -82,7 +82,7 @@ export default function NewRunPage() {
           </Field>
           <TextList label="Data" each="Items" hint="JSONL or text files, folders, lm-eval:TASK or builtin:domains. Without any: built-in text." values={draft.data}
             least={1} wrong={problems.data} onChange={(values) => put({ data: values })} />
-          <div className="three">
+          <div className="four">
             <Field label="Strategy" wrong={problems.strategy}>
               {(given) => (
                 <select {...given} className="select" value={draft.strategy} onChange={(event) => put({ strategy: event.target.value })}>
@@ -97,6 +97,12 @@ export default function NewRunPage() {
               {(given) => (
                 <input {...given} className="input" inputMode="numeric" placeholder={placeholder(defaults.generations)} value={draft.generations}
                   onChange={(event) => put({ generations: event.target.value })} />
+              )}
+            </Field>
+            <Field label="Budget" wrong={problems.budget_hours} hint="Time for the whole run. Without generations, it ends the search.">
+              {(given) => (
+                <input {...given} className="input" placeholder="none, or 30m, 1h, 2h30m" value={draft.budget_hours}
+                  onChange={(event) => put({ budget_hours: event.target.value })} />
               )}
             </Field>
             <Field label="Seed" wrong={problems.seed}>
@@ -118,7 +124,7 @@ export default function NewRunPage() {
             </Field>
           </div>
           {settings.error !== null && <Failure error={settings.error} onRetry={() => void settings.reload()} />}
-          {schema && <Advanced schema={schema} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
+          {schema && <Advanced schema={schema} strategy={draft.strategy} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
         </div>
         <aside className="new-check" aria-label="Check">
           <CheckPanel begun={begun} blocked={Object.keys(own).length > 0} checked={checked} config={body.config} />

@@ -8,6 +8,8 @@ export interface Draft {
   data: string[];
   strategy: string;
   generations: string;
+  /** Time for the whole run, as 1h. */
+  budget_hours: string;
   seed: string;
   priority: string;
   labels: string;
@@ -22,6 +24,7 @@ export const BLANK: Draft = {
   data: [""],
   strategy: "",
   generations: "",
+  budget_hours: "",
   seed: "",
   priority: "",
   labels: "",
@@ -30,7 +33,7 @@ export const BLANK: Draft = {
 };
 
 /** Settings that the form has fields of their own for. */
-export const OWN = ["strategy", "generations", "seed"] as const;
+export const OWN = ["strategy", "generations", "budget_hours", "seed"] as const;
 
 export interface Body {
   models: string[];
