@@ -14,9 +14,9 @@ from typing import Any
 
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.reports import generation_rows, report
-from evomerge.reports.notebook import Run
+from evomerge.reports.outputs.notebook import Run
 from evomerge.run.state import RunState
-from evomerge.tasks.champion import export
+from evomerge.tasks.results.champion import export
 from runs.errors import ConfigError, NotFoundError
 from runs.history.repository import history
 from runs.home import Home

@@ -32,7 +32,7 @@ from runs.home import Home
 from runs.lists import model_registry
 from runs.lists.queries import position
 from runs.streams import stream
-from testing.fake_world import World, small
+from testing.worlds.fake_world import World, small
 from worker.commands import accounts
 
 FORGE = [sys.executable, "-c", "from cli.main import main; main()"]

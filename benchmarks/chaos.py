@@ -34,10 +34,11 @@ from events import EventsError
 from runs.history import audit
 from runs.history.repository import history
 from runs.home import Home
-from testing import runs, toy_models
-from testing.cluster import Cluster, children, kill
-from testing.servers import Postgres
-from testing.toys import Toys
+from testing.models import toy_models
+from testing.models.toys import Toys
+from testing.services.cluster import Cluster, children, kill
+from testing.services.servers import Postgres
+from testing.worlds import runs
 from worker.queue.celery_wakeup import make_app, queue_of
 from worker.queue.device_table import DEVICES
 from worker.queue.leases import LEASES

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.log_reading import verdict
-from testing import runs, toy_models
-from testing.cluster import Cluster
-from testing.servers import Postgres
-from testing.toys import Toys
+from testing.models import toy_models
+from testing.models.toys import Toys
+from testing.services.cluster import Cluster
+from testing.services.servers import Postgres
+from testing.worlds import runs
 
 #: Number of submits that are timed, and of runs that keep two processes busy.
 FIRST, RUNS = 9, 3

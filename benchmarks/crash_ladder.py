@@ -45,7 +45,7 @@ from events.postgres import open_store as open_postgres
 from events.sqlite import open_store
 from testing.crowd import Crowd
 from testing.power_loss import capture, judge_cut, judge_two_cuts, places, record
-from testing.servers import Postgres as Server
+from testing.services.servers import Postgres as Server
 from tests.acceptance.events.test_kill_at_syscalls import (
     MODES,
     Batch,

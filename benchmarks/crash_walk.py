@@ -28,9 +28,10 @@ from typing import Any
 from events import failpoints
 from evomerge.run.state import RunState
 from runs.home import Home
-from testing import runs, toy_models
-from testing.servers import Postgres
-from testing.toys import Toys
+from testing.models import toy_models
+from testing.models.toys import Toys
+from testing.services.servers import Postgres
+from testing.worlds import runs
 
 _FORK = multiprocessing.get_context("fork")
 

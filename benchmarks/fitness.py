@@ -42,7 +42,7 @@ from evaluation.perplexity import score_windows
 from evomerge.merging.builder import not_finite
 from phases.cognate.model import configuration
 from phases.cognate.presets import M25, TINY
-from testing import lm_eval_reference, lm_eval_tasks
+from testing.models import lm_eval_reference, lm_eval_tasks
 
 LENGTH = 256
 

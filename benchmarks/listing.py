@@ -25,7 +25,7 @@ from events.sqlite import open_store
 from evomerge.run import events as run_events
 from runs.lists.projections import Runs
 from runs.streams import stream
-from testing.fake_world import World
+from testing.worlds.fake_world import World
 
 
 def contents(

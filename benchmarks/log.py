@@ -33,7 +33,7 @@ from benchmarks import log_reading
 from benchmarks.log_reading import verdict
 from events import Envelope, Event, EventStore, New, postgres, sqlite
 from events.store import CODE_VERSION
-from testing.servers import Postgres
+from testing.services.servers import Postgres
 
 ROOT = Path(__file__).parents[1]
 #: Pairs of contestants, rounds of each in turn, and commits in a round.

@@ -23,7 +23,7 @@ from events import Envelope, canonical_json, chain, sqlite
 from evomerge.config import parse
 from evomerge.run import state
 from evomerge.run.events import REGISTRY
-from testing import fake_world
+from testing.worlds import fake_world
 
 ROOT = Path(__file__).parents[1]
 #: Rows of the logs that are followed.

@@ -25,7 +25,7 @@ from evomerge.run import events
 from evomerge.submission import planned
 from runs.home import Home
 from runs.lists import queries
-from testing.servers import Postgres
+from testing.services.servers import Postgres
 from worker.commands import submit as commands_submit
 from worker.queue.device_table import DEVICES, Roster
 from worker.queue.dispatcher import Dispatcher

@@ -20,7 +20,7 @@ from evomerge.reports import report
 from evomerge.submission import planned
 from runs.home import Home
 from runs.streams import stream
-from testing import toy_models
+from testing.models import toy_models
 from weights.sources import resolve
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit

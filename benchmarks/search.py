@@ -35,7 +35,7 @@ from benchmarks.laboratory import Curve, Laboratory
 from benchmarks.landscapes import Landscape
 from benchmarks.trained import Specialists
 from evomerge.recipes.recipe import SPECIES, Source
-from evomerge.search.genome import Space
+from evomerge.search.genes.genome import Space
 from runs import keys
 
 LANDSCAPES = ("smooth", "choices", "crossed")

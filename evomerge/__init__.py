@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evomerge.reports.notebook import Run
+    from evomerge.reports.outputs.notebook import Run
 
 __all__ = ["Run"]
 
@@ -16,7 +16,7 @@ __all__ = ["Run"]
 def __getattr__(name: str) -> Any:
     """Return `Run`, imported only when it is asked for: importing the package costs nothing."""
     if name == "Run":
-        from evomerge.reports.notebook import Run
+        from evomerge.reports.outputs.notebook import Run
 
         return Run
     raise AttributeError(f"module 'evomerge' has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from events import Envelope, Event
 from evomerge import config as settings_of
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.run import candidates, events, fork_rules, generations, origins, tasks, wording
+from evomerge.run import events, origins, tasks
 from evomerge.run.answers import ANSWERS, unasked
-from evomerge.run.decide import due
+from evomerge.run.rules import fork_rules
+from evomerge.run.rules.decide import due
 from evomerge.run.state import RunState
+from evomerge.run.views import candidates, generations
+from evomerge.shown import ShownRun
 from runs.kinds import events as common
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.kind import Kind, Outlook
+from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.tasks import Decision, Start
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from runs.home import Home
 
 
-class EvoMerge(Kind[RunState]):
+class EvoMerge(ShownRun, Kind[RunState]):
     """Evolution of merges (phase 2)."""
 
     name = "evomerge"
@@ -145,173 +147,6 @@ class EvoMerge(Kind[RunState]):
         for path in submitted.data:
             yield path, "a path"
 
-    # ---- what is shown -----------------------------------------------------------------------
-
-    def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
-        """Return the settings, those of the search beside the others."""
-        return config.flat()
-
-    def names(self, state: RunState) -> dict[str, str]:
-        """Return recipe id → what people call the recipe."""
-        return wording.names(state)
-
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
-        return wording.own_gist(type_, data, names)
-
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if the key is no task's."""
-        return wording.task(key, names)
-
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note an event in the run's row of the run list."""
-        from evomerge.reports import rows
-
-        rows.note(entry, event)
-
-    def models(self, event: Event, state: RunState) -> list[dict[str, Any]]:
-        """Return the base and the sources at `started`, the champion at `completed`."""
-        from evomerge.reports import rows
-
-        return rows.models(event, state)
-
-    def progress(self, state: RunState) -> tuple[int, int | None]:
-        """Return (generations that are closed, those in all if no budget says it), from 0 on."""
-        wanted = state.submitted.config.generations_wanted if state.submitted else None
-        return len(state.generations), None if wanted is None else wanted + 1
-
-    def view(self, state: RunState) -> dict[str, Any]:
-        """Return what the API says of a merging run beside what it says of every run."""
-        from evomerge.reports import page
-
-        return page.run(state)
-
-    def part(self, state: RunState, name: str, **asked: Any) -> dict[str, Any]:
-        """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
-        from evomerge.reports import parts
-
-        return parts.part(state, name, asked)
-
-    def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
-        """Return the report of a run that has completed."""
-        from evomerge.reports import report
-
-        return report.report(state, rows)
-
-    def message(self, state: RunState, unit: int | None = None) -> dict[str, Any]:
-        """Return the source documents' progress message, at the end of a generation."""
-        from evomerge.reports import page
-
-        return page.progress(state, unit)
-
-    def unit_of(self, row: Envelope) -> int | None:
-        """Return the generation that an event closes, or None."""
-        if row.type != events.GenerationCompleted.type:
-            return None
-        return getattr(events.REGISTRY.load(row), "generation", None)
-
-    def ending(self, state: RunState) -> dict[str, Any]:
-        """Return champion, score and results of the message that the run has ended."""
-        from evomerge.reports import report
-
-        done = state.completed
-        return {
-            "champion": state.champion,
-            "score": done.test.scalar if done else None,
-            "results": report.metrics(state) if done else {},
-        }
-
-    def snapshot(self, state: RunState) -> dict[str, Any]:
-        """Return population, champion, diversity and pending tasks at a place of the history."""
-        from evomerge.reports import snapshot
-
-        return snapshot.view(state)
-
-    def difference(self, a: RunState, b: RunState) -> dict[str, Any]:
-        """Return how run B differs from run A."""
-        from evomerge.reports import snapshot
-
-        return snapshot.difference(a, b)
-
-    def comparison(self, a: RunState, b: RunState) -> dict[str, Any]:
-        """Return how two runs differ, with their generations side by side and their results."""
-        from evomerge.reports import snapshot
-
-        return snapshot.comparison(a, b)
-
-    def layers(
-        self, home: Home, state: RunState, recipe_id: str
-    ) -> tuple[str, dict[str, Any] | None]:
-        """Return the cache key of a candidate's attribution, and the attribution if it is known."""
-        from evomerge.tasks import attribution
-
-        return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)
-
-    def layers_command(self, run: str, recipe_id: str) -> list[str]:
-        """Return the command that works out a candidate's attribution."""
-        return [sys.executable, "-m", "evomerge.tasks.attribution", run, recipe_id]
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings: one flat JSON schema, defaults and strategies."""
-        from evomerge import search, settings_table
-
-        schema = settings_table.flat_schema()
-        weights = schema["properties"]["fitness_weights"]
-        names = {"type": "string", "enum": ["composite", "domains"]}
-        weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
-        defaults = {setting.name: setting.default for setting in settings_table.settings()}
-        return {"schema": schema, "defaults": defaults, "strategies": search.names()}
-
-    def tables(self) -> Mapping[str, Any]:
-        """Return name → function of the tables for Parquet and notebooks."""
-        from evomerge.reports import tables
-
-        return tables.OWN
-
-    def tracked(self, state: RunState, after: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return (generation, row) for a tracker."""
-        from evomerge.reports import wandb_rows
-
-        return wandb_rows.rows(state, after)
-
-    def tracked_config(self, state: RunState) -> dict[str, Any]:
-        """Return the settings for a tracker."""
-        from evomerge.reports import wandb_rows
-
-        return wandb_rows.config(state)
-
-    def tracked_summary(self, state: RunState) -> dict[str, Any]:
-        """Return the summary for a tracker."""
-        from evomerge.reports import wandb_rows
-
-        return wandb_rows.summary(state)
-
-    def tracked_result(self, state: RunState) -> dict[str, Any] | None:
-        """Return the champion as a tracker's artifact is described, or None."""
-        from evomerge.reports import wandb_rows
-
-        return wandb_rows.artifact(state)
-
-    def rehearsable(self, state: RunState) -> bool:
-        """Return True if a rehearsal of the run takes seconds."""
-        from evomerge.run import outlook
-
-        return outlook.rehearsable(state)
-
-    def rehearse(self, state: RunState) -> Any:
-        """Return the count of the run's tasks, or None if this version cannot decide it."""
-        from evomerge.run import outlook
-
-        return outlook.rehearsed(state)
-
-    def outlook(
-        self, state: RunState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
-        """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
-        from evomerge.run import outlook
-
-        return outlook.outlook(state, rehearsal, under_way)
-
     # ---- scheduling --------------------------------------------------------------------------
 
     def memory(self, state: RunState) -> int:
@@ -363,7 +198,7 @@ class EvoMerge(Kind[RunState]):
         self, home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; build it if need be."""
-        from evomerge.tasks import model_folders
+        from evomerge.tasks.results import model_folders
 
         return model_folders.settle(home, state, head, recipe_id, folders)
 
@@ -377,19 +212,19 @@ class EvoMerge(Kind[RunState]):
 
     def keep(self, state: RunState, cache: Any) -> None:
         """Write the champion and the elites to disk, if in memory: a restart needs them most."""
-        from evomerge.tasks import champion
+        from evomerge.tasks.results import champion
 
         champion.keep(state, cache)
 
     def result_files(self, state: RunState, cache: Any) -> list[tuple[str, Path]]:
         """Return the champion's weight files, built into the cache if the cache lacks them."""
-        from evomerge.tasks import champion
+        from evomerge.tasks.results import champion
 
         return champion.files(state, cache)
 
     def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, Any]:
         """Write the champion's folder and the report beside its files; return the report."""
-        from evomerge.tasks import champion_folder
+        from evomerge.tasks.results import champion_folder
 
         return champion_folder.write(home, state, out)
 
@@ -397,7 +232,7 @@ class EvoMerge(Kind[RunState]):
 
     def chosen(self, state: RunState, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" or the beginning of an id means."""
-        from evomerge.tasks import verify
+        from evomerge.tasks.results import verify
 
         return verify.chosen(state, which)
 
@@ -405,19 +240,19 @@ class EvoMerge(Kind[RunState]):
         self, state: RunState, cache: Any, ids: Sequence[str], tolerance: float | None, say: Any
     ) -> Iterator[Any]:
         """Build candidates from the sources again; with a tolerance, measure them again too."""
-        from evomerge.tasks import verify
+        from evomerge.tasks.results import verify
 
         yield from verify.rebuild(state, ids, tolerance, say, cache.supply)
 
     def cached(self, state: RunState, cache: Any) -> Iterator[Any]:
         """Yield an error for each of the run's candidates whose cached files have another digest."""
-        from evomerge.tasks import verify
+        from evomerge.tasks.results import verify
 
         yield from verify.artifacts(state, cache)
 
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the recipe file of a champion's folder; None if it has none."""
-        from evomerge.tasks import verify
+        from evomerge.tasks.results import verify
 
         return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
 
@@ -425,7 +260,7 @@ class EvoMerge(Kind[RunState]):
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
     ) -> Iterator[Any]:
         """Compare a champion's folder with its recipe file, and with its run if that is known."""
-        from evomerge.tasks import verify, verify_folder
+        from evomerge.tasks.results import verify, verify_folder
         from weights.checkpoint import open_checkpoint
 
         weights = open_checkpoint(folder).tensors()

@@ -15,10 +15,10 @@ from testing.durations import (
     pytest_sessionfinish,
     pytest_terminal_summary,
 )
-from testing.finished_run import FinishedRun
-from testing.servers import Postgres
-from testing.toys import Toys
-from testing.warm_process import Template
+from testing.models.toys import Toys
+from testing.services.servers import Postgres
+from testing.worlds.finished_run import FinishedRun
+from testing.worlds.warm_process import Template
 
 __all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_summary"]
 
@@ -32,7 +32,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Toys:
     """Models and data for whole runs in seconds."""
     from transformers.utils import logging
 
-    from testing import toy_models
+    from testing.models import toy_models
 
     logging.disable_progress_bar()
     folder = tmp_path_factory.mktemp("toys")

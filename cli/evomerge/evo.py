@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from cli.carry_on import carry_on, recorded, resumed, tracked
 from cli.evomerge.options import model_options
 from cli.options import QUEUED, emit, json_option, queue_options, table
+from cli.runs.carry_on import carry_on, recorded, resumed, tracked
 
 
 @click.command("check")

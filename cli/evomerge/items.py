@@ -44,8 +44,8 @@ def items_command(
     """
     from evomerge.fitness.per_item import tally
     from evomerge.reports.head_to_head import beside
-    from evomerge.run import candidates
     from evomerge.run.state import RunState
+    from evomerge.run.views import candidates
     from runs.home import Home
 
     home = Home.default()

@@ -21,8 +21,8 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
     Example:
       forge layers 20261121-3fa9c1 champion
     """
-    from evomerge.run import candidates
     from evomerge.run.state import RunState
+    from evomerge.run.views import candidates
     from evomerge.tasks import attribution
     from runs.history import repository
     from runs.home import Home

@@ -21,8 +21,8 @@ def lineage_command(run: str, candidate: str, as_json: bool) -> None:
       forge lineage 20261121-3fa9c1 champion
     """
     from evomerge.recipes.recipe import closure
-    from evomerge.run import candidates
     from evomerge.run.state import RunState
+    from evomerge.run.views import candidates
 
     state, _ = load_run(run, RunState)
     recipe_id = candidates.find(state, candidate)

@@ -62,7 +62,7 @@ def merge_command(
             )
         _rebuilt(Path(config), Path(out), model, size, dry_run, as_json)
         if check:
-            from evomerge.tasks.champion import check_loads
+            from evomerge.tasks.results.champion import check_loads
 
             check_loads(Path(out))
         return
@@ -131,7 +131,7 @@ def _merged(
             show.end()
             line = f"weights digest {entry['digest']}"
             if check:
-                from evomerge.tasks.champion import check_loads
+                from evomerge.tasks.results.champion import check_loads
 
                 check_loads(prepared.out)
         made[str(document.name)] = prepared.out
@@ -145,7 +145,7 @@ def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
     """A recipe file: everything about it is in it."""
-    from evomerge.tasks.rebuild import rebuild
+    from evomerge.tasks.results.rebuild import rebuild
     from runs.errors import ConfigError
 
     if dry_run:

@@ -22,9 +22,9 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
       forge merge champion.yml champion
     """
     from evomerge.mergekit.export_config import as_config
-    from evomerge.reports.recipe_file import places, recipe_document
-    from evomerge.run import candidates
+    from evomerge.reports.outputs.recipe_file import places, recipe_document
     from evomerge.run.state import RunState
+    from evomerge.run.views import candidates
     from runs.errors import ConfigError
     from runs.history import repository
     from runs.home import Home

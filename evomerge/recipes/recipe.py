@@ -35,8 +35,8 @@ PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
     for a in ("dare", "ties")
     for s in ("frankenmerge", "dfs")
 )
-#: Species of the continuous genome (`evomerge.search.genome`) → technique, and the parameters that
-#: are the same in all its recipes.
+#: Species of the continuous genome (`evomerge.search.genes.genome`) → technique, and the parameters
+#: that are the same in all its recipes.
 TECHNIQUES: dict[str, tuple[GroupedMethod, dict[str, Any]]] = {
     "task_arithmetic": ("task_arithmetic", {}),
     "ties": ("ties", {"normalise": False}),

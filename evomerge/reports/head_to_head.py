@@ -11,8 +11,8 @@ from evaluation.data.outcomes import Draws, Outcomes, pick
 from evaluation.data.slices import Slice
 from evomerge.fitness.paired_bootstrap import Comparison, compare
 from evomerge.fitness.per_item import Contest, Names, contest, itemise
-from evomerge.run import candidates
 from evomerge.run.state import EvaluationKey, RunState
+from evomerge.run.views import candidates
 from runs.errors import ConfigError, NotFoundError
 
 #: Slices in the reverse of the order in which a run measures on them.

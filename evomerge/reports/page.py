@@ -8,9 +8,9 @@ from evomerge.recipes.recipe import label, parents
 from evomerge.reports import candidate_rows, generation_rows, report, search_statistics
 from evomerge.reports import headline as scores
 from evomerge.reports import snapshot as views
-from evomerge.run import candidates, wording
 from evomerge.run.budget import SECONDS
 from evomerge.run.state import RunState
+from evomerge.run.views import candidates, wording
 
 #: Instead of a run's ending, before there is one.
 UNENDED = {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}

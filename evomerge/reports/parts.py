@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evomerge.reports import lineage_graph, page
-from evomerge.reports.recipe_file import places, recipe_document
-from evomerge.run import candidates
+from evomerge.reports import page
+from evomerge.reports.outputs.recipe_file import places, recipe_document
+from evomerge.reports.pictures import lineage_graph
 from evomerge.run.state import RunState
+from evomerge.run.views import candidates
 from runs.errors import NotFoundError
 
 

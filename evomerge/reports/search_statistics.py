@@ -15,10 +15,10 @@ from evomerge.fitness.composite import Components
 from evomerge.recipes import tensor_groups
 from evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
 from evomerge.run.state import RunState
-from evomerge.search import pareto
-from evomerge.search.genome import Detail, Space
-from evomerge.search.nsga2 import objectives
+from evomerge.search.genes.genome import Detail, Space
 from evomerge.search.proposals import Family
+from evomerge.search.strategies import pareto
+from evomerge.search.strategies.nsga2 import objectives
 
 #: Correlations need at least `FEWEST` candidates.
 FEWEST = 12

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from evomerge.reports import candidate_rows, generation_rows
-from evomerge.run.candidates import describe
 from evomerge.run.state import RunState
+from evomerge.run.views.candidates import describe
 from runs.kinds.decide import pending
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from events import Event
 from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import Source
-from evomerge.run import early_stopping, events
+from evomerge.run import events
+from evomerge.run.rules import early_stopping
 from evomerge.run.state import Candidate, RunState
 from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
 from runs.kinds.tasks import Start

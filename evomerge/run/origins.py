@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from events import Envelope
-from evomerge.run import candidates, events
+from evomerge.run import events
 from evomerge.run.state import RunState
+from evomerge.run.views import candidates
 from runs.event_types import ModelReference, SourceRecord
 from runs.kinds.origin import Origin
 from runs.kinds.user_events import Exported

@@ -12,12 +12,12 @@ from functools import cache
 from pydantic import ValidationError
 
 from evomerge.config import STRATEGIES, EvoMergeConfig, explain
-from evomerge.search.auto import Auto, Auto1
-from evomerge.search.cma_es import CmaEs
-from evomerge.search.elite_loser import EliteLoser
-from evomerge.search.nsga2 import Nsga2
+from evomerge.search.strategies.auto import Auto, Auto1
+from evomerge.search.strategies.cma_es import CmaEs
+from evomerge.search.strategies.elite_loser import EliteLoser
+from evomerge.search.strategies.nsga2 import Nsga2
+from evomerge.search.strategies.tournament import Tournament
 from evomerge.search.strategy import Strategy
-from evomerge.search.tournament import Tournament
 from evomerge.search_settings import named, plugins
 from runs.errors import ConfigError, StrategyError
 

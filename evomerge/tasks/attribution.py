@@ -17,8 +17,8 @@ from typing import Any
 
 from events import canonical_json
 from evomerge.recipes.recipe import path
-from evomerge.run import candidates
 from evomerge.run.state import RunState
+from evomerge.run.views import candidates
 from runs.errors import ForgeError
 from runs.history import repository
 from runs.home import Home

@@ -20,8 +20,8 @@ from evaluation.perplexity import WINDOWS
 from evomerge.merging.sketch import sketch
 from evomerge.recipes.recipe import Merge
 from evomerge.run import events
-from evomerge.run.dry_run import Tally, rehearse
 from evomerge.run.state import RunState
+from evomerge.run.views.dry_run import Tally, rehearse
 from evomerge.tasks.context import Bench
 from weights.checkpoint import digest
 from weights.storage.weight_cache import Artifacts

@@ -15,7 +15,8 @@ from evomerge.merging.layer_fitness import MEASURE, swap_gains
 from evomerge.merging.sketch import sketch
 from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import Recipe, path
-from evomerge.run import early_stopping, events
+from evomerge.run import events
+from evomerge.run.rules import early_stopping
 from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
 from evomerge.tasks.context import Bench
 from runs.errors import NotFiniteError

@@ -7,18 +7,15 @@ who does its work. `runs/kinds/__init__.py` has the table of kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
 from runs.kinds import events
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.decide import pending
 from runs.kinds.origin import Origin
+from runs.kinds.shown import Shown
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision, Start, Task
 
@@ -29,21 +26,6 @@ S = TypeVar("S", bound=State)
 
 #: An audit's statement about a run: level ("error", "unchecked", "note"), check, message.
 Statement = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """Tasks (or units) done and to do, the share of the work that is done, seconds left at most."""
-
-    done: int
-    #: All of them; None if the run has not started, or if they cannot be counted.
-    of: int | None
-    #: Share of the work that is done, 0 to 1; it includes work on tasks under way.
-    inside: float | None
-    #: Seconds left at most, None if they cannot be known.
-    eta_s: float | None
-    #: What `done` and `of` count.
-    unit: str = "tasks"
 
 
 class Context(Protocol):
@@ -69,19 +51,10 @@ class Context(Protocol):
         ...
 
 
-class Kind(Generic[S]):
+class Kind(Shown[S]):
     """A kind of run."""
 
-    #: The first part of its runs' streams, and what people call its runs ("a merging run").
-    name: ClassVar[str]
-    title: ClassVar[str]
-    #: One line for lists of kinds, and the unit that its progress is counted in.
-    line: ClassVar[str]
-    unit: ClassVar[str] = "step"
-    #: The word for its result, in the name of the folder of a run that names none.
-    result_name: ClassVar[str] = "result"
-    #: Its settings, which have a field `device`; its classes of `submitted` and `forked`.
-    config: ClassVar[type[BaseModel]]
+    #: Its classes of `submitted` and `forked`.
     submitted: ClassVar[type[events.Submitted]]
     forked: ClassVar[type[events.Forked]]
     state: ClassVar[type[State]]
@@ -185,149 +158,6 @@ class Kind(Generic[S]):
     def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
         """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""
         yield from ()
-
-    # ---- what is shown: pure -----------------------------------------------------------------
-
-    def shown(self, config: Any) -> dict[str, Any]:
-        """Return name → value of the settings as people see them, as JSON has them."""
-        return config.model_dump(mode="json")
-
-    def names(self, state: S) -> dict[str, str]:
-        """Return recipe id → what people call the recipe."""
-        return {}
-
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
-        return None
-
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
-        return ""
-
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note an event in the run's row of the run list: `done`, `result`, `score`, `curve`.
-
-        `done` is the number of the last complete unit, `curve` a list of one value a unit.
-        """
-
-    def models(self, event: Event, state: S) -> list[dict[str, Any]]:
-        """Return the models that `started` or `completed` brings into the model registry.
-
-        Each has `name`, `kind`, `digest`, `parameters`, `path`, `metrics` and `lineage`.
-        """
-        return []
-
-    def progress(self, state: S) -> tuple[int, int | None]:
-        """Return (units that are done, units in all or None)."""
-        return 0, None
-
-    def view(self, state: S) -> dict[str, Any]:
-        """Return the kind's own part of what the API says of a run."""
-        return {}
-
-    def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
-        """Return a further part of what the API says, such as `population`. Raises NotFoundError."""
-        raise NotFoundError(f"run {state.run} is {self.title}: it has no {name}.")
-
-    def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, Any]:
-        """Return the report of a run that has completed."""
-        return {"run": state.run, "lineage_digest": state.completed.lineage_digest}
-
-    def message(self, state: S, unit: int | None = None) -> dict[str, Any]:
-        """Return the source documents' progress message, at the end of a unit (the newest)."""
-        done, of = self.progress(state)
-        share = 1.0 if state.completed else done / of if of else 0.0
-        return {
-            "type": "progress", "run": state.run, "task_id": state.run, "phase": self.name,
-            "status": state.status, "progress": share, "percent": 100 * share,
-        }  # fmt: skip
-
-    def unit_of(self, row: Envelope) -> int | None:
-        """Return the number of the unit that an event ends; None for every other event."""
-        return None
-
-    def ending(self, state: S) -> dict[str, Any]:
-        """Return the kind's own fields of the message that the run has ended."""
-        return {}
-
-    def snapshot(self, state: S) -> dict[str, Any]:
-        """Return a run at a place of its history as plain data, for `forge replay`."""
-        done, of = self.progress(state)
-        return {
-            "run": state.run, "place": state.place, "status": state.status, "done": done, "of": of,
-            "pending": pending(state),
-        }  # fmt: skip
-
-    def difference(self, a: S, b: S) -> dict[str, Any]:
-        """Return how run B differs from run A, for `forge diff`."""
-        mine, theirs = (self.shown(s.submitted.config) for s in (a, b))
-        changed = {k: [v, theirs[k]] for k, v in mine.items() if v != theirs[k]}
-        return {"settings": changed, "same_lineage": a.lineage_digest() == b.lineage_digest()}
-
-    def comparison(self, a: S, b: S) -> dict[str, Any]:
-        """Return how two runs differ, and their results side by side, for `forge compare`."""
-        return self.difference(a, b)
-
-    def layers(self, home: Home, state: S, recipe_id: str) -> tuple[str, dict[str, Any] | None]:
-        """Return the cache key of what a model's layers are made of, and that if it is known.
-
-        Raises NotFoundError if models of this kind have no such layers.
-        """
-        raise NotFoundError(f"run {state.run} is {self.title}: it has no layers.")
-
-    def layers_command(self, run: str, recipe_id: str) -> list[str]:
-        """Return the command that works out what a model's layers are made of, in a process."""
-        raise NotImplementedError
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings: JSON schema and defaults."""
-        return {
-            "schema": self.config.model_json_schema(),
-            "defaults": self.config().model_dump(mode="json"),
-        }
-
-    def tables(self) -> Mapping[str, Any]:
-        """Return name → function(state, rows) of the kind's tables, for Parquet and notebooks."""
-        return {}
-
-    def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return (unit, row) for a tracker, of units after `after`."""
-        return []
-
-    def tracked_config(self, state: S) -> dict[str, Any]:
-        """Return the settings for a tracker."""
-        return self.shown(state.submitted.config) if state.submitted else {}
-
-    def tracked_summary(self, state: S) -> dict[str, Any]:
-        """Return the summary for a tracker."""
-        return {"status": state.status}
-
-    def tracked_result(self, state: S) -> dict[str, Any] | None:
-        """Return the result as a tracker's artifact: `metadata`, `file` and its JSON `content`.
-
-        None if there is no result to send.
-        """
-        return None
-
-    def rehearsable(self, state: S) -> bool:
-        """Return True if `rehearse` can count the run's tasks within seconds."""
-        return False
-
-    def rehearse(self, state: S) -> Any:
-        """Return the count of the run's tasks, or None if it cannot be told."""
-        return None
-
-    def outlook(
-        self, state: S, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
-        """Return the run's progress; by its units, unless the kind knows better.
-
-        `under_way` has the tasks that devices work on now, each with the seconds since it began.
-        """
-        done, of = self.progress(state)
-        if state.completed:
-            return Outlook(done, done, 1.0, 0.0, f"{self.unit}s")
-        return Outlook(done, of, done / of if of else None, None, f"{self.unit}s")
 
     # ---- scheduling: pure ----------------------------------------------------------------------
 

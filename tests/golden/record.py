@@ -8,7 +8,7 @@ from pathlib import Path
 
 from events import Event, New
 from evomerge.run import events
-from testing.fake_world import RUN, World, all_alike, small
+from testing.worlds.fake_world import RUN, World, all_alike, small
 
 FOLDER = Path(__file__).parent
 

@@ -21,8 +21,8 @@ from evaluation.machine_profile import machine_profile
 from evomerge.run.state import RunState
 from phases.cognate import presets
 from runs.home import Home
-from testing import runs
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
 from tests.integration.phases.test_cognate import MINIATURE
 

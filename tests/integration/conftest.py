@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from evaluation.backends.local_backend import ResidentModel
 from evomerge.merging.builder import Weights
-from testing import toy_models
+from testing.models import toy_models
 from weights import checkpoint
 
 

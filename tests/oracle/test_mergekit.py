@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from evomerge.mergekit import parser
 from evomerge.tasks import merge
-from testing.toys import Toys
+from testing.models.toys import Toys
 from weights.checkpoint import open_checkpoint
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")
@@ -116,7 +116,7 @@ def kin(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Toys:
 
 def biased(folder: Path, dtype: torch.dtype) -> Toys:
     """Toys without a tensor of zeros, of which mergekit's multislerp makes no mean."""
-    from testing import toy_models
+    from testing.models import toy_models
 
     base, sources = toy_models.family(folder, dtype=dtype)
     for number, model in enumerate((base, *sources)):
@@ -253,7 +253,7 @@ dtype: float32
 
 def test_the_head_has_its_own_value_where_it_is_named(tmp_path: Path) -> None:
     """A gradient's first value is what an unnamed head gets, there and here."""
-    from testing import toy_models
+    from testing.models import toy_models
 
     _, sources = toy_models.family(tmp_path / "family", 2, tie_word_embeddings=False)
     toys = Toys(sources[0], (sources[0], sources[1], sources[1]), tmp_path)

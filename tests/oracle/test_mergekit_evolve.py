@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks import incumbent
 from evomerge.recipes import tensor_groups
-from testing.toys import Toys
+from testing.models.toys import Toys
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")
 

@@ -21,7 +21,7 @@ from api.access.waiting import Seats, WaitingRoom
 from api.app import create
 from api.options import Options
 from api.serving import server as server_of
-from cli.serve import listen
+from cli.operations.serve import listen
 from runs.home import Home
 from worker.commands import accounts
 

@@ -26,7 +26,7 @@ from events import Context, New
 from evomerge.run import events as run_events
 from runs.home import Home
 from runs.streams import stream
-from testing import fake_runs
+from testing.worlds import fake_runs
 from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from api.app import create
 from api.options import Options
 from runs.home import Home
-from testing.runs import SETTINGS
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds.runs import SETTINGS
 from weights.checkpoint import open_checkpoint
 from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts

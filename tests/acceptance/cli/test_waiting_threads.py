@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from runs.system.thread_waiting import DECIDES, said, sleep_by_default
-from testing.cluster import FORGE
-from testing.runs import REPOSITORY
+from testing.services.cluster import FORGE
+from testing.worlds.runs import REPOSITORY
 
 
 def doctor(tmp_path: Path, **given: str) -> tuple[str, str]:

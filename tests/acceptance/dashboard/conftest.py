@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from testing import dashboard_world
-from testing.dashboard_world import SITE, Site
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import dashboard_world
+from testing.worlds.dashboard_world import SITE, Site
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testing.dashboard_world import DONE, Site
+from testing.worlds.dashboard_world import DONE, Site
 from worker.commands import accounts
 
 #: What a browser says by itself of a server that is away.

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runs.home import Home
-from testing import toy_runs
-from testing.dashboard_world import Site
-from testing.toy_kind import KNOWN
+from testing.toy import toy_runs
+from testing.toy.toy_kind import KNOWN
+from testing.worlds.dashboard_world import Site
 from worker import append
 from worker.commands import accounts
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from testing.dashboard_world import DONE, FAILED, REAL, WAITING, Site
-from testing.dashboard_world import FRONT as BUSY
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds.dashboard_world import DONE, FAILED, REAL, WAITING, Site
+from testing.worlds.dashboard_world import FRONT as BUSY
 
 AT = 70
 #: Name → address, and a text that is there when the page is.

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from runs.home import Home
-from testing.runs import REPOSITORY
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds.runs import REPOSITORY
 from worker.commands import accounts
 
 

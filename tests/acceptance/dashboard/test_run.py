@@ -11,8 +11,8 @@ import pytest
 
 from evomerge.run.state import RunState
 from runs.history import repository
-from testing import fake_runs
-from testing.dashboard_world import (
+from testing.worlds import fake_runs
+from testing.worlds.dashboard_world import (
     CANCELLED,
     DONE,
     FAILED,
@@ -24,7 +24,7 @@ from testing.dashboard_world import (
     WAITING,
     Site,
 )
-from testing.dashboard_world import FRONT as BUSY
+from testing.worlds.dashboard_world import FRONT as BUSY
 
 HASH = re.compile(r"[0-9a-f]{40}")
 

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from testing import fake_runs
-from testing.dashboard_world import DONE, FAILED, FRONT, Site
+from testing.worlds import fake_runs
+from testing.worlds.dashboard_world import DONE, FAILED, FRONT, Site
 from worker import append
 
 MANY = 10_000

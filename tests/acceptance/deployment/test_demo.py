@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import demo_seeds, headline
 from evomerge.reports import report
-from testing.fake_world import World, small
+from testing.worlds.fake_world import World, small
 
 ROOT = Path(__file__).parents[3]
 #: In the place of `forge`: writes down what it was asked, and a report where it is to train.

@@ -21,10 +21,10 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from cli.doctor import OURS
+from cli.operations.doctor import OURS
 from testing import system_calls
-from testing.cluster import FORGE
-from testing.servers import Postgres
+from testing.services.cluster import FORGE
+from testing.services.servers import Postgres
 from worker.devices.local_servers import free_port, redis_binary
 
 ROOT = Path(__file__).parents[3]

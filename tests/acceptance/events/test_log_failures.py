@@ -23,8 +23,8 @@ from events import EventStore, New, StoreUnavailableError
 from events.postgres import open_store as open_postgres
 from events.sqlite import open_store
 from testing.crowd import Crowd
-from testing.servers import Postgres
-from testing.servers import _runs as runs
+from testing.services.servers import Postgres
+from testing.services.servers import _runs as runs
 from testing.store_contract import ROOT, Noted, assert_chained, keys, new
 
 

@@ -23,10 +23,10 @@ from evomerge.run.state import RunState
 from runs.history import audit
 from runs.history.repository import history
 from runs.home import Home
-from testing import runs
-from testing.cluster import LEASE, Cluster, children, kill
-from testing.servers import Postgres
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.services.cluster import LEASE, Cluster, children, kill
+from testing.services.servers import Postgres
+from testing.worlds import runs
 from worker.queue.celery_wakeup import make_app, queue_of
 
 SETTINGS = {"generations": 0}

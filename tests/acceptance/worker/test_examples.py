@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cli.main import forge
-from testing import toy_models
+from testing.models import toy_models
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAMES = {

@@ -15,10 +15,10 @@ import pytest
 
 from runs.errors import ConflictError
 from runs.system.linked_processes import tied
-from testing import runs
-from testing.cluster import FORGE, Cluster, children
-from testing.runs import REPOSITORY
-from testing.toy_tensors import Toys
+from testing.models.toy_tensors import Toys
+from testing.services.cluster import FORGE, Cluster, children
+from testing.worlds import runs
+from testing.worlds.runs import REPOSITORY
 from worker.devices import local_servers, postgres_guard
 from worker.devices.local_servers import Postgres, Redis, free_port
 from worker.devices.started_services import Running

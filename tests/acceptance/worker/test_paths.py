@@ -13,18 +13,19 @@ from evomerge.mergekit import parser
 from evomerge.mergekit.export_config import as_config
 from evomerge.recipes.recipe import path
 from evomerge.reports import report
-from evomerge.reports.recipe_file import places, recipe_document
+from evomerge.reports.outputs.recipe_file import places, recipe_document
 from evomerge.run.state import RunState
 from evomerge.tasks import merge
-from evomerge.tasks.champion import export
-from evomerge.tasks.rebuild import rebuild
+from evomerge.tasks.results.champion import export
+from evomerge.tasks.results.rebuild import rebuild
 from runs.errors import ConfigError
 from runs.history import audit
 from runs.history.repository import history, load
 from runs.home import Home
-from testing import runs, toy_models
-from testing.toys import Toys
-from testing.warm_process import Template
+from testing.models import toy_models
+from testing.models.toys import Toys
+from testing.worlds import runs
+from testing.worlds.warm_process import Template
 from weights.checkpoint import digest, open_checkpoint
 from weights.storage.weight_cache import Artifacts
 

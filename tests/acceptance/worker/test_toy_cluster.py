@@ -10,10 +10,10 @@ import pytest
 from runs.history import audit
 from runs.home import Home
 from runs.kinds import FURTHER
-from testing import toy_runs
-from testing.cluster import Cluster
-from testing.toy_kind import KNOWN
-from testing.toy_state import ToyState
+from testing.services.cluster import Cluster
+from testing.toy import toy_runs
+from testing.toy.toy_kind import KNOWN
+from testing.toy.toy_state import ToyState
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from evomerge.reports import wandb_rows
+from evomerge.reports.outputs import wandb_rows
 from evomerge.run.state import RunState
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
-from testing import fake_runs, wandb_files
-from testing.runs import REPOSITORY, state
-from testing.wandb_server import Wandb
+from testing.services import wandb_files
+from testing.services.wandb_server import Wandb
+from testing.worlds import fake_runs
+from testing.worlds.runs import REPOSITORY, state
 from worker.exports import wandb as sending
 from worker.exports import wandb_follower
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runs.home import Home
-from testing.warm_process import Template
+from testing.worlds.warm_process import Template
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ from evaluation.data.packing import Packed
 from evomerge.config import parse
 from evomerge.recipes.recipe import genome
 from evomerge.reports import report
-from evomerge.run import early_stopping
 from evomerge.run import events as run_events
+from evomerge.run.rules import early_stopping
 from evomerge.run.state import RunState
 from evomerge.run.tasks import Evaluate
 from evomerge.tasks import evaluation_mode
@@ -30,10 +30,10 @@ from runs.errors import ConfigError, DataError, UnavailableError
 from runs.history import audit
 from runs.history.repository import history
 from runs.home import Home
-from testing import runs
-from testing.finished_run import FinishedRun
-from testing.toys import Toys
-from testing.warm_process import Template
+from testing.models.toys import Toys
+from testing.worlds import runs
+from testing.worlds.finished_run import FinishedRun
+from testing.worlds.warm_process import Template
 from weights.storage import weight_cache
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import runner

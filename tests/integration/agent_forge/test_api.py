@@ -10,7 +10,7 @@ import pytest
 
 from agent_forge import EvoMerge, EvoMergeConfig, EvoMergePipeline, Run
 from runs.errors import ConfigError, NotFoundError, SourceError
-from testing.toys import Toys
+from testing.models.toys import Toys
 
 SETTINGS: dict[str, Any] = {"max_generations": 1, "search_windows": 3, "search_questions": 2}
 

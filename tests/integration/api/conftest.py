@@ -14,8 +14,8 @@ from api.app import create
 from api.options import LOOPBACK, Options
 from evomerge.run import events
 from runs.home import Home
-from testing import fake_runs
-from testing.fake_world import RUN
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import RUN
 from worker import append
 from worker.commands import accounts
 from worker.commands.control import control

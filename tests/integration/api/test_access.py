@@ -13,7 +13,7 @@ from api.options import Options
 from events.sqlite import open_store
 from runs.errors import ConfigError, ConflictError, NotFoundError
 from runs.home import Home
-from testing.fake_world import RUN
+from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import ROLES, Served
 from worker.commands import accounts
 

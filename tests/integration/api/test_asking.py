@@ -18,7 +18,7 @@ from api.processes.background_jobs import Work
 from api.routes import commands
 from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
-from testing.fake_world import RUN
+from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 from worker.commands.accounts import User
 from worker.exports.model_origin import Origin

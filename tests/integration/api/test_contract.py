@@ -9,7 +9,7 @@ import pytest
 
 from evomerge.reports import generation_rows, report
 from runs.history import repository
-from testing.fake_world import RUN
+from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 
 

@@ -13,7 +13,7 @@ from api.options import LOOPBACK, Options
 from api.schemas.bodies import CreatedModel
 from runs.home import Home
 from runs.streams import stream
-from testing.toys import Toys
+from testing.models.toys import Toys
 from tests.integration.api.conftest import Served
 from worker.commands import accounts
 from worker.queue.leases import myself
@@ -146,7 +146,7 @@ def test_progress_and_complete_carry_the_documents_fields(served: Served) -> Non
     """000: total_generations, progress 0–1, best_fitness, diversity; 003: percent, results."""
     from api.live.event_stream import Hub
     from api.state.run_cache import Desk
-    from testing.fake_world import RUN
+    from testing.worlds.fake_world import RUN
 
     desk = Desk(served.home)
     hub, found = Hub(desk), []

@@ -16,7 +16,7 @@ from api.schemas import bodies as schemas
 from events import StoreUnavailableError
 from runs.errors import ConfigError, ConflictError
 from runs.home import Home
-from testing.fake_world import RUN
+from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 from worker.commands import accounts
 

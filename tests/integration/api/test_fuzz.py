@@ -11,7 +11,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from testing.fake_world import RUN
+from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 
 #: What takes long or ends what the others look at.

@@ -21,8 +21,8 @@ from api.processes import readers
 from api.processes.background_jobs import Work
 from api.processes.readers import Lane, Readers
 from runs.errors import SourceError, UnavailableError
-from testing import lm_eval_tasks
-from testing.toys import Toys
+from testing.models import lm_eval_tasks
+from testing.models.toys import Toys
 from tests.integration.api.conftest import Served
 from worker.commands import model_registry
 
@@ -45,7 +45,7 @@ def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch, seconds: fl
 def test_the_server_itself_opens_no_weights() -> None:
     """It has not even loaded what could: neither torch nor safetensors."""
     code = (
-        "import sys, api.app, api.serving, cli.serve, evomerge.mergekit.export_config; "
+        "import sys, api.app, api.serving, cli.operations.serve, evomerge.mergekit.export_config; "
         "print({'torch', 'safetensors', 'transformers', 'lm_eval'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,12 +11,12 @@ import pytest
 from api.schemas import bodies as api_schemas
 from events import New
 from evomerge.run import events as run_events
-from evomerge.run import outlook, wording
 from evomerge.run.state import RunState
+from evomerge.run.views import outlook, wording
 from runs.kinds import wording as common
 from runs.streams import stream
-from testing import fake_runs
-from testing.fake_world import RUN, World, small
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import RUN, World, small
 from tests.integration.api.conftest import Served
 from worker import append
 from worker.commands import submit
@@ -290,7 +290,7 @@ def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> No
     """All names of a run were made for each of its events: 2 ms of the server's time an event."""
     from api.live.event_stream import Hub
     from api.state.run_cache import Desk
-    from evomerge.run import wording
+    from evomerge.run.views import wording
 
     made: list[str] = []
     names = wording.names

@@ -16,12 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import COMMANDS, _explain, forge
-from evomerge.run import generations, ranking
+from evomerge.run.rules import ranking
+from evomerge.run.views import generations
 from evomerge.settings_table import settings
 from runs.history import audit, repository
 from runs.home import Home
-from testing import runs
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
 
 
 def call(home: Path, *words: str) -> Result:

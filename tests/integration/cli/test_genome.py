@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel
 from cli.evomerge import run_request
 from evomerge.config import parse
 from runs.errors import ConfigError, SourceError
-from testing.toys import Toys
+from testing.models.toys import Toys
 
 GENOME = """
 genome:

@@ -10,8 +10,9 @@ from transformers import AutoTokenizer
 
 from evomerge.tasks.score import resident
 from runs.home import Home
-from testing import lm_eval_reference, lm_eval_tasks, runs
-from testing.toys import Toys
+from testing.models import lm_eval_reference, lm_eval_tasks
+from testing.models.toys import Toys
+from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
 from tests.integration.cli.test_scoring_commands import ok
 from tests.integration.evaluation.test_harness import means, read

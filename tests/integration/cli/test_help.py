@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import COMMANDS, SECTIONS, forge
-from testing.cluster import FORGE
-from testing.runs import REPOSITORY
+from testing.services.cluster import FORGE
+from testing.worlds.runs import REPOSITORY
 
 
 def every_command(

@@ -16,8 +16,8 @@ from cli.main import forge
 from runs.history import audit, repository
 from runs.home import Home
 from runs.streams import stream
-from testing import fake_runs
-from testing.servers import Postgres
+from testing.services.servers import Postgres
+from testing.worlds import fake_runs
 
 
 class Place:

@@ -25,14 +25,14 @@ from rich.console import Console
 
 from cli.evomerge import live
 from cli.options import number, short
-from cli.progress import Progress
+from cli.runs.progress import Progress
 from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.state import RunState, fold
-from evomerge.run.wording import task as doing
+from evomerge.run.views.wording import task as doing
 from runs.home import Home
-from testing import fake_runs
-from testing.fake_world import World, small
-from testing.runs import REPOSITORY
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import World, small
+from testing.worlds.runs import REPOSITORY
 from tests.integration.cli.test_forge import call
 from worker.queue.active_tasks import AtWork
 from worker.queue.device_table import Roster

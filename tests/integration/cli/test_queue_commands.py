@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runs.home import Home
-from testing import fake_runs
+from testing.worlds import fake_runs
 from tests.integration.cli.test_forge import call, fails
 from worker.devices import logging_setup
 from worker.queue.device_table import Roster

@@ -12,10 +12,10 @@ from click.testing import Result
 from evomerge.fitness.paired_bootstrap import WINDOW_ROUNDING
 from evomerge.fitness.per_item import Contest, Tally, tally
 from runs.home import Home
-from testing import runs
-from testing.endpoint import completions, serving
-from testing.finished_run import FinishedRun
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.services.endpoint import completions, serving
+from testing.worlds import runs
+from testing.worlds.finished_run import FinishedRun
 from tests.integration.cli.test_forge import call, fails
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runs.home import Home
-from testing import runs
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
 
 

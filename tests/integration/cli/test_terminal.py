@@ -16,7 +16,7 @@ from runs.errors import ConfigError
 from runs.home import Home
 from runs.lists import model_registry as reports_model_registry
 from runs.streams import stream
-from testing import fake_runs
+from testing.worlds import fake_runs
 from worker.commands import accounts, user_limits
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.control import control

@@ -10,11 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import forge
-from evomerge.reports import wandb_rows
+from evomerge.reports.outputs import wandb_rows
 from runs.home import Home
-from testing import runs, wandb_files
-from testing.runs import REPOSITORY
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.services import wandb_files
+from testing.worlds import runs
+from testing.worlds.runs import REPOSITORY
 from tests.integration.cli.test_forge import fails
 from worker.exports import wandb_follower
 

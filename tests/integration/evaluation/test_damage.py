@@ -16,7 +16,7 @@ from evaluation.perplexity import score_windows
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Weighting
 from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
-from testing import toy_models
+from testing.models import toy_models
 
 Weights = dict[str, torch.Tensor]
 EMBEDDING = "model.embed_tokens.weight"

@@ -17,8 +17,8 @@ from evaluation.data.items import Item, from_rows
 from evaluation.multiple_choice import score_questions
 from evaluation.perplexity import score_windows
 from runs.errors import EndpointError
-from testing.endpoint import completions, serving
-from testing.toy_tensors import question, texts
+from testing.models.toy_tensors import question, texts
+from testing.services.endpoint import completions, serving
 
 NAME = "tiny"
 

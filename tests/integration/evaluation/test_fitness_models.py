@@ -35,8 +35,8 @@ from evomerge.merging import layer_fitness
 from evomerge.merging.builder import Weights
 from evomerge.recipes import layer_choice
 from runs.errors import SourceError
-from testing import toy_models
-from testing.toy_tensors import question, texts
+from testing.models import toy_models
+from testing.models.toy_tensors import question, texts
 from weights import checkpoint
 
 CONTEXT = 32

@@ -18,8 +18,8 @@ from evaluation.data.outcomes import Draw
 from evaluation.data.packing import Posed
 from evaluation.evaluate import Judge, evaluate
 from runs.errors import UnavailableError
-from testing import toy_models
-from testing.toy_tensors import texts
+from testing.models import toy_models
+from testing.models.toy_tensors import texts
 from weights import checkpoint
 
 CONTEXT = 64

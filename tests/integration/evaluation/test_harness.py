@@ -23,7 +23,7 @@ from evaluation.lm_eval import spec as lm_eval_spec
 from evaluation.lm_eval.spec import Spec
 from evaluation.verifiers.scorer import Scored
 from runs.errors import DataError, UnavailableError
-from testing import lm_eval_reference, lm_eval_tasks
+from testing.models import lm_eval_reference, lm_eval_tasks
 
 
 @pytest.fixture

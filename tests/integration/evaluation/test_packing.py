@@ -14,8 +14,8 @@ from evaluation.data.items import Problem, from_rows
 from evaluation.data.outcomes import Pool
 from evaluation.data.slices import SLICES
 from runs.errors import DataError
-from testing import toy_models
-from testing.toy_tensors import question, texts
+from testing.models import toy_models
+from testing.models.toy_tensors import question, texts
 
 CONTEXT = 32
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DatabaseError, ProgrammingError
 from events import EventStore, StoreUnavailableError
 from events.postgres import Postgres as Database
 from events.postgres import open_store
-from testing.servers import Postgres
+from testing.services.servers import Postgres
 from testing.store_contract import ROOT, StoreContract, assert_chained, keys, new
 
 WRITERS = 8

@@ -14,8 +14,8 @@ from evomerge.merging.builder import Builder, Weights
 from evomerge.merging.weight_noise import add_noise
 from evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
 from runs.errors import ConfigError
-from testing import toy_models
-from testing.toy_tensors import Toys, distance, same
+from testing.models import toy_models
+from testing.models.toy_tensors import Toys, distance, same
 from weights import checkpoint
 
 LAYERS = (0, 2, 0)

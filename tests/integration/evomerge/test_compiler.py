@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.runs import REPOSITORY
+from testing.worlds.runs import REPOSITORY
 
 NUMBA = Path("evomerge", "merging", "kernels", "numba")
 

@@ -31,7 +31,7 @@ from evomerge.recipes.recipe import (
     closure,
 )
 from runs.errors import ConfigError, NotFiniteError
-from testing.toy_tensors import Toys, same
+from testing.models.toy_tensors import Toys, same
 from weights import checkpoint
 
 #: Three blocks, tensors of several chunks, projections that write into the stream.

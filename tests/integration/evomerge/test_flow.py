@@ -16,18 +16,19 @@ from evomerge.merging import dataflow
 from evomerge.merging.builder import Builder
 from evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
 from evomerge.reports import report, search_statistics
+from evomerge.run.rules.strategy_input import told
 from evomerge.run.state import fold
-from evomerge.run.strategy_input import told
-from evomerge.search import current, method_choice
-from evomerge.search.cma_es import CmaEs
-from evomerge.search.genome import Space, space_of
-from evomerge.search.path_genes import Paths
+from evomerge.search import current
+from evomerge.search.genes import method_choice
+from evomerge.search.genes.genome import Space, space_of
+from evomerge.search.genes.path_genes import Paths
 from evomerge.search.proposals import Family
+from evomerge.search.strategies.cma_es import CmaEs
 from runs.errors import ConfigError, SourceError
 from runs.history import audit
-from testing import toy_models
-from testing.fake_world import BLOCK_COST, COST, World, small
-from testing.toy_tensors import Toys, same
+from testing.models import toy_models
+from testing.models.toy_tensors import Toys, same
+from testing.worlds.fake_world import BLOCK_COST, COST, World, small
 from weights import block_names, cost
 from weights.checkpoint import open_checkpoint
 

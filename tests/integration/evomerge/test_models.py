@@ -14,9 +14,9 @@ from evomerge.run import events
 from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
 from runs.lists import model_registry as reports_model_registry
 from runs.streams import stream
-from testing import fake_runs
-from testing.fake_world import RUN
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import RUN
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.fork import fork, plan
 

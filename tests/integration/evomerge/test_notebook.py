@@ -12,11 +12,11 @@ import pytest
 
 from evomerge import Run
 from evomerge.recipes.recipe import closure, parents
-from evomerge.reports import notebook
+from evomerge.reports.outputs import notebook
 from runs.errors import NotFoundError, UnavailableError
 from runs.home import Home
 from runs.lists import tables
-from testing import fake_runs
+from testing.worlds import fake_runs
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from runs.history import repository
 from runs.lists import queries
 from runs.lists.projections import RUNS, Runs
 from runs.streams import stream
-from testing import fake_runs
-from testing.fake_world import RUN
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import RUN
 from worker.commands.fork import fork, plan
 
 

@@ -10,15 +10,17 @@ import pytest
 from events.sqlite import open_store
 from evomerge.fitness.paired_bootstrap import Comparison
 from evomerge.recipes.recipe import label
-from evomerge.reports import generation_rows, plot, report
-from evomerge.run import candidates, events
+from evomerge.reports import generation_rows, report
+from evomerge.reports.pictures import plot
+from evomerge.run import events
 from evomerge.run.state import RunState
+from evomerge.run.views import candidates
 from evomerge.search import diversity
 from runs.errors import NotFoundError
 from runs.history import repository
 from runs.streams import stream
-from testing import fake_world
-from testing.fake_world import BASE, RUN, SOURCES, World, small
+from testing.worlds import fake_world
+from testing.worlds.fake_world import BASE, RUN, SOURCES, World, small
 
 
 @pytest.fixture(scope="module")

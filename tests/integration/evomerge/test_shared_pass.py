@@ -17,8 +17,8 @@ from evomerge.tasks.execute import carry_out
 from runs.history.repository import history
 from runs.home import Home
 from runs.kinds.decide import open_tasks
-from testing import runs
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
 from weights.storage.weight_cache import Artifacts
 from worker.queue.leases import Leases
 from worker.tasks.runner import Worker

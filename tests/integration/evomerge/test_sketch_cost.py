@@ -9,7 +9,7 @@ from transformers import Qwen2ForCausalLM
 
 from evomerge.merging import sketch
 from evomerge.search.diversity import decode, distance
-from testing import toy_models, toy_tensors
+from testing.models import toy_models, toy_tensors
 from weights.cost import cost
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from events import Envelope, New
-from evomerge.reports import report, wandb_rows
+from evomerge.reports import report
+from evomerge.reports.outputs import wandb_rows
 from evomerge.run import events
-from evomerge.run.candidates import find
 from evomerge.run.state import fold
-from testing.fake_world import BASE, RUN, SOURCES, World, quality, small
+from evomerge.run.views.candidates import find
+from testing.worlds.fake_world import BASE, RUN, SOURCES, World, quality, small
 from tests.golden.test_golden import LOGS, rows_of
 from worker.exports import wandb
 
@@ -225,6 +226,7 @@ def test_other_names_become_plain_and_stay_apart() -> None:
 
 @pytest.mark.slow
 def test_it_needs_neither_torch_nor_wandb() -> None:
-    code = "import evomerge.reports.wandb_rows, sys; print({'torch', 'wandb'} & set(sys.modules))"
+    module = "evomerge.reports.outputs.wandb_rows"
+    code = f"import {module}, sys; print({{'torch', 'wandb'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -36,7 +36,7 @@ PURE = [
     "evomerge.recipes", "evomerge.fitness", "evomerge.search", "evomerge.run", "evomerge.reports",
     "worker.exports.wandb", "worker.exports.wandb_follower", "worker.exports.parquet",
     "worker.queue.leases", "worker.tasks.runner", "worker.devices.service", "worker.exports.archive",
-    "weights.storage.weight_cache", "api.app", "cli.carry_on",
+    "weights.storage.weight_cache", "api.app", "cli.runs.carry_on",
 ]  # fmt: skip
 
 
@@ -233,6 +233,6 @@ def test_no_two_files_differ_in_case_only() -> None:
 
 def test_the_doctor_looks_at_every_package() -> None:
     """A package that was left out of an installation is found there."""
-    from cli.doctor import OURS
+    from cli.operations.doctor import OURS
 
     assert set(OURS) == set(ALLOWED)

@@ -9,9 +9,9 @@ import pytest
 
 from runs.home import Home
 from runs.kinds import FURTHER
-from testing import toy_runs
-from testing.toy_kind import KNOWN
-from testing.toy_state import ToyState
+from testing.toy import toy_runs
+from testing.toy.toy_kind import KNOWN
+from testing.toy.toy_state import ToyState
 
 
 @pytest.fixture(scope="session")

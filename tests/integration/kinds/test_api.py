@@ -18,8 +18,8 @@ from api.options import LOOPBACK, Options
 from api.schemas.runs import Components
 from evomerge.fitness import composite
 from runs.home import Home
-from testing import toy_runs
-from testing.toy_state import digest_of
+from testing.toy import toy_runs
+from testing.toy.toy_state import digest_of
 from worker.commands import accounts
 
 

@@ -15,15 +15,16 @@ from rich.console import Console
 
 from cli import kind_views, live
 from cli.main import forge
-from cli.progress import Progress
+from cli.runs.progress import Progress
 from events import EventStore
 from runs import kinds
 from runs.home import Home
-from testing import toy_runs, wandb_files
-from testing.cluster import FORGE
-from testing.runs import REPOSITORY
-from testing.toy_state import ToyState, digest_of
-from testing.toy_world import ToyWorld
+from testing.services import wandb_files
+from testing.services.cluster import FORGE
+from testing.toy import toy_runs
+from testing.toy.toy_state import ToyState, digest_of
+from testing.toy.toy_world import ToyWorld
+from testing.worlds.runs import REPOSITORY
 from worker.queue.active_tasks import Hand
 
 

@@ -19,8 +19,8 @@ from cli.main import forge
 from events import ArchiveError, Envelope, archive, canonical_json, chain
 from runs.history.audit import Anchor, audit
 from runs.home import Home
-from testing import toy_runs
-from testing.toy_state import digest_of
+from testing.toy import toy_runs
+from testing.toy.toy_state import digest_of
 from weights.storage.weight_cache import Artifacts
 from worker.exports import archive as run_archive
 

@@ -15,8 +15,8 @@ from runs.history.places import Reference, cut
 from runs.home import Home
 from runs.kinds import user_events
 from runs.lists import model_registry, queries, tables
-from testing import toy_runs
-from testing.toy_state import ToyState
+from testing.toy import toy_runs
+from testing.toy.toy_state import ToyState
 from weights.storage.weight_cache import Artifacts
 from worker.commands.control import control
 from worker.commands.fork import fork, plan

@@ -23,11 +23,11 @@ from runs.home import Home
 from runs.kinds import FURTHER, user_events
 from runs.kinds.decide import decide
 from runs.lists import queries
-from testing import toy_runs
-from testing.runs import REPOSITORY, was_killed
-from testing.toy_kind import OTHER_ARITHMETIC
-from testing.toy_state import CountTask, ToyState, digest_of
-from testing.warm_process import Template
+from testing.toy import toy_runs
+from testing.toy.toy_kind import OTHER_ARITHMETIC
+from testing.toy.toy_state import CountTask, ToyState, digest_of
+from testing.worlds.runs import REPOSITORY, was_killed
+from testing.worlds.warm_process import Template
 from weights.storage.weight_cache import Artifacts
 from worker.commands.control import control
 from worker.tasks import runner

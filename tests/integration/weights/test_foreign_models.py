@@ -16,7 +16,7 @@ from evaluation.loading import load_tokenizer
 from runs.errors import DataError, SourceError
 from runs.kinds.asked import Asked, Lookup
 from runs.system import bounded_files
-from testing.toys import Toys
+from testing.models.toys import Toys
 from weights import model_config
 from weights.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
 from weights.sources import resolve

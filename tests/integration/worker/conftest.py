@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.artifact_stores import OLD
+from testing.services.artifact_stores import OLD
 from weights.storage.encryption_keys import Keys
 
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from evomerge.run.state import RunState
-from evomerge.tasks import verify
+from evomerge.tasks.results import verify
 from runs.home import Home
-from testing.finished_run import FinishedRun
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds.finished_run import FinishedRun
 from weights.storage.weight_cache import Artifacts
 
 

@@ -22,9 +22,9 @@ from runs.kinds.commands import CONTROLS, refusal
 from runs.kinds.decide import decide, due
 from runs.lists import queries
 from runs.streams import stream
-from testing import fake_runs, runs
-from testing.fake_world import RUN, SOURCES
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import fake_runs, runs
+from testing.worlds.fake_world import RUN, SOURCES
 from worker.commands.control import control
 
 SOURCE_IDS = {source.id for source in SOURCES}
@@ -60,7 +60,7 @@ def test_a_paused_run_has_nothing_to_do_and_goes_on_where_it_was(store: EventSto
 
 def test_a_task_that_was_under_way_ends_while_its_run_is_paused(store: EventStore) -> None:
     """It is recorded, and an audit finds nothing wrong with that."""
-    from testing.fake_world import World
+    from testing.worlds.fake_world import World
 
     state = half(store)
     task = decide(state).tasks[0]
@@ -102,7 +102,7 @@ def test_a_failed_run_is_tried_again_and_may_fail_again(store: EventStore) -> No
 
 def test_a_run_without_any_fitness_fails_again_after_a_retry(tmp_path: Path) -> None:
     """Its second `failed` needs a key of its own, or nothing would ever be appended again."""
-    from testing.fake_world import World, small
+    from testing.worlds.fake_world import World, small
 
     world = World(small(), quality=lambda id_: None if id_ not in SOURCE_IDS else 2.0)
     world.run()

@@ -13,13 +13,13 @@ import pytest
 from evaluation import kept_items
 from evomerge.merging.dataflow import settings_for
 from evomerge.run.state import RunState
-from evomerge.tasks import verify, verify_folder
 from evomerge.tasks.context import Bench
+from evomerge.tasks.results import verify, verify_folder
 from runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
 from runs.home import Home
-from testing import runs
-from testing.finished_run import FinishedRun
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
+from testing.worlds.finished_run import FinishedRun
 from weights import companions
 from weights.checkpoint import digest as digest_of
 from weights.checkpoint import open_checkpoint

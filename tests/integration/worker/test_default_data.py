@@ -11,7 +11,7 @@ from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.tasks.context import Bench
 from runs.kinds.asked import Asked
-from testing.toys import Toys
+from testing.models.toys import Toys
 from weights.storage.weight_cache import Artifacts
 from worker.commands import validate as plans
 

@@ -19,8 +19,8 @@ from runs.home import Home
 from runs.kinds.commands import refusal
 from runs.kinds.decide import due
 from runs.streams import stream
-from testing import fake_runs
-from testing.fake_world import World
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import World
 from worker.commands import user_limits
 from worker.commands.control import control
 from worker.devices.child_main import Child

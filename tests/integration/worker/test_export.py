@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.tasks.champion import check_loads
+from evomerge.tasks.results.champion import check_loads
 from runs.errors import ForgeError, UnavailableError
-from testing.runs import REPOSITORY
+from testing.worlds.runs import REPOSITORY
 from weights.checkpoint import publish
 
 _WRITER = """

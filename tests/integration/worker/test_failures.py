@@ -25,8 +25,8 @@ from runs.home import Home
 from runs.kinds.decide import decide
 from runs.kinds.tasks import Start
 from runs.streams import stream
-from testing import fake_runs, runs
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import fake_runs, runs
 from weights import checkpoint
 from weights.checkpoint import digest
 from weights.storage import weight_cache

@@ -11,13 +11,13 @@ from sqlalchemy import text
 from events import EventStore
 from events.sqlite import open_store
 from evomerge import search
-from evomerge.run.fork_rules import FIXED, WITH_STRATEGY
+from evomerge.run.rules.fork_rules import FIXED, WITH_STRATEGY
 from evomerge.run.state import RunState, fold
 from runs.errors import ConfigError, NotFoundError, TamperedError
 from runs.history import audit, repository
 from runs.streams import stream
-from testing import fake_runs
-from testing.fake_world import RUN
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import RUN
 from worker.commands.fork import fork, plan
 from worker.exports import chain_heads
 
@@ -139,7 +139,7 @@ def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path)
     from events import New
     from evomerge.run.tasks import Evaluate
     from runs.kinds.decide import decide
-    from testing.fake_world import World
+    from testing.worlds.fake_world import World
 
     store = open_store(tmp_path / "kept.db")
     fake_runs.submit(store, keep_elites=True)

@@ -14,8 +14,8 @@ from evomerge.run.tasks import Evaluate
 from evomerge.tasks.context import Bench
 from evomerge.tasks.execute import carry_out
 from runs.home import Home
-from testing import runs
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
 from weights import checkpoint
 from weights.storage.weight_cache import Artifacts
 

@@ -21,7 +21,7 @@ from runs.kinds.asked import plan_of
 from runs.kinds.decide import decide
 from runs.lists import queries
 from runs.streams import stream
-from testing import fake_runs
+from testing.worlds import fake_runs
 from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts, user_limits
 from worker.commands.control import control

@@ -33,9 +33,9 @@ from runs.errors import (
     SourceChangedError,
     SourceError,
 )
-from testing import toy_models
-from testing.runs import REPOSITORY
-from testing.toys import Toys
+from testing.models import toy_models
+from testing.models.toys import Toys
+from testing.worlds.runs import REPOSITORY
 from weights.checkpoint import digest, open_checkpoint
 
 LINEAR = """

@@ -12,7 +12,7 @@ import torch
 from evomerge.mergekit import parser
 from evomerge.tasks import merge as tasks_merge
 from runs.errors import ConfigError
-from testing.toys import Toys
+from testing.models.toys import Toys
 from tests.integration.worker.test_merging import TIES, merge, places, tensors
 from weights.checkpoint import digest
 

@@ -15,11 +15,11 @@ from api.app import create
 from api.options import Options
 from evomerge.run import events
 from evomerge.run.state import RunState
-from evomerge.tasks.champion import export
+from evomerge.tasks.results.champion import export
 from runs.errors import SourceError
 from runs.home import Home
-from testing import runs
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
 from weights.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from weights.sources import resolve

@@ -14,7 +14,7 @@ from runs.errors import UnavailableError
 from runs.history import repository
 from runs.home import Home
 from runs.lists import tables
-from testing import fake_runs
+from testing.worlds import fake_runs
 from tests.integration.cli.test_forge import call, fails
 from worker.exports import parquet
 

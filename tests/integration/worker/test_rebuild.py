@@ -10,15 +10,15 @@ import pytest
 from evomerge.mergekit import parser
 from evomerge.mergekit.export_config import as_config
 from evomerge.recipes.recipe import Grouped, Mutate, Source
-from evomerge.reports.recipe_file import places, recipe_document
+from evomerge.reports.outputs.recipe_file import places, recipe_document
 from evomerge.run.state import RunState
 from evomerge.tasks import merge
-from evomerge.tasks.rebuild import rebuild
+from evomerge.tasks.results.rebuild import rebuild
 from runs.errors import ConfigError, SourceChangedError
 from runs.home import Home
-from testing import runs
-from testing.finished_run import FinishedRun
-from testing.toys import Toys
+from testing.models.toys import Toys
+from testing.worlds import runs
+from testing.worlds.finished_run import FinishedRun
 from weights.checkpoint import digest, open_checkpoint
 
 

@@ -11,7 +11,7 @@ from evaluation.data.items import SLICES
 from evaluation.kept_items import ITEMS
 from evomerge.run.events import ModelReference, SourceRecord
 from runs.errors import SourceChangedError, UnavailableError
-from testing.toys import Toys
+from testing.models.toys import Toys
 from weights import companions
 from weights.checkpoint import digest, open_checkpoint
 from weights.storage.artifact_store import Vault

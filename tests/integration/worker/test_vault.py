@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs.errors import ConfigError, TamperedError, UnavailableError
-from testing.artifact_stores import (
+from testing.services.artifact_stores import (
     NAME,
     NEW,
     OLD,

@@ -8,7 +8,7 @@ import pytest
 from blake3 import blake3
 
 from runs.errors import ConfigError, TamperedError
-from testing.artifact_stores import (
+from testing.services.artifact_stores import (
     NAME,
     NEW,
     OLD,

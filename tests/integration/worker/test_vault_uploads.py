@@ -12,7 +12,7 @@ import pytest
 from blake3 import blake3
 
 from runs.errors import UnavailableError
-from testing.artifact_stores import (
+from testing.services.artifact_stores import (
     NAME,
     NEW,
     OLD,

@@ -13,7 +13,7 @@ from runs import kinds
 from runs.history import audit
 from runs.history.audit import Anchor
 from runs.kinds.decide import open_tasks
-from testing.fake_world import RUN, World, small
+from testing.worlds.fake_world import RUN, World, small
 
 Rows = list[Envelope]
 
@@ -76,7 +76,7 @@ def test_failures_and_a_failed_run_are_honest() -> None:
 
 
 def test_reseeding_and_elites_that_stay_are_honest() -> None:
-    from testing.fake_world import all_alike
+    from testing.worlds.fake_world import all_alike
 
     for world in (World(small(keep_elites=True)), World(small(), sketcher=all_alike)):
         world.run()

@@ -8,7 +8,7 @@ import pytest
 
 from evomerge import config as settings_of
 from evomerge.config import EvoMergeConfig, changed, changes, parse
-from evomerge.search import elite_loser
+from evomerge.search.strategies import elite_loser
 from evomerge.search_settings import MODELS, EliteLoserSearch, TournamentSearch
 from evomerge.settings_table import flat_schema, settings
 from runs.errors import ConfigError

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from cmaes import CMA
 
-from evomerge.search import covariance_adaptation
-from evomerge.search.covariance_adaptation import CovarianceAdaptation, rates
+from evomerge.search.strategies import covariance_adaptation
+from evomerge.search.strategies.covariance_adaptation import CovarianceAdaptation, rates
 
 Function = Callable[[np.ndarray], float]
 

@@ -21,10 +21,10 @@ from evomerge.recipes.recipe import (
     Source,
     label,
 )
-from evomerge.search.genome import DETAILS, Space, consensus
+from evomerge.search.genes.genome import DETAILS, Space, consensus
 from evomerge.search.proposals import Family
 from runs.errors import ConfigError
-from testing.toy_tensors import SHAPES, Toys, same
+from testing.models.toy_tensors import SHAPES, Toys, same
 
 SOURCES = tuple(Source(digest=f"{i:064x}") for i in range(4))
 KNOWN = {s.id: s for s in SOURCES}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.run import generations
 from evomerge.run.state import fold
+from evomerge.run.views import generations
 from runs.errors import ConfigError, NotFoundError
 from runs.history import places as history
 from runs.history.places import Reference
 from runs.kinds.decide import decide
-from testing.fake_world import World
+from testing.worlds.fake_world import World
 
 
 @pytest.fixture(scope="module")

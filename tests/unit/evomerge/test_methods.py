@@ -11,7 +11,7 @@ from evomerge.merging.kernels import inner_loops
 from evomerge.merging.kernels.chunks import CHUNK
 from evomerge.merging.methods import dare, linear, slerp, task_arithmetic, ties
 from runs.errors import ConfigError
-from testing.toy_tensors import close, t
+from testing.models.toy_tensors import close, t
 
 # ---- linear --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evomerge.merging.methods import dfs, frankenmerge, linear, slerp, ties
 from evomerge.recipes import layer_choice
 from runs.errors import ConfigError
-from testing.toy_tensors import close, t
+from testing.models.toy_tensors import close, t
 from weights import block_names
 
 # Small integers: sums of them are exact in float32, so that orders can be compared bit for bit.

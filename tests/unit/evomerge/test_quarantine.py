@@ -11,7 +11,7 @@ from runs.history import audit
 from runs.kinds.commands import refusal
 from runs.kinds.decide import decide
 from runs.kinds.retries import DEATHS
-from testing.fake_world import SOURCES, World, small
+from testing.worlds.fake_world import SOURCES, World, small
 
 
 def evaluation(world: World, generation: int, slot: int) -> str:

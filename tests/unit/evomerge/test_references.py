@@ -25,7 +25,7 @@ from evomerge.merging.methods import (
 )
 from evomerge.recipes import layer_choice
 from evomerge.recipes.recipe import Genes, Merge
-from testing.toy_tensors import Toys
+from testing.models.toy_tensors import Toys
 from weights import block_names, randomness
 
 #: Technique → parameters that it is tried with.

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from evomerge.reports import search_statistics
 from evomerge.run import budget
-from evomerge.run.dry_run import rehearse
-from evomerge.search.elite_loser import EliteLoser
-from testing.fake_world import World, small
+from evomerge.run.views.dry_run import rehearse
+from evomerge.search.strategies.elite_loser import EliteLoser
+from testing.worlds.fake_world import World, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
 

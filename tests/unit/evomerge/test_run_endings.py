@@ -11,8 +11,8 @@ from runs.kinds.decide import decide
 from runs.kinds.retries import ATTEMPTS
 from runs.kinds.state import evolve
 from runs.kinds.tasks import Decision
-from testing import fake_world
-from testing.fake_world import SOURCES, World, all_alike, small
+from testing.worlds import fake_world
+from testing.worlds.fake_world import SOURCES, World, all_alike, small
 
 
 def only_sources(recipe_id: str) -> float | None:

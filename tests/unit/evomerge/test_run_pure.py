@@ -19,8 +19,8 @@ from evomerge.run.tasks import Build, ChooseLayers, Evaluate, Measure
 from runs.kinds.decide import decide
 from runs.kinds.state import evolve
 from runs.kinds.tasks import Decision, Start
-from testing import fake_world
-from testing.fake_world import BASE, RUN, SOURCES, World, small
+from testing.worlds import fake_world
+from testing.worlds.fake_world import BASE, RUN, SOURCES, World, small
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Pipeline, Recipe
-from evomerge.search import elite_loser, mutation
-from evomerge.search.elite_loser import Family, Proposal
-from evomerge.search.mutation import mutate_genes
+from evomerge.search.genes import mutation
+from evomerge.search.genes.mutation import mutate_genes
+from evomerge.search.strategies import elite_loser
+from evomerge.search.strategies.elite_loser import Family, Proposal
 from evomerge.search_settings import EliteLoserSearch
 
 FAMILY = Family(("a", "b", "c"), "base", 6)

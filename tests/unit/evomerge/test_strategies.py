@@ -15,23 +15,25 @@ from evaluation.data.outcomes import DomainOutcomes
 from evomerge import search, search_settings
 from evomerge.config import OPEN_END, parse
 from evomerge.recipes.recipe import Grouped, Recipe
-from evomerge.run import budget, events, ranking, strategy_input
-from evomerge.run.decide import proposals
+from evomerge.run import budget, events
+from evomerge.run.rules import ranking, strategy_input
+from evomerge.run.rules.decide import proposals
 from evomerge.run.state import RunState, fold
 from evomerge.run.tasks import Build, Evaluate
-from evomerge.search import method_choice, niching, step_size
-from evomerge.search.auto import Auto
-from evomerge.search.cma_es import CmaEs, Distribution, mask_seed
-from evomerge.search.genome import Space, consensus
+from evomerge.search.genes import method_choice, step_size
+from evomerge.search.genes.genome import Space, consensus
 from evomerge.search.history import Generation, Measurements, Past
 from evomerge.search.proposals import Family, Proposal
+from evomerge.search.strategies import niching
+from evomerge.search.strategies.auto import Auto
+from evomerge.search.strategies.cma_es import CmaEs, Distribution, mask_seed
 from evomerge.search_settings import AutoSearch
 from runs import kinds
 from runs.errors import ConfigError, StrategyError
 from runs.history import audit
 from runs.kinds.decide import decide
 from runs.kinds.state import evolve
-from testing.fake_world import BASE, POOLS, SOURCES, World, quality, small
+from testing.worlds.fake_world import BASE, POOLS, SOURCES, World, quality, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
 CONTINUOUS = NAMES[1:]

@@ -13,7 +13,7 @@ from evomerge.reports import generation_rows
 from evomerge.run.state import RunState, fold
 from runs.errors import ConfigError
 from runs.lists import tables
-from testing.fake_world import World, small
+from testing.worlds.fake_world import World, small
 from tests.golden.test_golden import LOGS, rows_of
 
 

@@ -17,7 +17,7 @@ from evomerge.merging.kernels.fused_merge import Voters
 from evomerge.merging.methods import breadcrumbs, della, karcher, model_stock, sce
 from evomerge.merging.methods.kth_magnitude import kth_magnitudes, reference
 from runs.errors import ConfigError
-from testing.toy_tensors import close, t
+from testing.models.toy_tensors import close, t
 
 
 def merged(name: str, *inputs: torch.Tensor, seed: int = 0, **params: object) -> torch.Tensor:

@@ -14,7 +14,7 @@ from evomerge.merging import method_registry
 from evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows
 from evomerge.merging.methods import arcee_fusion, multislerp, nuslerp, ramplus_tl
 from runs.errors import ConfigError
-from testing.toy_tensors import close, t
+from testing.models.toy_tensors import close, t
 
 
 def merged(

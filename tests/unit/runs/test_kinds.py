@@ -21,9 +21,9 @@ from runs.kinds.decide import decide, due, open_tasks, pending
 from runs.kinds.kind import Kind
 from runs.kinds.state import evolve
 from runs.kinds.tasks import Decision
-from testing.toy_kind import KNOWN, ToyContext
-from testing.toy_state import Counted, ToyState, digest_of
-from testing.toy_world import RUN, ToyWorld
+from testing.toy.toy_kind import KNOWN, ToyContext
+from testing.toy.toy_state import Counted, ToyState, digest_of
+from testing.toy.toy_world import RUN, ToyWorld
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,0 +1,1 @@
+"""Commands for those who operate an installation: server, workers, users, database, artifact store."""

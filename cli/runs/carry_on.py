@@ -1,0 +1,159 @@
+"""Carrying a run of any kind on: recorded, resumed, followed to its end, its result announced."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
+    """Return True if W&B is to follow the run that this process carries. Raises ConfigError."""
+    from runs.errors import ConfigError
+    from worker.exports import wandb_follower
+
+    if flag and elsewhere:
+        raise ConfigError(
+            "--wandb follows a run that this command carries: leave it out here, and follow the run "
+            "with `forge wandb sync RUN --follow`."
+        )
+    return not elsewhere and wandb_follower.wanted(flag, _warn)
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
+
+
+def carry_on(
+    home: Any, run: str, output: str | None, as_json: bool, followed: bool | None = None
+) -> None:
+    """Carry a run to its end, write its result's folder and announce the result.
+
+    W&B follows it where that was found to be wanted; by default where FORGE_WANDB says so.
+    """
+    from cli.runs import export
+    from worker.exports import wandb_follower
+
+    wanted = tracked() if followed is None else followed
+    with wandb_follower.beside(home, run, _warn) if wanted else nullcontext():
+        state = _follow(home, run)
+        export.announce(state, _written(home, state, output), as_json)
+    if not state.completed:
+        sys.exit(1)
+
+
+def _written(home: Any, state: Any, output: str | None) -> dict[str, Any]:
+    """Write the folder of a run's result; return the report, without a folder if it has no result."""
+    from runs import kinds
+    from runs.history.repository import history
+
+    kind = kinds.of(state.kind)
+    if kind.result_id(state) is not None:
+        return kind.write_result(home, state, Path(output or _folder(kind, state.run)))
+    store = home.open_store()
+    try:
+        return kind.report(state, list(history(store, state.run)))
+    finally:
+        store.close()
+
+
+def _folder(kind: Any, run: str) -> str:
+    """Return the name of the folder for the result of a run that names none."""
+    return f"{run}-{kind.result_name}"
+
+
+def recorded(home: Any, plan: Any, queued: dict[str, Any]) -> str:
+    """Check a plan and record the run; return its name, or that of the run under the same key.
+
+    `queued` has the options of the queue. Raises ConfigError, UnavailableError.
+    """
+    from dataclasses import replace
+
+    from runs.home import threads
+    from weights.storage.output_folder import check_target
+    from worker.commands import submit, validate
+
+    for warning in validate.check(plan).warnings:
+        click.echo(f"warning: {warning}", err=True)
+    out = None if plan.output_dir is None else str(check_target(Path(plan.output_dir)))
+    threads()
+    store = home.open_store()
+    try:
+        return submit.submit(store, replace(plan, output_dir=out), **queued)
+    finally:
+        store.close()
+
+
+def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | None]:
+    """Return the run to go on with and its output folder. Raises ConfigError if options are given.
+
+    Settings of a run are fixed.
+    """
+    from runs import imported_pasts, kinds
+    from runs.errors import ConfigError
+    from runs.history.repository import load
+    from runs.kinds.user_events import Resumed
+    from weights.storage.output_folder import check_target
+    from worker.commands.control import control
+
+    unset = (None, False, ())
+    fixed = [
+        name
+        for name, value in options.items()
+        if name != "output_dir" and not any(value is one for one in unset)
+    ]
+    if fixed:
+        raise ConfigError(
+            f"--resume goes on with a run as it was started: leave out {', '.join(sorted(fixed))}."
+        )
+    store = home.open_store()
+    try:
+        state = load(store, run)
+        if state.head in imported_pasts.heads(
+            store
+        ):  # asked for by name: the run becomes the user's
+            control(store, state.run, Resumed())
+            state = load(store, state.run)
+    finally:
+        store.close()
+    given = state.submitted.output_dir if state.submitted else None
+    output = options.get("output_dir") or given
+    check_target(Path(output or _folder(kinds.of(state.kind), state.run)))
+    return state.run, output
+
+
+def _follow(home: Any, run: str):
+    """Carry the run on to its end, showing what happens. Ctrl-C stops between two tasks."""
+    from cli.runs.progress import Progress
+    from weights.storage.weight_cache import Artifacts
+    from worker.tasks import runner
+
+    store = home.open_store()
+    interrupted: list[int] = []
+
+    def stop(_signal: int, _frame: Any) -> None:
+        if interrupted:
+            raise KeyboardInterrupt
+        interrupted.append(1)
+        click.echo("stopping after this step; Ctrl-C again stops at once", err=True)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        with Progress() as progress:
+            worker = runner.Worker(
+                store, Artifacts.of(home), progress.watch, lambda: bool(interrupted)
+            )
+            state = runner.finish(worker, run)
+    except KeyboardInterrupt:
+        state = None
+    finally:
+        signal.signal(signal.SIGINT, before)
+        store.close()
+    if state is None or not state.ended:
+        click.echo(f"interrupted. Go on with: forge evo --resume {run}", err=True)
+        sys.exit(130)
+    return state

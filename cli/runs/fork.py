@@ -1,0 +1,150 @@
+"""`forge fork`, `archive`, `import`: runs branched, and runs that travel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cli.options import emit, json_option, setting
+
+
+@click.command("fork")
+@click.argument("run")
+@click.option("--at", "place", type=int, metavar="POSITION", help="After this event.")
+@click.option("--generation", type=int, metavar="G",
+              help="When this generation is measured, before it is closed.")  # fmt: skip
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
+@click.option("--reason", help="Why; it is recorded.")
+@click.option("--record-only", is_flag=True, help="Record the fork; carry it on another time.")
+@json_option
+def fork_command(
+    run: str,
+    place: int | None,
+    generation: int | None,
+    settings: tuple[str, ...],
+    output_dir: str | None,
+    reason: str | None,
+    record_only: bool,
+    as_json: bool,
+) -> None:
+    """Branch a run: its history up to a place, a future of its own. Nothing is copied.
+
+    Without --set the fork ends where the run ended. Changed settings count from the next candidates on
+    that are proposed; those that close a generation (generations, convergence, diversity) at once.
+
+    \b
+    Example:
+      forge fork 20261121-3fa9c1 --generation 8 --set generations=20
+      forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
+      forge fork 20261121-3fa9c1 --at 57 --set search.mutation_rate=0.05
+    """
+    from runs.home import Home
+    from weights.storage.output_folder import check_target
+    from worker.commands import fork
+
+    home = Home.default()
+    changes = dict(map(setting, settings))
+    out = None if output_dir is None else str(check_target(Path(output_dir)))
+    store = home.open_store()
+    try:
+        branch = fork.plan(store, run, place, generation, changes)
+        name = fork.fork(store, branch, out, reason=reason)
+    finally:
+        store.close()
+    told = {"run": name, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
+    if record_only:
+        emit(told) if as_json else click.echo(
+            f"run {name}: carry it on with forge evo --resume {name}"
+        )
+        return
+    click.echo(f"run {name}, forked from {branch.run} after event {branch.place}", err=True)
+    from cli.runs.carry_on import carry_on
+
+    carry_on(home, name, out, as_json)
+
+
+@click.command("archive")
+@click.argument("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--weights", is_flag=True, help="Put the champion's weights in too.")
+@click.option("--force", is_flag=True, help="Replace the file.")
+@json_option
+def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: bool) -> None:
+    """Write a run's whole history to one file, to keep or to import elsewhere.
+
+    It is a tar.gz: events as JSON lines, their schemas, the chain's heads. `forge verify FILE` checks
+    it without a database.
+
+    \b
+    Example:
+      forge archive 20261121-3fa9c1 run.forge
+    """
+    from runs.home import Home
+    from weights.storage.weight_cache import Artifacts
+    from worker.exports import archive
+
+    home = Home.default()
+    store = home.open_store()
+    try:
+        written = archive.export(store, Artifacts.of(home), run, file, weights, force)
+    finally:
+        store.close()
+    size = file.stat().st_size
+    if as_json:
+        emit({"file": str(file), "bytes": size, "streams": written})
+        return
+    click.echo(f"{file}: {sum(written.values())} events, {size:,} bytes")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--allow-task-files",
+    is_flag=True,
+    help="Take a run whose data are task files, which can run code.",
+)
+@json_option
+def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
+    """Take a run in from an archive. What is here already stays as it is.
+
+    All of it is verified first. A run that has not ended is yours from then on, and waits until you
+    resume it.
+
+    \b
+    Example:
+      forge import run.forge
+    """
+    from runs.errors import NotFoundError
+    from runs.home import Home
+    from weights.storage.weight_cache import Artifacts
+    from worker.exports import archive
+
+    if not file.is_file():
+        raise NotFoundError(
+            f"{file} is a folder: give the archive's file."
+            if file.is_dir()
+            else f"there is no file {file}. `forge archive RUN FILE` writes one."
+        )
+    home = Home.default()
+    store = home.open_store()
+    try:
+        done = archive.load(store, Artifacts.of(home), file, task_files=allow_task_files)
+    finally:
+        store.close()
+    if as_json:
+        emit({**vars(done)})
+        return
+    for run, count in done.new.items():
+        click.echo(f"run {run}: {count} events new" if count else f"run {run}: was here already")
+    for run in done.waiting:
+        how = (
+            f"forge retry {run} and forge resume {run} let"
+            if run in done.failed
+            else (f"forge resume {run} lets")
+        )
+        had = "had failed" if run in done.failed else "has not ended"
+        click.echo(f"run {run} {had}: it is yours now and waits. {how} it go on")
+    if done.weights:
+        click.echo("the champion's weights are in the cache")

@@ -1,0 +1,54 @@
+"""`forge watch`: a run that another process carries."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from cli.options import emit, json_option
+
+#: Seconds between two looks at the run.
+WATCH = 0.3
+
+
+@click.command("watch")
+@click.argument("run")
+@json_option
+def watch_command(run: str, as_json: bool) -> None:
+    """Follow a run that another process carries, until it has ended. Ctrl-C only stops watching.
+
+    On a terminal: curves, the population, who is at what. Otherwise a line a generation.
+
+    \b
+    Example:
+      forge watch 20261121-3fa9c1
+    """
+    from cli.runs.progress import Progress
+    from runs import kinds
+    from runs.history import repository
+    from runs.history.run_cache import RunCache
+    from runs.home import Home
+    from worker.queue.active_tasks import AtWork
+
+    store = Home.default().open_store()
+    try:
+        name = repository.full_name(store, run)
+        runs = RunCache(store, 1)
+        with Progress(AtWork(store, name)) as progress:
+            while True:
+                state, rows = runs.refresh(name)
+                progress.watch(state, rows)
+                if state.ended:
+                    break
+                time.sleep(0 if rows else WATCH)
+    finally:
+        store.close()
+    reason = state.failed.reason if state.failed else None
+    result = kinds.of(state.kind).result_id(state)
+    told = {"run": name, "status": state.status, "champion": result, "reason": reason}
+    said = f"run {name} {state.status}" + (f": {reason}" if reason else "")
+    emit(told) if as_json else click.echo(said)
+    if not state.completed:
+        sys.exit(1)

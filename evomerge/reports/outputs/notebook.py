@@ -1,0 +1,188 @@
+"""A run in Python, for notebooks: tables, a plot, a family tree.
+
+Reads the log and nothing else.
+
+from evomerge import Run
+
+run = Run("20261121-3fa9c1")
+run.frame("evaluations")
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evomerge.recipes.recipe import closure, parents
+from evomerge.reports import report
+from evomerge.run.state import RunState
+from evomerge.run.views.candidates import describe, find, place
+from runs.errors import UnavailableError
+from runs.history.repository import history, load_of
+from runs.home import Home
+from runs.lists import tables
+
+
+class Run:
+    """A run in the log, read-only.
+
+    It stays as it was when it was read; `refresh` reads the run again.
+    """
+
+    def __init__(self, name: str, home: Home | None = None) -> None:
+        """Read a run by its name or the beginning of it.
+
+        Raises NotFoundError, UnavailableError.
+        """
+        self.home = home or Home.default()
+        self.state: RunState
+        self._read(name)
+
+    def _read(self, name: str) -> None:
+        store = self.home.open_store()
+        try:
+            self.state = load_of(RunState, store, name)
+            self.rows = list(history(store, self.state.run))[: self.state.place]
+        finally:
+            store.close()
+
+    def refresh(self) -> Run:
+        """Read the run again, with what has happened since; return the run itself."""
+        self._read(self.name)
+        return self
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.state.run
+
+    @property
+    def status(self) -> str:
+        """submitted, running, paused, completed, failed or cancelled."""
+        return self.state.status
+
+    def report(self) -> dict[str, Any]:
+        """Return the run's report as plain data."""
+        return report.report(self.state, self.rows)
+
+    def frame(self, kind: str = "generations") -> Any:
+        """Return a table as a pandas DataFrame.
+
+        `kind` is generations, candidates, evaluations, items or events.
+
+        The columns are those of `evomerge.reports.outputs.tables`, and for events `runs.lists.tables`.
+        Raises ConfigError, and UnavailableError without pandas.
+        """
+        table = tables.table(kind, self.state, self.rows)
+        try:
+            import pandas
+        except ImportError as error:
+            raise UnavailableError(
+                "Tables need pandas, which is not installed: pip install 'agent-forge[notebook]'."
+            ) from error
+        frame = pandas.DataFrame(list(table.rows), columns=list(table.columns))
+        whole = {name: "Int64" for name, kind_ in table.columns.items() if kind_ == "int"}
+        real = {name: "float64" for name, kind_ in table.columns.items() if kind_ == "float"}
+        return frame.astype(whole | real)
+
+    def plot(self) -> Any:
+        """Return a matplotlib Figure of fitness and diversity by generation.
+
+        Once the run is completed, the champion's leads are beside them.
+        """
+        from evomerge.reports import generation_rows
+        from evomerge.reports.pictures import plot
+
+        rivals = report.rivals(self.state) if self.state.completed else []
+        return plot.figure(generation_rows.rows(self.state), rivals)
+
+    def lineage(self, candidate: str = "champion") -> Lineage:
+        """Return the models that a candidate was made from, down to the sources.
+
+        `candidate` is a recipe id, the beginning of an id, or "champion". Raises NotFoundError.
+        """
+        return trace(self.state, find(self.state, candidate))
+
+    def __repr__(self) -> str:
+        state = self.state
+        told = [f"Run {self.name!r}: {state.status}"]
+        if state.champion is not None:
+            score = state.champions[-1].score
+            told.append(f"champion {state.champion[:12]} with {score:.4f}")
+        closed = len(state.generations)
+        told.append(f"{closed} generation{'' if closed == 1 else 's'}")
+        return f"<{', '.join(told)}>"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One model of a family."""
+
+    recipe_id: str
+    #: "generation 3/5", "baseline mean", "given".
+    place: str
+    #: The model in a few words.
+    what: str
+    #: The number of steps from the candidate, at most.
+    depth: int
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A candidate's family, shown as a tree of text, in a notebook as a picture."""
+
+    nodes: tuple[Node, ...]
+    #: (parent, child), by recipe id.
+    edges: tuple[tuple[str, str], ...]
+
+    @property
+    def candidate(self) -> Node:
+        """The model whose family is shown."""
+        return self.nodes[0]
+
+    def __repr__(self) -> str:
+        """Return a tree of text; a model with parents is drawn once, later by its id alone."""
+        known = {node.recipe_id: node for node in self.nodes}
+        lines: list[str] = []
+        told: set[str] = set()
+
+        def tell(id_: str, first: str, rest: str) -> None:
+            node = known[id_]
+            again = id_ in told
+            told.add(id_)
+            above = [parent for parent, child in self.edges if child == id_]
+            said = f"{first}{id_[:12]}"
+            lines.append(f"{said}  …" if again and above else f"{said}  {node.place}: {node.what}")
+            for number, parent in enumerate([] if again else above, start=1):
+                last = number == len(above)
+                tell(parent, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+        tell(self.candidate.recipe_id, "", "")
+        return "\n".join(lines)
+
+    def _repr_svg_(self) -> str:
+        """Return the family as SVG: the oldest models at the top, the candidate at the bottom."""
+        from evomerge.reports.pictures.family_svg import family
+
+        return family(self.nodes, self.edges)
+
+
+def trace(state: RunState, recipe_id: str) -> Lineage:
+    """Return the family of a recipe: first the recipe, then its ancestors, the nearest first."""
+    everybody = closure(recipe_id, state.recipes)
+    edges = tuple(
+        (parent, child)
+        for child, recipe in everybody.items()
+        for parent in dict.fromkeys(parents(recipe))
+    )
+    depth = {recipe_id: 0}
+    for child in reversed(everybody):  # children before their parents
+        for parent, other in edges:
+            if other == child:
+                depth[parent] = max(depth.get(parent, 0), depth[child] + 1)
+    ids = sorted(everybody, key=lambda id_: (depth[id_], list(everybody).index(id_)))
+    nodes = tuple(
+        Node(id_, place(state, id_), describe(state, id_, everybody[id_]), depth[id_])
+        for id_ in ids
+    )
+    return Lineage(nodes, edges)

@@ -1,0 +1,254 @@
+"""Data for an experiment tracker such as W&B: rows by generation, summary, settings, champion.
+
+A pure function of the run's events, with the names of the source documents (SPEC §12). The row of
+a generation depends on nothing that happened after the generation. So a run that is followed while
+it lives and a run that is sent years later give the same rows. Missing values are left out.
+`worker/exports/wandb.py` sends the data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from evomerge.fitness import composite
+from evomerge.fitness.composite import Weighting
+from evomerge.recipes.recipe import PIPELINES, closure, label
+from evomerge.reports import report
+from evomerge.run import events
+from evomerge.run.state import RunState
+from evomerge.run.views.candidates import describe
+from weights.storage.output_folder import MARK
+
+#: A value of a row or of the summary.
+Value = float | int | str | bool
+
+
+def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]:
+    """Return (generation, row) of every closed generation above `after`, in order."""
+    combos, told = _Combos(), []
+    made: dict[int, list[str]] = {}
+    for (generation, _), candidate in state.candidates.items():
+        made.setdefault(generation, []).append(candidate.recipe_id)
+    for generation in sorted(state.generations):
+        combos.add(state, generation, made.get(generation, []))
+        if generation > after:
+            own = _row(state, generation) | _domains(state, generation) | combos.told()
+            told.append((generation, _known(own)))
+    return told
+
+
+def _row(state: RunState, generation: int) -> dict[str, Any]:
+    """Return what the source documents log of a generation.
+
+    `best_fitness` is the champion's, on the selection slice, as in those documents. `avg_fitness`
+    and the elites' fitness (the first two of the ranking) are on the generation's own draw of the
+    search slice.
+    """
+    done = state.generations[generation]
+    champions = [c.score for c in state.champions if c.generation <= generation]
+    measured = state.diversities.get(generation)
+    elites = [*done.scores[:2], None, None]
+    mutants = (
+        isinstance(c, events.Mutated) for (g, _), c in state.candidates.items() if g == generation
+    )
+    return {
+        "generation": generation,
+        "best_fitness": champions[-1] if champions else None,
+        "avg_fitness": _mean([score for score in done.scores if score is not None]),
+        "diversity": measured.diversity if measured else None,
+        "elite1_fitness": elites[0],
+        "elite2_fitness": elites[1],
+        "mutation_count": sum(mutants),
+    }
+
+
+def _domains(state: RunState, generation: int) -> dict[str, float | None]:
+    """Return mean and best score of a generation's candidates in each domain measured."""
+    found: dict[str, list[float]] = {}
+    for recipe_id in state.generations[generation].ranking:
+        for domain, score in domain_scores(state, recipe_id, generation).items():
+            found.setdefault(domain, []).append(score)
+    told: dict[str, float | None] = {}
+    for domain, scores in sorted(found.items()):
+        told |= {f"{domain}_avg": _mean(scores), f"{domain}_best": max(scores)}
+    return told
+
+
+def domain_scores(state: RunState, recipe_id: str, generation: int) -> dict[str, float]:
+    """Return domain → a candidate's score on a generation's draw; empty if it has no components.
+
+    The score is that of `evomerge.fitness.composite`: 1 if perplexity and accuracy are those of the
+    best source in the domain, on the same items.
+    """
+    event = state.evaluations.get((recipe_id, "search", generation))
+    if event is None or event.components is None:
+        return {}
+    draws = event.scored or state.draws("search", generation)
+    usual = state.started.sources[0].recipe_id if state.started else recipe_id
+    others = [state.measure(usual, o) for o in state.sources_on("search", draws).values()]
+    sources = [c for c in others if c is not None]
+    own = state.measure(recipe_id, event.outcomes)  # today's components of recorded outcomes
+    if own is None or not sources:
+        return {}
+    names = sorted(set.intersection(*({*c.domains, *c.accuracies} for c in (own, *sources))))
+    best = composite.reference(sources, names)
+    weighting = Weighting(domains=dict.fromkeys(names, 1.0))
+    raw = state.settings(generation).normalise == "none"
+    parts = composite.fitness(own, best, weighting, raw=raw).normalised
+    return {name: parts[f"domain/{name}"] for name in names}
+
+
+class _Combos:
+    """Counter of the eight pipelines: how often each was made so far, and its mean score."""
+
+    def __init__(self) -> None:
+        self._made = dict.fromkeys(range(len(PIPELINES)), 0)
+        self._reached: dict[int, list[float]] = {number: [] for number in self._made}
+
+    def add(self, state: RunState, generation: int, built: list[str]) -> None:
+        """Count the pipelines that a generation built, and collect the scores measured in it."""
+        for recipe_id in built:
+            number = report.pipeline_number(state, recipe_id)
+            if number is not None:
+                self._made[number] += 1
+        done = state.generations[generation]
+        for recipe_id, score in zip(done.ranking, done.scores, strict=True):
+            number = report.pipeline_number(state, recipe_id)
+            if number is not None and score is not None:
+                self._reached[number].append(score)
+
+    def told(self) -> dict[str, float | None]:
+        """Return usage and mean score of each pipeline; empty if the search made no pipeline."""
+        if not any(self._made.values()):
+            return {}
+        told: dict[str, float | None] = {}
+        for number, made in self._made.items():
+            told[f"combo/{number}/usage"] = made
+            told[f"combo/{number}/avg_fitness"] = _mean(self._reached[number])
+        return told
+
+
+def summary(state: RunState) -> dict[str, Value]:
+    """Return the last row, the champion and, once the run has ended, the result as `final/…`.
+
+    The summary is computed here, because the tracker's own aggregates do not survive a resume.
+    """
+    last = max(state.generations, default=-1)
+    told: dict[str, Any] = {}
+    for _, row in rows(state, last - 1):
+        told |= row
+    told |= {"status": state.status, "champion": state.champion}
+    if state.ended:
+        told |= {f"final/{name}": value for name, value in _final(state).items()}
+    return _known(told)
+
+
+def _final(state: RunState) -> dict[str, Any]:
+    """Return the result, in the words of the source documents and of the report."""
+    found = report.metrics(state)
+    told = {
+        "best_fitness": found["best_fitness"],
+        "initial_fitness": found["initial_fitness"],
+        "improvement": found["improvement"],
+        "improvement_pct": found["improvement_pct"],
+        "generations": found["generations_run"],
+        "convergence_reason": found["convergence_reason"],
+        "diversity": found["final_diversity"],
+        "best_combo": found["best_combo"],
+    }
+    if state.failed:
+        told["reason"] = state.failed.reason
+    if state.completed is None:
+        return told
+    verdict = report.verdict(state)
+    return told | {
+        "test_fitness": state.completed.test.scalar,
+        "test_quality": state.completed.test.quality,
+        "beats_sources_and_base": verdict["beats_sources_and_base"],
+        "beats_best_baseline": verdict["beats_best_baseline"],
+        "best_baseline": verdict["best_baseline"],
+        "verdict": report.sentence(state),
+        "lineage_digest": state.completed.lineage_digest,
+        "chain_head": _chain_head(state),
+    }
+
+
+def _chain_head(state: RunState) -> str:
+    """Return the chain head that the result stands on; later events (an export) leave it as is."""
+    return state.completed.chain_head if state.completed else state.head
+
+
+def config(state: RunState) -> dict[str, Any]:
+    """Return a run's settings, models and data by name and digest: no paths, addresses or keys."""
+    assert state.submitted
+    told: dict[str, Any] = {
+        "run": state.run,
+        "owner": state.submitted.owner,
+        "forked_from": report.origin(state),
+        **state.submitted.config.flat(),
+        "models": [model.hub_id or model.name for model in state.submitted.sources],
+    }
+    if state.submitted.base is not None:
+        told["base_model"] = state.submitted.base.hub_id or state.submitted.base.name
+    if state.started is not None:
+        every = (state.started.base, *state.started.sources)
+        told |= {
+            "strategy_version": state.version_of(state.generation),
+            "digests": {model.name: model.digest for model in every},
+            "data_digest": state.started.data_digest,
+            "parameters": state.started.base.parameters,
+            "profile": state.started.profile.model_dump(mode="json"),
+        }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def champion(state: RunState) -> dict[str, Any] | None:
+    """Return the champion without its weights; None if there is none yet.
+
+    The result has the champion's recipe, enough to rebuild it from the sources, its digest and its
+    lineage.
+    """
+    if state.champion is None or state.started is None:
+        return None
+    family = closure(state.champion, state.recipes)
+    every = (state.started.base, *state.started.sources)
+    return {
+        "run": state.run,
+        "candidate": state.champion,
+        "pipeline": label(state.recipes[state.champion], state.recipes),
+        "digest": state.built[state.champion][0],
+        "score": state.champions[-1].score,
+        "chain_head": _chain_head(state),
+        "sources": {model.recipe_id: model.name for model in every},
+        "lineage": [f"{id_[:12]} {describe(state, id_, one)}" for id_, one in family.items()],
+        "recipes": {id_: one.model_dump(mode="json") for id_, one in family.items()},
+    }
+
+
+def artifact(state: RunState) -> dict[str, Any] | None:
+    """Return the champion as a tracker's artifact: metadata for its page, and its recipe file."""
+    found = champion(state)
+    if found is None:
+        return None
+    told = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
+    metadata = {name: found[name] for name in told} | {
+        "recipe": found["recipes"][found["candidate"]]
+    }
+    return {"metadata": metadata, "file": MARK, "content": found}
+
+
+def _mean(values: list[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _known(values: dict[str, Any]) -> dict[str, Value]:
+    """Return the values that are present, without None, NaN and Inf.
+
+    A tracker would refuse NaN and Inf, or draw them as numbers.
+    """
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None and not (isinstance(value, float) and not math.isfinite(value))
+    }

@@ -1,0 +1,1 @@
+"""Pictures of a merging run: plot, family tree, lineage."""

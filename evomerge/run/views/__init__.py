@@ -1,0 +1,1 @@
+"""What is told of a merging run's state: words, generations, outlook, rehearsal. Pure."""

@@ -1,0 +1,1 @@
+"""What a search varies: genomes, mutation and crossover of genes, choice of techniques. Pure."""

@@ -1,0 +1,152 @@
+"""Mutation of genes: a keyed, bounded perturbation of a pipeline's numbers.
+
+Pure. Positive genes move on a log scale; genes with bounds are clipped. Values are rounded to six
+decimals, so that the last bit of a mathematical library never reaches a recipe's id.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from evomerge.recipes.layer_choice import replaceable
+from evomerge.recipes.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
+from evomerge.search.genes.genome import Space
+from evomerge.search.proposals import Family
+from evomerge.search_settings import EliteLoserSearch
+from weights import randomness
+
+#: Probability that a mutation exchanges one stage's technique.
+SWITCH = 0.1
+#: Probability that a mutation moves one block of a frankenmerge.
+MOVE_BLOCK = 0.5
+
+#: A gene's step on the continuous genome, in [0, 1], as a multiple of `gene_sigma`.
+STEP = 0.2
+
+DROP_BOUNDS = (0.0, 0.95)
+DENSITY_BOUNDS = (0.02, 1.0)
+T_BOUNDS = (0.02, 0.98)
+SCALE_BOUNDS = (0.02, 5.0)
+EPSILON_BOUNDS = (1e-4, 10.0)
+
+
+class Draws:
+    """Random numbers for one purpose, taken in order; each mutation creates its own from its key.
+
+    `count` is the number of uniform draws, and of normal draws, that are available.
+    """
+
+    def __init__(self, *key: str | int, count: int = 64) -> None:
+        self._uniform = iter(randomness.uniform(count, *key, "uniform").tolist())
+        self._normal = iter(randomness.gaussian(count, *key, "normal").tolist())
+
+    def normal(self) -> float:
+        """Return a standard normal number."""
+        return next(self._normal)
+
+    def uniform(self) -> float:
+        """Return a uniform number in (0, 1)."""
+        return next(self._uniform)
+
+    def chance(self, probability: float) -> bool:
+        """Return True with this probability."""
+        return next(self._uniform) < probability
+
+    def below(self, count: int) -> int:
+        """Return a uniform integer from 0 to count − 1."""
+        return min(int(next(self._uniform) * count), count - 1)
+
+
+def _log_step(value: float, sigma: float, bounds: tuple[float, float], draws: Draws) -> float:
+    return _clip(value * math.exp(sigma * draws.normal()), bounds)
+
+
+def _step(value: float, sigma: float, bounds: tuple[float, float], draws: Draws) -> float:
+    return _clip(value + sigma * draws.normal(), bounds)
+
+
+def _clip(value: float, bounds: tuple[float, float]) -> float:
+    return round(max(bounds[0], min(bounds[1], value)), 6)
+
+
+def mutate_genes(pipeline: Pipeline, search: EliteLoserSearch, *key: str | int) -> Pipeline:
+    """Return the pipeline with every active gene perturbed.
+
+    With probability SWITCH one stage's technique is exchanged too. If the exchange makes the
+    pipeline a frankenmerge, its layers are still open: they are chosen later by measuring.
+    """
+    count = len(pipeline.inputs)
+    draws = Draws(*key, count=64 + 4 * count)
+    sigma, genes = search.gene_sigma, pipeline.genes
+    changes: dict[str, object] = {"scale": _log_step(genes.scale, sigma, SCALE_BOUNDS, draws)}
+    names = _switched(pipeline, search, draws)
+    if names[0] == "linear":
+        changes["weights"] = _weights(genes.weights, count, sigma, draws)
+    else:
+        ts = genes.ts or tuple(1 / (k + 1) for k in range(1, count))
+        changes["ts"] = tuple(_step(t, sigma / 2, T_BOUNDS, draws) for t in ts)
+    if names[1] == "dare":
+        changes["drop"] = _step(genes.drop, sigma / 2, DROP_BOUNDS, draws)
+    else:
+        changes["density"] = _log_step(genes.density, sigma, DENSITY_BOUNDS, draws)
+    if names[2] == "dfs":
+        changes["epsilon"] = _log_step(genes.epsilon, 2 * sigma, EPSILON_BOUNDS, draws)
+    elif genes.layers is not None:
+        changes["layers"] = _moved(genes.layers, count, draws)
+    return Pipeline(
+        inputs=pipeline.inputs,
+        base=pipeline.base,
+        interpolation=names[0],
+        arithmetic=names[1],
+        selection=names[2],
+        genes=Genes.model_validate({**genes.model_dump(), **changes}),
+        seed=pipeline.seed,
+    )
+
+
+def _switched(pipeline: Pipeline, search: EliteLoserSearch, draws: Draws):
+    """Return the names of the stages; one is exchanged with probability SWITCH.
+
+    The exchange is left out if the settings do not allow the resulting pipeline.
+    """
+    switch, stage = draws.chance(SWITCH), draws.below(3)
+    other = pipeline.number ^ (4 >> stage)
+    return PIPELINES[other if switch and other in search.pipelines else pipeline.number]
+
+
+def _weights(
+    weights: Sequence[float] | None, count: int, sigma: float, draws: Draws
+) -> tuple[float, ...]:
+    start = weights or (1 / count,) * count
+    moved = [w * math.exp(sigma * draws.normal()) for w in start]
+    return tuple(round(w / math.fsum(moved), 6) for w in moved)
+
+
+def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...]:
+    """Return `layers`, with one block's choice redrawn with probability MOVE_BLOCK.
+
+    The change is left out if it would replace more than a third of the blocks.
+    """
+    move, block, choice = (
+        draws.chance(MOVE_BLOCK),
+        draws.below(len(layers)),
+        draws.below(inputs + 1),
+    )
+    moved = (*layers[:block], choice, *layers[block + 1 :])
+    allowed = sum(1 for c in moved if c) <= replaceable(len(layers))
+    return moved if move and allowed else layers
+
+
+def mutate_merge(
+    merge: Pipeline | Grouped | Flow, family: Family, search: EliteLoserSearch, *key: str | int
+) -> Pipeline | Grouped | Flow:
+    """Return the pipeline or grouped recipe with its genes perturbed; a path is not changed."""
+    if isinstance(merge, Pipeline):
+        return mutate_genes(merge, search, *key)
+    if isinstance(merge, Flow):
+        return merge.model_copy(update={"merged": mutate_merge(merge.merged, family, search, *key)})
+    space = Space(family, merge.name, "full", merge.depths)
+    draws = Draws(*key, count=max(64, space.dimension))
+    point = [x + STEP * search.gene_sigma * draws.normal() for x in space.point(merge, {})]
+    return space.merge(point, merge.seed)

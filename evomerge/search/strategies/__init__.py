@@ -1,0 +1,1 @@
+"""Search strategies, one algorithm a file. Pure."""

@@ -1,0 +1,55 @@
+"""First points of a continuous search: the merges that a user would try first.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from itertools import islice, product
+
+from evomerge.recipes.recipe import Flow, Grouped
+from evomerge.search.genes.genome import space_of
+from evomerge.search.genes.mutation import Draws
+from evomerge.search.history import Past
+from evomerge.search.strategies.cma_es import mask_seed
+from evomerge.search_settings import GenomeSettings
+
+#: λ of task arithmetic over all sources, the most promising first.
+SCALES = (0.5, 0.7, 0.3, 1.0)
+#: Standard deviation of a perturbed seed's genes around the seed that it repeats.
+SPREAD = 0.1
+
+
+def seeds(past: Past, count: int) -> list[Grouped | Flow]:
+    """Return up to `count` first recipes: every species at every scale, scale by scale.
+
+    Perturbed copies follow when these are used up; duplicates are left out. After generations of
+    another strategy, the list starts with each species' nearest point to the champion, or to the
+    last generation's best candidate if there is no champion.
+    """
+    config, n = past.config, len(past.family.sources)
+    every = config.search_as(GenomeSettings).species
+    found: list[Grouped | Flow] = []
+    for species in every if past.generations else ():
+        space = space_of(config, past.family, species)
+        best = past.recipes[past.champion or past.generations[-1].ranking[0]]
+        found.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
+    found = found[:count]
+    wanted = list(product(SCALES, every))
+    for slot, (scale, species) in enumerate(islice(_again(wanted), count * len(wanted))):
+        space = space_of(config, past.family, species)
+        point = space.uniform([scale] * n)
+        if slot >= len(wanted):
+            draws = Draws(config.seed, "seed", past.coming, slot, count=len(point))
+            point = [x + SPREAD * draws.normal() for x in point]
+        recipe = space.recipe(point, mask_seed(config))
+        if len(found) == count:
+            break
+        if recipe.id not in {r.id for r in found}:  # slerp has no scale
+            found.append(recipe)
+    return found
+
+
+def _again(wanted):
+    while True:
+        yield from wanted

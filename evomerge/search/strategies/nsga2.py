@@ -1,0 +1,143 @@
+"""nsga2@1: several objectives and a Pareto front, after NSGA-II.
+
+Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II". Parents and
+children are measured on the same draw. The next parents are the better fronts of both; of the last
+front, which fits only in part, the least crowded candidates are taken. Children come from binary
+tournaments, simulated binary crossover and polynomial mutation on the continuous genome of the
+first species. The parents' second measurement is the price of drawing new items each generation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evomerge.config import EvoMergeConfig
+from evomerge.fitness.composite import Components
+from evomerge.recipes.recipe import Flow, Grouped
+from evomerge.search.genes import operators
+from evomerge.search.genes.genome import Space, space_of
+from evomerge.search.genes.mutation import Draws
+from evomerge.search.history import Generation, Past
+from evomerge.search.proposals import Proposal
+from evomerge.search.strategies import pareto
+from evomerge.search.strategies.cma_es import mask_seed
+from evomerge.search.strategies.initial_points import seeds
+from evomerge.search.strategy import Strategy
+from evomerge.search_settings import Nsga2Search
+
+#: Attempts to breed a child that is not a copy of a candidate of the last generation.
+TRIES = 8
+
+
+def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ...] | None:
+    """Return the values to maximise: −log perplexity, accuracy, −operations, −bytes, domains.
+
+    A domain's value is its −log perplexity if the domain has text, else its accuracy. Return None
+    if a domain has neither on these items.
+    """
+    found = []
+    for name in wanted:
+        kind, _, domain = name.partition("/")
+        if kind == "domain":
+            rate = measured.domains.get(domain)
+            if rate is None and domain not in measured.accuracies:
+                return None
+            found.append(measured.accuracies[domain] if rate is None else -math.log(rate))
+        else:
+            found.append({
+                "perplexity": -math.log(measured.perplexity),
+                "accuracy": measured.accuracy,
+                "speed": -measured.flops,
+                "memory": -measured.bytes,
+            }[kind])  # fmt: skip
+    return tuple(found)
+
+
+class Nsga2(Strategy):
+    """Strategy whose population spreads along the Pareto front."""
+
+    version = "nsga2@1"
+    settings = Nsga2Search
+    fewest = 4
+
+    def check(self, config: EvoMergeConfig) -> str | None:
+        """Return why the settings do not suit the strategy: it also needs two objectives."""
+        if len(config.search.front_objectives) < 2:
+            return "objectives must name two things or more to weigh against each other"
+        return super().check(config)
+
+    def stayed(self, past: Past) -> list[str]:
+        """Return the parents, which are evaluated again with their children."""
+        return [id_ for id_, _, _ in self._parents(past)] if past.generations else []
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Propose seeds first, then children of the parents."""
+        config = past.config
+        if not past.generations:
+            found = seeds(past, config.search.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+        parents = self._parents(past)
+        return [self._child(past, parents, slot) for slot in range(config.search.population_size)]
+
+    def finalists(self, past: Past) -> list[str | Proposal]:
+        """Return the first front, the best score first, at most `population_size` candidates."""
+        last = past.generations[-1]
+        points = _points(past, last)
+        ids = list(points)
+        first = pareto.fronts([points[i] for i in ids])[0] if ids else []
+        best = sorted((ids[i] for i in first), key=lambda id_: last.places[id_])
+        return list(best[: past.settings(last.number).search.population_size])
+
+    def _parents(self, past: Past) -> list[tuple[str, int, float]]:
+        """Return (id, front, crowding) of the last generation's survivors, in a fixed order."""
+        last, size = past.generations[-1], past.settings(past.coming - 1).search.population_size
+        points = _points(past, last)
+        ids, found = list(points), []
+        for number, front in enumerate(pareto.fronts([points[i] for i in ids])):
+            crowded = pareto.crowding([points[ids[i]] for i in front])
+            ranked = sorted(zip(front, crowded, strict=True), key=lambda p: (-p[1], ids[p[0]]))
+            found += [(ids[i], number, distance) for i, distance in ranked]
+        return found[:size] or [(id_, 0, 0.0) for id_ in last.ranking]
+
+    def _child(self, past: Past, parents: list[tuple[str, int, float]], slot: int) -> Proposal:
+        config = past.config
+        space = space_of(config, past.family, config.search_as(Nsga2Search).species[0])
+        known = past.generations[-1].places
+        for attempt in range(TRIES):
+            key = (config.seed, "nsga2", past.coming, slot, attempt)
+            paths = space.paths.dimension if space.paths else 0
+            draws = Draws(*key, count=16 + 5 * space.dimension + paths)
+            recipe, pair = self._bred(past, parents, space, draws)
+            if recipe.id not in known:  # a copy of a candidate would tell nothing new
+                break
+        return Proposal(slot, "crossed", recipe, pair)
+
+    def _bred(
+        self, past: Past, parents: list[tuple[str, int, float]], space: Space, draws: Draws
+    ) -> tuple[Grouped | Flow, tuple[str, ...]]:
+        def pick() -> str:
+            drawn = [draws.below(len(parents)) for _ in range(2)]
+            best = min((parents[i] for i in drawn), key=lambda p: (p[1], -p[2], p[0]))
+            return best[0]
+
+        mother, father = pick(), pick()
+        a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
+        point = operators.polynomial(operators.binary(a, b, draws), draws)
+        point = operators.rerouted(point, space, draws)
+        recipe = space.recipe(point, mask_seed(past.config))
+        return recipe, tuple(dict.fromkeys((mother, father)))
+
+
+def _points(past: Past, done: Generation) -> dict[str, tuple[float, ...]]:
+    """Return recipe id → objectives, in order of rank.
+
+    Candidates without objectives, or whose evaluation stopped early, are left out.
+    """
+    wanted = past.settings(done.number).search.front_objectives
+    found = {}
+    for id_ in done.ranking:
+        measured = past.measured.components((id_, "search", done.number))
+        point = objectives(measured, wanted) if measured is not None else None
+        if point is not None and id_ not in done.dropped:
+            found[id_] = point
+    return found

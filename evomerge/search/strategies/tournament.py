@@ -1,0 +1,129 @@
+"""tournament@1: tournament selection, crossover, mutation, elites (SPEC §5).
+
+Each parent is the best of `tournament_size` candidates drawn from the previous generation. With
+probability `crossover_rate` a child takes genes of two parents, cell by cell or from a place on the
+line between them. Every child is mutated. The elites stay and are measured again on the new draw.
+With `niching` the first parent wins by its share of the items' worth, or the second parent wins by
+how well it complements the first, or both (see `niching`).
+"""
+
+from __future__ import annotations
+
+from evomerge.config import EvoMergeConfig
+from evomerge.recipes.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
+from evomerge.search.genes import operators
+from evomerge.search.genes.genome import space_of
+from evomerge.search.genes.method_choice import chosen
+from evomerge.search.genes.mutation import STEP, SWITCH, Draws
+from evomerge.search.genes.step_size import strength
+from evomerge.search.history import Past
+from evomerge.search.proposals import Proposal
+from evomerge.search.strategies import niching
+from evomerge.search.strategies.cma_es import mask_seed
+from evomerge.search.strategies.initial_points import seeds
+from evomerge.search.strategy import Strategy
+from evomerge.search_settings import TournamentSearch
+from runs import keys
+
+
+class Tournament(Strategy):
+    """Strategy: a genetic algorithm on grouped recipes."""
+
+    version = "tournament@1"
+    settings = TournamentSearch
+
+    def check(self, config: EvoMergeConfig) -> str | None:
+        """Return why the settings do not suit the strategy: elites must leave room for children."""
+        search = config.search_as(TournamentSearch)
+        if search.elite_size >= search.population_size:
+            return (
+                f"{search.elite_size} elites leave no room for children among "
+                f"{search.population_size} candidates"
+            )
+        return super().check(config)
+
+    def stayed(self, past: Past) -> list[str]:
+        """Return the elites."""
+        if not past.generations:
+            return []
+        return list(past.generations[-1].ranking[: past.config.search.kept])
+
+    def ask(self, past: Past) -> list[Proposal]:
+        """Propose seeds first, then children in the slots that the elites leave."""
+        search = past.config.search_as(TournamentSearch)
+        if not past.generations:
+            found = seeds(past, search.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+        count = search.population_size - len(self.stayed(past))
+        shared = search.niching in ("sharing", "both")
+        order = niching.by_share(past) if shared else list(past.generations[-1].ranking)
+        return [self._child(past, slot, order) for slot in range(count)]
+
+    def _child(self, past: Past, slot: int, order: list[str]) -> Proposal:
+        config, ranking = past.config, past.generations[-1].ranking
+        search = config.search_as(TournamentSearch)
+        dimension = space_of(config, past.family, SPECIES[0]).dimension
+        draws = Draws(
+            config.seed,
+            "child",
+            past.coming,
+            slot,
+            count=64 + 2 * search.tournament_size + 8 * (dimension + 8 * 4),
+        )
+        first = min(draws.below(len(order)) for _ in range(search.tournament_size))
+        parents = [order[first]]
+        if draws.chance(search.crossover_rate) and len(ranking) > 1:
+            parents.append(_partner(past, parents[0], draws))
+        species = _species(past, parents[0], draws)
+        space = space_of(config, past.family, species)
+        point = space.point(past.recipes[parents[0]], past.recipes)
+        if len(parents) == 2:
+            other = space.point(past.recipes[parents[1]], past.recipes)
+            if draws.chance(0.5):
+                point = operators.layer_wise(point, other, space.sizes, draws)
+            else:
+                point = operators.blended(point, other, draws)
+        if search.mutation in ("genes", "both"):
+            point = operators.gaussian(point, STEP * search.gene_sigma * strength(past), draws)
+            point = operators.rerouted(point, space, draws)
+        recipe = space.recipe(point, mask_seed(config))
+        done = _noisy(past, parents[0], recipe, slot)
+        kind = "crossed" if len(parents) == 2 else "mutated"
+        return Proposal(slot, kind, done, tuple(parents))
+
+
+def _partner(past: Past, first: str, draws: Draws) -> str:
+    """Return the second parent: a tournament's winner, or the best complement of the first."""
+    search, ranking = past.config.search_as(TournamentSearch), past.generations[-1].ranking
+    others = [id_ for id_ in ranking if id_ != first]
+    drawn = [draws.below(len(others)) for _ in range(search.tournament_size)]
+    if search.niching in ("attraction", "both"):
+        return niching.complement(past, first, [others[i] for i in sorted(set(drawn))])
+    return others[min(drawn)]
+
+
+def _species(past: Past, parent: str, draws: Draws) -> str:
+    """Return the parent's species or, with probability SWITCH, a newly chosen one."""
+    recipe: Recipe = past.recipes[parent]
+    every = past.config.search_as(TournamentSearch).species
+    if isinstance(recipe, Mutate):
+        recipe = genome(recipe, past.recipes).pipeline
+    if isinstance(recipe, Flow):
+        recipe = recipe.merged
+    own = recipe.name if isinstance(recipe, Grouped) else every[0]
+    switch, fresh = draws.chance(SWITCH), chosen(past, list(every), draws)
+    return fresh if switch or own not in SPECIES else own
+
+
+def _noisy(past: Past, parent: str, recipe: Grouped | Flow, slot: int) -> Grouped | Flow | Mutate:
+    """Return the recipe, with noise on its weights unless `mutation` is "genes"."""
+    search = past.config.search_as(TournamentSearch)
+    if search.mutation == "genes":
+        return recipe
+    noise = Noise(
+        rate=search.mutation_rate,
+        sigma=search.mutation_sigma * strength(past),
+        relative_to=search.mutation_relative_to,
+        seed=keys.seed(past.config.seed, "noise", past.coming, slot),
+    )
+    return Mutate(parent=parent, base=past.family.base, pipeline=recipe, noise=noise)

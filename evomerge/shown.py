@@ -1,0 +1,186 @@
+"""What a merging run shows: to lists, the API, the terminal, trackers and tables. Pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from events import Envelope, Event
+from evomerge.config import EvoMergeConfig
+from evomerge.run import events
+from evomerge.run.state import RunState
+from evomerge.run.views import wording
+from runs.kinds.shown import Outlook, Shown
+
+if TYPE_CHECKING:
+    from runs.home import Home
+
+
+class ShownRun(Shown[RunState]):
+    """The part of a merging run that is shown."""
+
+    def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
+        """Return the settings, those of the search beside the others."""
+        return config.flat()
+
+    def names(self, state: RunState) -> dict[str, str]:
+        """Return recipe id → what people call the recipe."""
+        return wording.names(state)
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        return wording.own_gist(type_, data, names)
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if the key is no task's."""
+        return wording.task(key, names)
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note an event in the run's row of the run list."""
+        from evomerge.reports import rows
+
+        rows.note(entry, event)
+
+    def models(self, event: Event, state: RunState) -> list[dict[str, Any]]:
+        """Return the base and the sources at `started`, the champion at `completed`."""
+        from evomerge.reports import rows
+
+        return rows.models(event, state)
+
+    def progress(self, state: RunState) -> tuple[int, int | None]:
+        """Return (generations that are closed, those in all if no budget says it), from 0 on."""
+        wanted = state.submitted.config.generations_wanted if state.submitted else None
+        return len(state.generations), None if wanted is None else wanted + 1
+
+    def view(self, state: RunState) -> dict[str, Any]:
+        """Return what the API says of a merging run beside what it says of every run."""
+        from evomerge.reports import page
+
+        return page.run(state)
+
+    def part(self, state: RunState, name: str, **asked: Any) -> dict[str, Any]:
+        """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
+        from evomerge.reports import parts
+
+        return parts.part(state, name, asked)
+
+    def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the report of a run that has completed."""
+        from evomerge.reports import report
+
+        return report.report(state, rows)
+
+    def message(self, state: RunState, unit: int | None = None) -> dict[str, Any]:
+        """Return the source documents' progress message, at the end of a generation."""
+        from evomerge.reports import page
+
+        return page.progress(state, unit)
+
+    def unit_of(self, row: Envelope) -> int | None:
+        """Return the generation that an event closes, or None."""
+        if row.type != events.GenerationCompleted.type:
+            return None
+        return getattr(events.REGISTRY.load(row), "generation", None)
+
+    def ending(self, state: RunState) -> dict[str, Any]:
+        """Return champion, score and results of the message that the run has ended."""
+        from evomerge.reports import report
+
+        done = state.completed
+        return {
+            "champion": state.champion,
+            "score": done.test.scalar if done else None,
+            "results": report.metrics(state) if done else {},
+        }
+
+    def snapshot(self, state: RunState) -> dict[str, Any]:
+        """Return population, champion, diversity and pending tasks at a place of the history."""
+        from evomerge.reports import snapshot
+
+        return snapshot.view(state)
+
+    def difference(self, a: RunState, b: RunState) -> dict[str, Any]:
+        """Return how run B differs from run A."""
+        from evomerge.reports import snapshot
+
+        return snapshot.difference(a, b)
+
+    def comparison(self, a: RunState, b: RunState) -> dict[str, Any]:
+        """Return how two runs differ, with their generations side by side and their results."""
+        from evomerge.reports import snapshot
+
+        return snapshot.comparison(a, b)
+
+    def layers(
+        self, home: Home, state: RunState, recipe_id: str
+    ) -> tuple[str, dict[str, Any] | None]:
+        """Return the cache key of a candidate's attribution, and the attribution if it is known."""
+        from evomerge.tasks import attribution
+
+        return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)
+
+    def layers_command(self, run: str, recipe_id: str) -> list[str]:
+        """Return the command that works out a candidate's attribution."""
+        return [sys.executable, "-m", "evomerge.tasks.attribution", run, recipe_id]
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings: one flat JSON schema, defaults and strategies."""
+        from evomerge import search, settings_table
+
+        schema = settings_table.flat_schema()
+        weights = schema["properties"]["fitness_weights"]
+        names = {"type": "string", "enum": ["composite", "domains"]}
+        weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
+        defaults = {setting.name: setting.default for setting in settings_table.settings()}
+        return {"schema": schema, "defaults": defaults, "strategies": search.names()}
+
+    def tables(self) -> Mapping[str, Any]:
+        """Return name → function of the tables for Parquet and notebooks."""
+        from evomerge.reports.outputs import tables
+
+        return tables.OWN
+
+    def tracked(self, state: RunState, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return (generation, row) for a tracker."""
+        from evomerge.reports.outputs import wandb_rows
+
+        return wandb_rows.rows(state, after)
+
+    def tracked_config(self, state: RunState) -> dict[str, Any]:
+        """Return the settings for a tracker."""
+        from evomerge.reports.outputs import wandb_rows
+
+        return wandb_rows.config(state)
+
+    def tracked_summary(self, state: RunState) -> dict[str, Any]:
+        """Return the summary for a tracker."""
+        from evomerge.reports.outputs import wandb_rows
+
+        return wandb_rows.summary(state)
+
+    def tracked_result(self, state: RunState) -> dict[str, Any] | None:
+        """Return the champion as a tracker's artifact is described, or None."""
+        from evomerge.reports.outputs import wandb_rows
+
+        return wandb_rows.artifact(state)
+
+    def rehearsable(self, state: RunState) -> bool:
+        """Return True if a rehearsal of the run takes seconds."""
+        from evomerge.run.views import outlook
+
+        return outlook.rehearsable(state)
+
+    def rehearse(self, state: RunState) -> Any:
+        """Return the count of the run's tasks, or None if this version cannot decide it."""
+        from evomerge.run.views import outlook
+
+        return outlook.rehearsed(state)
+
+    def outlook(
+        self, state: RunState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
+        from evomerge.run.views import outlook
+
+        return outlook.outlook(state, rehearsal, under_way)

@@ -1,0 +1,1 @@
+"""The result of a merging run: its folder, its verification, rebuilding of its weights."""

@@ -1,0 +1,181 @@
+"""The champion as an ordinary Hugging Face folder (SPEC §11), published complete or not at all.
+
+Before the folder appears under its name, AutoModelForCausalLM loads it and generates a token.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evomerge.merging.builder import Weights
+from evomerge.merging.dataflow import settings_for
+from evomerge.recipes.recipe import closure, label
+from evomerge.reports import report
+from evomerge.reports.outputs.recipe_file import recipe_document
+from evomerge.run.state import RunState
+from evomerge.run.views.candidates import describe
+from evomerge.tasks.context import Bench
+from runs.errors import ForgeError
+from weights import companions
+from weights.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
+from weights.storage.output_folder import MARK, check_target
+from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
+
+#: The model's default generation settings; written from its config if the base lacks the file.
+GENERATION = "generation_config.json"
+
+
+def keep(state: RunState, cache: Artifacts) -> None:
+    """Write the champion and the elites to disk, if in memory: a restart needs them most."""
+    assert state.submitted
+    if not state.generations:
+        return
+    last = state.generations[max(state.generations)]
+    wanted = [*last.ranking[: state.submitted.config.search.kept], state.champion]
+    for id_ in dict.fromkeys(filter(None, wanted)):
+        digest = state.built[id_][0]
+        weights = cache.in_memory(digest)
+        if weights is not None:
+            cache.keep(digest, weights)
+
+
+def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:
+    """Write the champion's folder to `out`; rebuild it from its recipe if it is not cached.
+
+    Raises the errors of `check_target`, and ForgeError if the run has no champion yet.
+    """
+    if state.champion is None:
+        raise ForgeError(f"run {state.run} has no champion yet: let it finish first.")
+    out = check_target(out)
+    write(state, artifacts, state.champion, out, chain_head)
+    return out
+
+
+def write(
+    state: RunState, artifacts: Artifacts, recipe_id: str, out: Path, chain_head: str
+) -> None:
+    """Write the folder of any candidate to `out`; replace a folder that is there."""
+    assert state.started
+    set_threads(state.started.profile.threads)  # another number of threads could change bits
+    bench = Bench(state, artifacts)
+    bench.check_sources()
+    weights = bench.weights(recipe_id)
+
+    def fill(folder: Path) -> None:
+        write_weights(folder, weights, SHARD_BYTES)
+        made = documents(state, recipe_id, bench.family.base, weights, chain_head)
+        for name, content in made.items():
+            (folder / name).write_bytes(content)
+        check_loads(folder)
+
+    publish(out, fill)
+
+
+def documents(
+    state: RunState, recipe_id: str, donor: Checkpoint, weights: Weights, chain_head: str
+) -> dict[str, bytes]:
+    """Return a candidate's files beside its weights: name → content. A champion has a card, too.
+
+    Config, tokenizer and templates are the donor's (the base's), without entries that name code to
+    run.
+    """
+    assert state.started
+    config = settings_for(weights, donor, state.started.tied)
+    recipe = recipe_document(state, recipe_id, chain_head)
+    made = {
+        GENERATION: _generation(donor.folder),
+        companions.CONFIG: companions.as_text(config).encode(),
+        **companions.contents(donor.folder),
+        MARK: (json.dumps(recipe, indent=2) + "\n").encode(),
+    }
+    if recipe_id == state.champion:
+        made["README.md"] = card(state, chain_head).encode()
+    return made
+
+
+def _generation(folder: Path) -> bytes:
+    """Return the generation settings that follow from a config.json."""
+    from transformers import AutoConfig, GenerationConfig
+
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return GenerationConfig.from_model_config(config).to_json_string().encode()
+
+
+def check_loads(folder: Path) -> None:
+    """Load the folder with transformers' Auto classes and generate a token. Raises ForgeError."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        rows = model.get_input_embeddings().weight.shape[0]
+        if rows < len(tokenizer):
+            raise ForgeError(f"{len(tokenizer)} tokens but only {rows} embedding rows")
+        start = tokenizer.encode("The", add_special_tokens=False) or [0]
+        pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        ids = torch.tensor([start])
+        made = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=1,
+            do_sample=False,
+            pad_token_id=pad,
+        )
+        if made.shape[1] != len(start) + 1:
+            raise ForgeError("it generated nothing")
+    except ForgeError:
+        raise
+    except Exception as error:
+        raise ForgeError(f"the champion's folder does not load: {error}") from error
+
+
+def card(state: RunState, chain_head: str) -> str:
+    """Return the model card: front matter for the Hub, the test scores, the lineage, the digest."""
+    assert state.started
+    assert state.submitted
+    assert state.champion
+    given = [state.submitted.base, *state.submitted.sources]
+    names = list(dict.fromkeys(m.hub_id or m.path for m in given if m is not None))
+    lines = ["---", "base_model:", *(f"- {json.dumps(name)}" for name in names)]
+    lines += ["base_model_relation: merge", "library_name: transformers"]
+    lines += ["tags:", "- merge", "- evomerge", "---", ""]
+    kind = label(state.recipes[state.champion], state.recipes)
+    lines += [f"# Champion of run {state.run}", "", f"A merge ({kind}) evolved by EvoMerge."]
+    if origin := report.origin(state):
+        lines += [f"The run was forked from {origin.replace('@', ' after its event ')}."]
+    if state.completed:
+        lines += ["", report.sentence(state), "", "| test slice | score | champion's lead |"]
+        lines += ["|---|---|---|", f"| **champion** | {state.completed.test.scalar:.4f} | |"]
+        for r in report.rivals(state):
+            if r["lead"] is not None:
+                interval = f"{r['lead']:+.4f} [{r['low']:+.4f}, {r['high']:+.4f}]"
+                lines.append(f"| {r['name']} ({r['kind']}) | {r['score']:.4f} | {interval} |")
+    lines += ["", "## Lineage", ""]
+    for id_, recipe in closure(state.champion, state.recipes).items():
+        lines.append(f"- `{id_[:12]}` {describe(state, id_, recipe)}")
+    lines += ["", f"- weights digest (BLAKE3): `{state.built[state.champion][0]}`"]
+    lines += [f"- recipe: `{state.champion}`, in full in `evomerge_recipe.json`"]
+    lines += [f"- chain head of the log: `{chain_head}`", ""]
+    return "\n".join(lines)
+
+
+def files(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
+    """Return the champion's weight files as (name in an archive, file).
+
+    The champion is built into the cache if the cache lacks it. Raises ForgeError if the run has no
+    champion yet.
+    """
+    if state.champion is None:
+        raise ForgeError(f"run {state.run} has no champion yet: leave out --weights.")
+    digest = state.built[state.champion][0]
+    if not cache.check(digest):
+        set_threads()
+        bench = Bench(state, cache)
+        bench.check_sources()
+        cache.keep(digest, bench.weights(state.champion))
+    return [(f"{digest}/{file.name}", file) for file in cache.files(digest)]

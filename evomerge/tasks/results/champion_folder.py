@@ -1,0 +1,38 @@
+"""A champion's folder with the report beside its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from evomerge.reports import report
+from evomerge.reports.pictures import plot
+from evomerge.run.state import RunState
+from evomerge.tasks.results import champion
+from runs.history import repository
+from runs.home import Home
+from weights.storage.weight_cache import Artifacts
+
+
+def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
+    """Write the champion's folder and the report beside its files.
+
+    Return the report, with `folder` added.
+    """
+    store = home.open_store()
+    rows = list(repository.history(store, state.run))
+    store.close()
+    data = report.report(state, rows)
+    folder = champion.export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
+    for name, content in documents(data).items():
+        (folder / name).write_bytes(content)
+    plot.draw(data, folder / "report.svg")
+    plot.draw(data, folder / "report.png")
+    return {**data, "folder": str(folder)}
+
+
+def documents(data: dict[str, Any]) -> dict[str, bytes]:
+    """Return the report as files: name → content."""
+    told = json.dumps(data, indent=2) + "\n"
+    return {"report.json": told.encode(), "report.md": report.markdown(data).encode()}

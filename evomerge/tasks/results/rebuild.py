@@ -1,0 +1,109 @@
+"""Rebuild a candidate's folder from its recipe file and the sources, without the log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evomerge.merging.builder import Builder, Weights
+from evomerge.merging.dataflow import settings_for
+from evomerge.merging.safetensors_sink import mapped
+from evomerge.recipes.recipe import Source
+from evomerge.tasks.results.verify import read_document
+from runs.errors import ConfigError, ForgeError, SourceChangedError
+from weights import companions
+from weights.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
+from weights.sources import resolve
+from weights.storage.output_folder import MARK, check_target
+
+
+def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -> str:
+    """Build a recipe file's candidate into `out`, check its digest, and return the digest.
+
+    `given` has source name → path or Hub id. Raises ConfigError, SourceChangedError, DataError, and
+    the errors of `check_target`.
+    """
+    out = check_target(out)
+    document = read_document(file)
+    recipes = document["recipes"]
+    if changed := [id_ for id_, recipe in recipes.items() if recipe.id != id_]:
+        raise ConfigError(f"{file}: recipe {changed[0][:12]} was changed: it has another id.")
+    names = document["sources"]
+    if unknown := sorted(set(given) - set(names.values())):
+        known = ", ".join(sorted(set(names.values())))
+        raise ConfigError(f"--model {unknown[0]}: the recipe's models are {known}.")
+    sources: dict[str, tuple[Checkpoint, Weights]] = {}
+    for id_, recipe in recipes.items():
+        if isinstance(recipe, Source):
+            name = names.get(id_, id_[:12])
+            where = given.get(name) or document["places"].get(id_) or name
+            sources[id_] = _open(name, where, recipe.digest)
+    stored = {id_: weights for id_, (_, weights) in sources.items()}
+    if document["candidate"] not in recipes:
+        raise ConfigError(f"{file}: the recipe of {document['candidate'][:12]} is missing.")
+    base = sources[_origin(recipes, document["candidate"])][0]
+    publish(out, lambda folder: _fill(folder, document, stored, base, file, shard_bytes))
+    return document["digest"]
+
+
+def _open(name: str, where: str, expected: str) -> tuple[Checkpoint, Weights]:
+    """Open a source and return it with its weights, as stored or untied, whichever has the digest.
+
+    Raises ConfigError if no model is there, SourceChangedError if neither has the digest.
+    """
+    try:
+        checkpoint = open_checkpoint(Path(resolve(where).path))
+    except ForgeError as error:
+        raise ConfigError(f"{error} Say where {name} is: --model {name}=PATH.") from error
+    tensors = checkpoint.tensors()
+    for weights in (tensors, untied(tensors) if checkpoint.tied else None):
+        if weights is not None and digest(weights) == expected:
+            return checkpoint, weights
+    raise SourceChangedError(
+        f"model {name} at {where} is not the one of the recipe, whose digest is {expected[:12]}. "
+        f"Say where that is: --model {name}=PATH."
+    )
+
+
+def _origin(recipes: Mapping[str, Any], id_: str) -> str:
+    """Return the id of the source that gives a candidate's config.
+
+    It is found by following the recipe's base, or else its first input, down to a source.
+    """
+    recipe = recipes[id_]
+    while not isinstance(recipe, Source):
+        id_ = recipe.base or recipe.inputs[0]
+        recipe = recipes[id_]
+    return id_
+
+
+def _fill(
+    folder: Path,
+    document: Mapping[str, Any],
+    stored: Mapping[str, Weights],
+    base: Checkpoint,
+    file: Path,
+    shard_bytes: int,
+) -> None:
+    """Build the candidate out of core into an existing folder, and add what is not weights.
+
+    Raises SourceChangedError if the weights do not have the digest that the file says.
+    """
+    recipes, scratch = document["recipes"], folder / ".ancestors"
+    scratch.mkdir()
+    candidate = recipes[document["candidate"]]
+    found = Builder(recipes, stored.get, scratch).write(candidate, folder, shard_bytes)
+    shutil.rmtree(scratch)
+    if found != document["digest"]:
+        raise SourceChangedError(
+            f"{file}: what its recipe gives has digest {found[:12]}, it says "
+            f"{document['digest'][:12]}: this version or its libraries compute differently."
+        )
+    weights = mapped(folder)
+    companions.write(base.folder, folder)
+    tied = not any("lm_head" in n or "embed_out" in n for n in weights)
+    config = settings_for(weights, base, tied)
+    (folder / companions.CONFIG).write_text(companions.as_text(config), "utf-8")
+    shutil.copyfile(file, folder / MARK)

@@ -1,0 +1,123 @@
+"""Comparison of a champion's folder with the log, file by file, for `forge verify FOLDER`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from events import Envelope
+from events.store import CODE_VERSION
+from evomerge.merging.builder import Weights
+from evomerge.reports import report
+from evomerge.run.state import RunState, fold
+from evomerge.tasks.results import champion, champion_folder
+from runs.errors import ForgeError, SourceError
+from runs.history import repository
+from runs.history.audit import Finding
+from runs.home import Home
+from weights import companions
+from weights.checkpoint import open_checkpoint
+from weights.storage.weight_cache import Artifacts
+
+
+def check(
+    home: Home, folder: Path, document: dict[str, Any], weights: Weights
+) -> Iterator[Finding]:
+    """Compare a folder's files with those that its run, as it was at the export, would write.
+
+    `document` is the folder's recipe file, `weights` are the folder's weights. Pictures are not
+    compared.
+    """
+    store = home.open_store()
+    try:
+        rows = every = list(repository.history(store, document["run"]))
+    finally:
+        store.close()
+    heads = [row.hash for row in rows]
+    if document["chain_head"] not in heads:
+        return  # the comparison of chain heads reports this
+    rows = rows[: heads.index(document["chain_head"]) + 1]
+    state = fold(rows)
+    if not state.completed or state.champion != document["candidate"]:
+        return  # the comparison of candidates reports this
+    expected = champion_folder.documents(report.report(state, rows))
+    try:
+        expected |= documents(home, state, document["candidate"], weights, document["chain_head"])
+    except ForgeError as error:
+        what = f"config and tokenizer cannot be compared: {error}"
+        yield Finding("unchecked", "files", what)
+    for name, content in sorted(expected.items()):
+        if (found := _content(folder / name)) == _plain(name, content):
+            continue
+        if why := _incomparable(name, state, every):
+            yield Finding("unchecked", "files", f"{name} of the folder cannot be compared: {why}")
+            continue
+        what = "is missing" if found is None else "is not what the run wrote"
+        yield Finding("error", "files", f"{name} of the folder {what}")
+    for name in sorted(set(companions.found(folder)) - set(expected)):
+        if companions.CONFIG in expected:
+            yield Finding("error", "files", f"{name} of the folder was not written by the run")
+
+
+def taken_over(folder: Path, made: dict[str, bytes]) -> bool:
+    """Return True if a folder's config, tokenizer and templates are those in `made`."""
+    names = {name for name in made if name in (companions.CONFIG, *companions.COMPANIONS)}
+    try:
+        if set(companions.found(folder)) != names:
+            return False
+    except SourceError:
+        return False
+    return all(_content(folder / name) == _plain(name, made[name]) for name in names)
+
+
+def _incomparable(name: str, state: RunState, rows: Sequence[Envelope]) -> str:
+    """Return why an unchanged file may differ from the one rendered here; "" if it must be equal.
+
+    Other versions of this program or of transformers may write a file differently. The pinned files
+    are copied as they are.
+    """
+    from transformers import __version__ as library
+
+    assert state.started
+    if name in state.started.base.files:
+        return ""
+    for row in rows:
+        if row.code_version != CODE_VERSION:
+            return f"the run is of {row.code_version}, and this is {CODE_VERSION}."
+    then = state.started.profile.transformers
+    if name == champion.GENERATION and then != library:
+        return f"the run had transformers {then}, and here is {library}."
+    return ""
+
+
+def documents(
+    home: Home, state: RunState, recipe_id: str, weights: Weights, chain_head: str
+) -> dict[str, bytes]:
+    """Return a candidate's files beside its weights: name → content.
+
+    Raises ForgeError if the run pinned no copy of the base.
+    """
+    assert state.started
+    assert state.submitted
+    if not state.started.base.model:
+        raise ForgeError("the run is of a version that did not pin them.")
+    given = state.submitted.base or state.submitted.sources[0]
+    place = Artifacts.of(home).supply.model(given, state.started.base)
+    return champion.documents(state, recipe_id, open_checkpoint(place), weights, chain_head)
+
+
+def _content(file: Path) -> Any:
+    return _plain(file.name, file.read_bytes()) if file.is_file() else None
+
+
+def _plain(name: str, content: bytes) -> Any:
+    """Return the content to compare: generation settings without `transformers_version`."""
+    if name != champion.GENERATION:
+        return content
+    try:
+        settings = json.loads(content)
+    except ValueError:
+        return content
+    return {k: v for k, v in settings.items() if k != "transformers_version"}

@@ -1,0 +1,1 @@
+"""Small models, tensors and tasks to test with."""

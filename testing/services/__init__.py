@@ -1,0 +1,1 @@
+"""Servers that tests and benchmarks start on free ports."""

@@ -1,0 +1,130 @@
+"""A cluster of real processes: workers on a log and a Redis, to be hurt and to be waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evomerge.run.state import RunState
+from runs.history.repository import full_name, load
+from runs.home import Home
+from testing.worlds.runs import REPOSITORY
+from worker.devices.local_servers import Redis
+from worker.queue.device_table import Device, Roster
+
+FORGE = (sys.executable, "-c", "from cli.main import main; main()")
+#: Seconds that a lease lasts in tests.
+LEASE = 3.0
+
+
+@dataclass
+class Cluster:
+    """A folder, a Redis, perhaps a PostgreSQL, and workers."""
+
+    folder: Path
+    url: str | None = None
+    lease: float = LEASE
+    env: dict[str, str] = field(default_factory=dict)
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.redis = Redis(self.folder / "redis")
+
+    @property
+    def home(self) -> Home:
+        """Where the log is."""
+        return Home(self.folder / "home", self.url)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of it is started with."""
+        mine = {
+            "FORGE_HOME": str(self.folder / "home"), "FORGE_BROKER_URL": self.redis.url,
+            "FORGE_LEASE_SECONDS": str(self.lease), "OMP_WAIT_POLICY": "PASSIVE",
+            "FORGE_THREADS": "1", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1",
+        }  # fmt: skip
+        if self.url:
+            mine["FORGE_DATABASE_URL"] = self.url
+        return {**os.environ, **mine, **self.env}
+
+    def worker(self, *options: str, **env: str) -> subprocess.Popen[bytes]:
+        """Start `forge worker`."""
+        log = (self.folder / f"worker-{len(self.workers)}.log").open("wb")
+        process = subprocess.Popen(
+            [*FORGE, "worker", "--device", "cpu", *options],
+            cwd=REPOSITORY, env={**self.environment, **env}, stderr=log, stdout=log,
+            start_new_session=True,
+        )  # fmt: skip
+        log.close()
+        self.workers.append(process)
+        return process
+
+    def forge(self, *words: str, code: int = 0) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            [*FORGE, *words], cwd=REPOSITORY, env=self.environment,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    def state(self, run: str = "r") -> RunState:
+        """A run as the log has it."""
+        with closing(self.home.open_store()) as store:
+            return load(store, run) if store.version(f"evomerge/{run}") else RunState()
+
+    def devices(self) -> list[Device]:
+        """The roster."""
+        with closing(self.home.open_store()) as store:
+            return Roster(store.database).devices()
+
+    def events(self, run: str = "r") -> list[Any]:
+        """The rows of a run."""
+        with closing(self.home.open_store()) as store:
+            return store.read(f"evomerge/{full_name(store, run)}")
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 120, pause: float = 0.02) -> Any:
+        """Until it comes true; what it was then."""
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"it does not come true:\n{self.logs()}"
+            time.sleep(pause)
+        return found
+
+    def finish(self, run: str = "r", seconds: float = 180, pause: float = 0.2) -> RunState:
+        """Wait for a run's end, and look seldom: looking takes time, too."""
+        return self.wait(lambda: (state := self.state(run)).ended and state, seconds, pause)
+
+    def logs(self) -> str:
+        """The ends of the workers' logs."""
+        files = sorted(self.folder.glob("worker-*.log"))
+        return "\n".join(f"{f.name}:\n{f.read_text()[-2500:]}" for f in files)
+
+    def close(self) -> None:
+        """Everything down."""
+        for process in self.workers:
+            kill(process)
+        self.redis.stop()
+
+
+def children(process: subprocess.Popen[bytes]) -> list[int]:
+    """Processes that a worker has started."""
+    told = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True
+    )
+    return [int(word) for word in told.stdout.split()]
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to a worker alone: its children notice by themselves."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGKILL)
+    process.wait()

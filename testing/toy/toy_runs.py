@@ -1,0 +1,55 @@
+"""Toy runs (`testing/toy/toy_kind.py`) in a real store: submitted, carried on, read. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from events import Envelope
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from runs.kinds.events import Quarantine
+from testing.toy.toy_state import ToyState
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+
+def submit(home: Home, run: str = "r", quarantine: Quarantine = "fail", **settings: Any) -> str:
+    """Submit a toy run; return its name."""
+    plan = validate.plan(Asked("toy", settings))
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run, quarantine=quarantine)
+
+
+def finish(home: Home, run: str = "r") -> ToyState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts(home.artifacts)), run)
+
+
+def carry_until(home: Home, stop: Callable[[ToyState], bool], run: str = "r") -> ToyState:
+    """Carry a run on until `stop(state)` is True between two tasks; return its state."""
+    with closing(home.open_store()) as store:
+        seen = [repository.load(store, run)]
+
+        def watch(state: ToyState, _rows: list[Envelope]) -> None:
+            seen[0] = state
+
+        worker = runner.Worker(store, Artifacts(home.artifacts), watch, lambda: stop(seen[0]))
+        return worker.run(run)
+
+
+def state(home: Home, run: str = "r") -> ToyState:
+    """Return a run's state from the log."""
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+def rows(home: Home, run: str = "r") -> list[Envelope]:
+    """Return a run's whole history."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

@@ -1,0 +1,1 @@
+"""Runs and homes to test with: invented measurements, real engine."""

@@ -1,0 +1,212 @@
+"""Runs of every kind, written by the real engine with invented measurements, served by the real API.
+
+Measurements are invented (`testing.worlds.fake_runs`), shapes are not: what the dashboard is shown here
+is what the product writes. `python -m testing.worlds.dashboard_world 8090` serves it for looking at.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+
+from api.app import SITE, create
+from api.options import Options
+from events import EventStore, New
+from evomerge.run import events as run_events
+from evomerge.run.state import RunState
+from runs.home import Home
+from runs.streams import stream
+from testing.models.toys import Toys
+from testing.worlds import fake_runs, runs
+from worker import append
+from worker.commands import accounts, submit
+from worker.commands.control import control
+from worker.commands.fork import fork, plan
+from worker.queue.device_table import Roster
+from worker.queue.leases import myself
+from worker.queue.scheduler import Offer
+
+__all__ = ["SITE", "Site", "record"]
+
+DONE, FRONT = "20261121-a9fb60", "20261121-c4e107"
+FAILED, CANCELLED, PAUSED = "20261120-77d0aa", "20261120-1b3c9f", "20261120-9ab311"
+WAITING, TESTING, REAL = "20261121-0ab5e1", "20261121-7e57ed", "20261119-5eed01"
+FORK_KEY = "20261121-shorter"
+FORK = submit.keyed_name(FORK_KEY, "fork of grace")
+LABEL = "big-gpu"
+USERS = {"ada": "admin", "grace": "submitter", "linus": "viewer"}
+EIGHT: dict[str, Any] = {"population_size": 8, "elite_size": 2, "generations": 4}
+#: Runs in the list beside those above.
+MORE = 5
+
+
+def record(folder: Path, toys: Toys | None = None) -> dict[str, str]:
+    """Write all runs and users into a home; returns user → token."""
+    home = Home(folder)
+    store = home.open_store()
+    _others(store)
+    fake_runs.submit(store, FAILED, **EIGHT)
+    _break(store, fake_runs.finish(store, FAILED, lambda s: s.generation == 1, varied=True))
+    fake_runs.finish(store, FAILED, varied=True)
+    fake_runs.submit(store, CANCELLED, "linus", ("demo",), **EIGHT)
+    fake_runs.finish(store, CANCELLED, lambda s: s.generation == 2, varied=True)
+    control(store, CANCELLED, run_events.Cancelled(reason="wrong data"), "ada")
+    fake_runs.submit(store, PAUSED, "grace", strategy="cma-es", population_size=8, generations=4)
+    fake_runs.finish(store, PAUSED, lambda s: s.generation == 2, varied=True)
+    control(store, PAUSED, run_events.Paused(reason="the GPU is needed"), "grace")
+    if toys is not None:
+        store.close()
+        runs.submit(home, toys, REAL)
+        runs.finish(home, REAL)
+        store = home.open_store()
+    fake_runs.submit(store, DONE, "ada", ("demo",), **EIGHT)
+    fake_runs.finish(store, DONE, varied=True)
+    pareto = {"strategy": "nsga2", "objectives": ["perplexity", "accuracy"]}
+    fake_runs.submit(store, FRONT, "grace", (), **pareto, population_size=8, generations=7)
+    fake_runs.finish(store, FRONT, lambda s: (5, 5) in s.candidates, varied=True)
+    fake_runs.submit(store, TESTING, "ada", (), **EIGHT)
+    fake_runs.finish(store, TESTING, lambda s: s.converged is not None, varied=True)
+    branch = plan(store, DONE, None, 2, {"generations": 3})
+    fork(store, branch, by="grace", reason="fewer generations", key=FORK_KEY)
+    fake_runs.finish(store, FORK, varied=True)
+    fake_runs.submit(store, WAITING, "ada", (LABEL,), **EIGHT)
+    tokens = {}
+    for name, role in USERS.items():
+        accounts.add(store, name, role)
+        tokens[name] = accounts.issue(store, name, "laptop")[1]
+    append.project(store)
+    store.close()
+    return tokens
+
+
+def memory() -> Path:
+    """A folder in memory where there is one: thousands of appends, each of which is made durable."""
+    shared = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="forge-world-", dir=shared if shared.is_dir() else None))
+
+
+def _others(store: EventStore) -> None:
+    for number in range(MORE):
+        run = f"202611{18 - number // 5:02d}-{(number * 7919 + 4099) % 65536:04x}00"
+        strategy = ("elite-loser", "tournament", "cma-es")[number % 3]
+        small = {"generations": 1 + number % 3, "seed": number, "strategy": strategy}
+        owner = list(USERS)[number % 3]
+        fake_runs.submit(store, run, owner, ("nightly",) if number % 5 == 0 else (), **small)
+        fake_runs.finish(store, run, varied=True)
+
+
+def _break(store: EventStore, state: RunState) -> None:
+    """Let a task fail as often as it is tried."""
+    for attempt in (1, 2, 3):
+        told = run_events.TaskFailed(
+            task=f"build/{state.generation}/1", attempt=attempt,
+            error="OutOfMemoryError: the device has 2.1 GiB left",
+        )  # fmt: skip
+        new = New(told, f"{state.run}/build/{state.generation}/1/failed/{attempt}")
+        store.append(
+            stream("evomerge", state.run), store.version(stream("evomerge", state.run)), [new]
+        )
+
+
+class Site:
+    """The real server over a home, in a thread; it can go away and come back at the same address."""
+
+    def __init__(
+        self, folder: Path, tokens: dict[str, str], roots: tuple[Path, ...] = (), port: int = 0
+    ) -> None:
+        self.home, self.tokens = Home(folder), tokens
+        os.environ["FORGE_HOME"] = str(folder)  # layers are worked out by a process of its own
+        self.store = self.home.open_store()
+        self._options = Options(roots or (folder,), rate=1e5, burst=100_000)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        """Serve, and wait until it answers."""
+        config = uvicorn.Config(
+            create(self.home, self._options), host="127.0.0.1", port=self.port, log_level="error",
+            access_log=False, timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        until = time.monotonic() + 30
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server did not come up"
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Be away."""
+        self._server.should_exit = True
+        self._thread.join(15)
+        assert not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self.store.close()
+
+    def get(self, path: str, who: str = "ada", **query: object) -> Any:
+        """An answer of the API."""
+        head = {"Authorization": f"Bearer {self.tokens[who]}"}
+        answer = httpx2.get(f"{self.url}/{path}", params=query, headers=head)  # pyright: ignore
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def places(self, run: str) -> int:
+        """How many events the run has."""
+        return self.get(f"runs/{run}")["places"]
+
+    def advance(self, run: str, by: int = 1) -> None:
+        """Let the run's next events happen: at least so many."""
+        wanted = self.places(run) + by
+        fake_runs.finish(self.store, run, lambda state: state.place >= wanted, varied=True)
+
+    def ends(self, run: str) -> list[int]:
+        """The places where the run's generations end."""
+        events = self.get(f"runs/{run}/events", limit=1000, data=False)["events"]
+        found = []
+        for event, after in zip(events, [*events[1:], {"type": ""}], strict=True):
+            closing = ("diversity_measured", "generation_completed", "champion_changed", "reseeded")
+            if event["type"] in closing[1:] and after["type"] not in (*closing[1:], "converged"):
+                found.append(event["place"])
+        return found
+
+    def worker(self, name: str = "host/cpu0", run: str | None = None, task: str | None = None,
+               labels: tuple[str, ...] = ()) -> Callable[[], None]:  # fmt: skip
+        """A worker that is connected, busy with a task if one is given; returns how it leaves."""
+        roster, owner = Roster(self.store.database), myself(name)
+        name = roster.enter(name, owner, "cpu")
+        profile = "x|1|x|x|x|x"
+        offer = Offer(frozenset({"device:cpu", *labels}), 8 << 30, profile, False)
+        roster.offers(name, owner, offer)
+        roster.say(name, owner, "busy" if task else "idle", run=run, task=task)
+        return lambda: roster.leave(name, owner)
+
+
+if __name__ == "__main__":
+    from testing.models import toy_models
+
+    folder = memory()
+    base, sources = toy_models.family(folder / "models")
+    given = Toys(base, tuple(sources), toy_models.data(folder / "data"))
+    issued = record(folder / "home", given)
+    site = Site(folder / "home", issued, (folder,), int(sys.argv[1]) if len(sys.argv) > 1 else 8090)
+    site.worker(run=FRONT, task=site.get(f"runs/{FRONT}")["pending"][0])
+    sys.stdout.write(f"{site.url}/#token={issued['ada']}\n")
+    sys.stdout.flush()
+    threading.Event().wait()

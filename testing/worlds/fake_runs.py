@@ -1,0 +1,95 @@
+"""Runs in a real store whose tasks are answered by the fake world: whole runs in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+from events import EventStore, New
+from evomerge.recipes.recipe import parents
+from evomerge.run.state import RunState
+from runs import keys
+from runs.history import repository
+from runs.kinds.decide import decide
+from runs.streams import stream
+from testing.worlds.fake_world import RUN, World, small
+
+
+class Bred:
+    """Quality that candidates have from their parents, a little better or worse: curves that rise, and
+    fronts of several points, since what is gained in perplexity is partly lost in accuracy.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._known: dict[str, tuple[float, float]] = {}
+
+    def _of(self, id_: str) -> tuple[float, float]:
+        """(nats a token, share of hits), both by the id and by those that it was made from."""
+        if id_ not in self._known:
+            self._known[id_] = self._bred(id_)
+        return self._known[id_]
+
+    def _bred(self, id_: str) -> tuple[float, float]:
+        chance, trade = (keys.key(what, id_) / 2**128 - 0.5 for what in ("quality", "trade"))
+        recipe = self._state.recipes.get(id_)
+        given = [self._of(one) for one in parents(recipe)] if recipe is not None else []
+        if not given:
+            return 2.0 + 0.1 * chance, 0.3 + 0.05 * trade
+        rate = fmean(rate for rate, _ in given) - 0.01 + 0.1 * chance + 0.05 * trade
+        return rate, fmean(share for _, share in given) + 0.002 - 0.05 * chance + 0.1 * trade
+
+    def rate(self, id_: str) -> float:
+        """Return nats a token."""
+        return self._of(id_)[0]
+
+    def skill(self, id_: str) -> float:
+        """Return the share of tokens that are hit."""
+        return min(0.95, max(0.05, self._of(id_)[1]))
+
+
+def submit(
+    store: EventStore,
+    run: str = RUN,
+    owner: str = "ada",
+    labels: tuple[str, ...] = (),
+    **settings: Any,
+) -> str:
+    """Record that a run is wanted."""
+    world = World(small(**settings))
+    assert world.state.submitted
+    changes = {"run": run, "owner": owner, "labels": labels}
+    event = world.state.submitted.model_copy(update=changes)
+    store.append(stream("evomerge", run), 0, [New(event, f"{run}/submitted")])
+    return run
+
+
+def finish(
+    store: EventStore,
+    run: str = RUN,
+    stop: Callable[[RunState], bool] = lambda state: False,
+    varied: bool = False,
+) -> RunState:
+    """Carry a run on until it has ended or `stop`; `varied` gives candidates their parents' quality."""
+    world, state = World(), RunState()
+    if varied:
+        bred = Bred(state)
+        world.quality, world.skill = bred.rate, bred.skill
+    while True:
+        known = bool(state.version)
+        state.absorb(repository.news(store, state) if known else repository.history(store, run))
+        world.state = state
+        decision = decide(state)
+        if state.ended or stop(state):
+            return state
+        new = decision.facts or [
+            New(world.answer(task), f"{run}/{task.key}") for task in decision.tasks[:1]
+        ]
+        store.append(stream("evomerge", run), state.version, new)
+
+
+def whole(store: EventStore, run: str = RUN, **settings: Any) -> RunState:
+    """A whole run."""
+    submit(store, run, **settings)
+    return finish(store, run)
