@@ -351,3 +351,11 @@ def explain(error: Any) -> tuple[str, str]:
         return where, f"setting {where} is not known. The settings are: {known}"
     got = "" if error["type"] == "value_error" else f" (it is {shown(error.get('input'))})"
     return where, f"{'setting ' + where + ': ' if where else ''}{what}{got}"
+
+
+def fault(error: Any) -> tuple[str, str]:
+    """Return the setting that an error is about, and what is wrong, to be shown beside its field."""
+    where, sentence = explain(error)
+    if error["type"] == "extra_forbidden":
+        return where, sentence
+    return where, str(error["msg"]).removeprefix("Value error, ")

@@ -87,8 +87,7 @@ class EvoMerge(Kind[RunState]):
 
     def fault(self, error: Any) -> tuple[str, str]:
         """Return the flat name of the setting that an error is about, and what is wrong with it."""
-        where, sentence = settings_of.explain(error)
-        return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
+        return settings_of.fault(error)
 
     def changed(self, config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfig:
         """Return the settings with changes, under any of their names. Raises ConfigError."""
@@ -253,14 +252,9 @@ class EvoMerge(Kind[RunState]):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings: one flat JSON schema, defaults and strategies."""
-        from evomerge import search, settings_table
+        from evomerge import settings_table
 
-        schema = settings_table.flat_schema()
-        weights = schema["properties"]["fitness_weights"]
-        names = {"type": "string", "enum": ["composite", "domains"]}
-        weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
-        defaults = {setting.name: setting.default for setting in settings_table.settings()}
-        return {"schema": schema, "defaults": defaults, "strategies": search.names()}
+        return settings_table.form()
 
     def tables(self) -> Mapping[str, Any]:
         """Return name → function of the tables for Parquet and notebooks."""
@@ -316,15 +310,7 @@ class EvoMerge(Kind[RunState]):
 
     def memory(self, state: RunState) -> int:
         """Return the bytes of the weights at the deepest path, plus the measured peak of scoring."""
-        started = state.started
-        if started is None or state.submitted is None:
-            return 0
-        peak = state.profiled.speed.peak_bytes or 0 if state.profiled else 0
-        more = state.submitted.config.search.longest_path(started.blocks) - started.blocks
-        deepest = started.cost
-        if started.block_cost:
-            deepest = started.cost.with_blocks(more, started.block_cost)
-        return int(deepest.bytes) + peak
+        return candidates.memory(state)
 
     def built(self, row: Envelope) -> str | None:
         """Return the recipe id that an event's row says was built, or None."""

@@ -83,4 +83,15 @@ def flat_schema() -> dict[str, Any]:
                 schema["properties"][name] = found
     schema["properties"]["strategy"]["default"] = STRATEGIES[0]
     schema["properties"]["budget_hours"]["anyOf"].append({"type": "string"})
+    weights = schema["properties"]["fitness_weights"]
+    names = {"type": "string", "enum": ["composite", "domains"]}
+    weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
     return schema
+
+
+def form() -> dict[str, Any]:
+    """Return what a form of settings needs: the flat schema, defaults and strategies."""
+    from evomerge import search
+
+    defaults = {setting.name: setting.default for setting in settings()}
+    return {"schema": flat_schema(), "defaults": defaults, "strategies": search.names()}

@@ -50,3 +50,19 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
     inputs = ", ".join(i[:12] for i in recipe.inputs)
     known_as = recipe.method if isinstance(recipe, Merge) else label(recipe, state.recipes)
     return f"{known_as} of {inputs}"
+
+
+def memory(state: RunState) -> int:
+    """Return the bytes of the weights at the deepest path, plus the measured peak of scoring.
+
+    0 before the run has started.
+    """
+    started = state.started
+    if started is None or state.submitted is None:
+        return 0
+    peak = state.profiled.speed.peak_bytes or 0 if state.profiled else 0
+    more = state.submitted.config.search.longest_path(started.blocks) - started.blocks
+    deepest = started.cost
+    if started.block_cost:
+        deepest = started.cost.with_blocks(more, started.block_cost)
+    return int(deepest.bytes) + peak

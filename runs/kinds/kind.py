@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -20,7 +20,7 @@ from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.decide import pending
 from runs.kinds.origin import Origin
 from runs.kinds.state import State
-from runs.kinds.tasks import Decision, Start, Task
+from runs.kinds.tasks import Context, Decision, Start, Task
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -44,29 +44,6 @@ class Outlook:
     eta_s: float | None
     #: What `done` and `of` count.
     unit: str = "tasks"
-
-
-class Context(Protocol):
-    """The opened inputs of one run in one process, and the work on its tasks."""
-
-    #: The state that the context was opened for; its tasks are carried out from it.
-    state: Any
-
-    def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
-        ...
-
-    def check_unchanged(self) -> None:
-        """Raise a ForgeError if an input or the profile is not the one that `started` pins."""
-        ...
-
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Return the open tasks, this one first, whose work one process had better do at once."""
-        ...
-
-    def prepare(self, tasks: Sequence[Any]) -> None:
-        """Do the work that these tasks share. `carry_out` is then called for each of them."""
-        ...
 
 
 class Kind(Generic[S]):
