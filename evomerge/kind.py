@@ -15,7 +15,7 @@ from evomerge.run.rules import fork_rules
 from evomerge.run.rules.decide import due
 from evomerge.run.state import RunState
 from evomerge.run.views import candidates, generations
-from evomerge.shown import ShownRun
+from evomerge.view import RunView
 from runs.kinds import events as common
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runs.home import Home
 
 
-class EvoMerge(ShownRun, Kind[RunState]):
+class EvoMerge(RunView, Kind[RunState]):
     """Evolution of merges (phase 2)."""
 
     name = "evomerge"

@@ -15,9 +15,9 @@ from runs.errors import ConfigError, NotFoundError
 from runs.kinds import events
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.origin import Origin
-from runs.kinds.shown import Shown
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision, Start, Task
+from runs.kinds.view import View
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -51,7 +51,7 @@ class Context(Protocol):
         ...
 
 
-class Kind(Shown[S]):
+class Kind(View[S]):
     """A kind of run."""
 
     #: Its classes of `submitted` and `forked`.

@@ -16,7 +16,7 @@ from evomerge.run import budget
 from evomerge.run.state import RunState
 from evomerge.run.views.dry_run import Tally
 from runs.errors import ForgeError
-from runs.kinds.shown import Outlook
+from runs.kinds.view import Outlook
 
 SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 

@@ -11,13 +11,13 @@ from evomerge.config import EvoMergeConfig
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.views import wording
-from runs.kinds.shown import Outlook, Shown
+from runs.kinds.view import Outlook, View
 
 if TYPE_CHECKING:
     from runs.home import Home
 
 
-class ShownRun(Shown[RunState]):
+class RunView(View[RunState]):
     """The part of a merging run that is shown."""
 
     def shown(self, config: EvoMergeConfig) -> dict[str, Any]:

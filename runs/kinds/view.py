@@ -37,7 +37,7 @@ class Outlook:
     unit: str = "tasks"
 
 
-class Shown(Generic[S]):
+class View(Generic[S]):
     """The part of a kind of run that is shown."""
 
     #: The first part of its runs' streams, and what people call its runs ("a merging run").
