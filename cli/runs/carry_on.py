@@ -154,6 +154,6 @@ def _follow(home: Any, run: str):
         signal.signal(signal.SIGINT, before)
         store.close()
     if state is None or not state.ended:
-        click.echo(f"interrupted. Go on with: forge evo --resume {run}", err=True)
+        click.echo(f"interrupted. Go on with: forge start --resume {run}", err=True)
         sys.exit(130)
     return state

@@ -56,7 +56,7 @@ def fork_command(
     told = {"run": name, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
     if record_only:
         emit(told) if as_json else click.echo(
-            f"run {name}: carry it on with forge evo --resume {name}"
+            f"run {name}: carry it on with forge start --resume {name}"
         )
         return
     click.echo(f"run {name}, forked from {branch.run} after event {branch.place}", err=True)

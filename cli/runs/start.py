@@ -11,36 +11,41 @@ from cli.runs.carry_on import carry_on, recorded, resumed
 
 
 @click.command("start")
-@click.argument("kind")
+@click.argument("kind", required=False)
 @click.option("--config", "config_file", type=click.Path(), help="Settings, TOML, JSON or YAML.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
 @click.option("--model", "models", multiple=True, metavar="ROLE=MODEL",
               help="A folder, Hub id, run or registered model; again for several.")  # fmt: skip
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of data.")
 @click.option("--output-dir", type=click.Path(), help="Folder for the result.")
+@click.option(
+    "--resume", metavar="RUN", help="Go on with a run of any kind after a crash or Ctrl-C."
+)
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option
 def start_command(
-    kind: str,
+    kind: str | None,
     config_file: str | None,
     settings: tuple[str, ...],
     models: tuple[str, ...],
     data: tuple[str, ...],
     output_dir: str | None,
+    resume: str | None,
     detach: bool,
     as_json: bool,
     **queued: Any,
 ) -> None:
-    """Start or submit a run of any KIND, from a config file and settings.
+    """Start or submit a run of any KIND, from a config file and settings; or resume a run.
 
     For merging runs `forge evo` has options of their own. Progress goes to stderr, the result to
-    stdout. Ctrl-C leaves a run that `forge evo --resume RUN` goes on with, whatever its kind.
+    stdout. Ctrl-C leaves a run that can be resumed.
 
     \b
     Example:
       forge start evomerge --config run.toml --set generations=8 \\
                   --model base=models/base --model sources=models/code --model sources=models/math
+      forge start --resume 20261121-3fa9c1
     """
     from cli import config_file as files
     from runs.home import Home
@@ -49,6 +54,16 @@ def start_command(
     from worker.exports.model_origin import finder
 
     home = Home.default()
+    if resume is not None:
+        given = {
+            "KIND": kind, "config": config_file, "set": settings, "model": models, "data": data,
+            "output_dir": output_dir, "detach": detach, **queued,
+        }  # fmt: skip
+        run, output = resumed(home, resume, given)
+        carry_on(home, run, output, as_json)
+        return
+    if kind is None:
+        raise click.UsageError("give the KIND of a new run, or --resume RUN.")
     roles: dict[str, list[str]] = {}
     for role, model in map(_role, models):
         roles.setdefault(role, []).append(model)
@@ -63,7 +78,7 @@ def start_command(
         return
     run, output = resumed(home, run, {})
     click.echo(
-        f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
+        f"run {run} (go on with it after an interruption: forge start --resume {run})", err=True
     )
     carry_on(home, run, output, as_json)
 

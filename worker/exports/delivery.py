@@ -24,7 +24,7 @@ def check_ended(state: State) -> None:
     if state.completed:
         return
     result = kinds.of(state.kind).result_name
-    what = "Branch it with `forge fork`" if state.ended else "Finish it with `forge evo --resume"
+    what = "Branch it with `forge fork`" if state.ended else "Finish it with `forge start --resume"
     raise ForgeError(
         f"run {state.run} is {state.status}: there is no final {result}. "
         + (f"{what}." if state.ended else f"{what} {state.run}`.")

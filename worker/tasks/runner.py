@@ -122,7 +122,7 @@ def finish(worker: Worker, run: str) -> Any:
     if state.failed is not None:
         raise RunFailedError(
             f"run {run} failed: {state.failed.reason}. Try again with `forge retry {run}` and "
-            f"`forge evo --resume {run}`."
+            f"`forge start --resume {run}`."
         )
     if state.cancelled is not None:
         why = f": {state.cancelled.reason}" if state.cancelled.reason else ""

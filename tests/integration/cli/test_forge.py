@@ -434,7 +434,7 @@ def test_an_unfinished_run_has_no_champion_to_export(toys: Toys, tmp_path) -> No
     """It says how to finish it."""
     runs.submit(Home(tmp_path / "home"), toys)
     message = fails(tmp_path / "home", 1, "export", "r", "--out", str(tmp_path / "out"))
-    assert "forge evo --resume r" in message
+    assert "forge start --resume r" in message
     assert not (tmp_path / "out").exists()
     assert "submitted" in call(tmp_path / "home", "show", "r").stdout
 

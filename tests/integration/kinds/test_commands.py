@@ -94,7 +94,10 @@ def test_a_run_is_submitted_and_another_process_carries_it(home: Home) -> None:
     assert told(home, "start", "toy", "--detach", "--key", "k", "--priority", "4")["run"] == run
     (row,) = json.loads(call(home, "queue", "--json").stdout)
     assert (row["run"], row["kind"], row["priority"]) == (run, "toy", 4)
-    result = call(home, "evo", "--resume", run, "--output-dir", str(home.folder / "out"))
+    assert "or --resume RUN" in call(home, "start", code=2).output
+    refused = call(home, "start", "--resume", run, "--set", "steps=1", code=2)
+    assert "leave out set" in str(refused.exception)
+    result = call(home, "start", "--resume", run, "--output-dir", str(home.folder / "out"))
     assert f"run {run} completed" in result.stdout
 
 
