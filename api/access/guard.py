@@ -39,7 +39,7 @@ class Guard:
         self._app, self._options = app, options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -118,7 +118,7 @@ def _check_characters(scope: Scope, key: str) -> None:
 
 
 def _dress(scope: Scope, start: Message) -> None:
-    """Say in an answer's headers how it may be used."""
+    """Add the security and cache headers to an answer."""
     headers = MutableHeaders(scope=start)
     if scope["path"].startswith(ASSETS) and start["status"] == 200:
         headers["Cache-Control"] = "public, max-age=31536000, immutable"
