@@ -115,7 +115,7 @@ class Options:
         return any(real == root or root in real.parents for root in self.roots)
 
     def place(self, text: str) -> str:
-        """Return a model or data that a request names: a path below a root in full, other names as given.
+        """Return a model or data of a request: a path below a root in full, other names as given.
 
         Raises ConfigError for a path outside, in words that do not say what is there.
         """
@@ -125,7 +125,7 @@ class Options:
             raise ConfigError(f"{text[:200]!r} is no path: {error}") from error
 
     def model(self, text: str) -> str:
-        """Return a model that a request names; Hub ids and aliases only if this server may fetch models."""
+        """Return a model of a request; Hub ids and aliases only if this server may fetch models."""
         placed = self.place(text)
         self.check_fetched(placed)
         return placed

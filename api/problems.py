@@ -58,7 +58,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return an error as a problem; an internal error is logged, and its text does not leave the server."""
+    """Return an error as a problem; an internal error is logged, and its text stays in the log."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailableError | SQLAlchemyError):  # it names host and user

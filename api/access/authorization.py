@@ -29,7 +29,7 @@ class Buckets:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> float:
-        """Take one request from the user's bucket; return 0, or the seconds until one more is allowed."""
+        """Take a request from the user's bucket; return 0, or the seconds until one is allowed."""
         with self._lock:
             now = self._clock()
             left, then = self._left.pop(name, (float(self._burst), now))

@@ -1,7 +1,7 @@
 """Processes beside the server that open models and data: few, for a limited time.
 
-They are `worker.devices.reading_process`. Each user has one at a time, so that the large files of
-one user do not keep the others out. A process that is late or dies answers its own request and no other.
+They are `worker.devices.reading_process`. Each user has one at a time, so that large files of one
+user do not keep the others out. A process that is late or dies answers its own request and no other.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Reader:
             self._clock.cancel()
 
     def kill(self) -> None:
-        """Kill the process and its children; a thread that waits for the answer sees the end of the pipe."""
+        """Kill the process and its children; a thread that waits for the answer sees the pipe's end."""
         self._killed = True
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):

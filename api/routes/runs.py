@@ -159,7 +159,7 @@ def _part(state: Any, name: str, **asked: Any) -> dict[str, Any]:
 
 @router.get("/runs/{run}/candidates/{candidate}", response_model=schemas.Candidate)
 def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -> Response:
-    """Return one candidate; its recipe also as a config for `forge merge` if a config can express it."""
+    """Return one candidate, with its recipe as a config for `forge merge` if a config can say it."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
         return tagged(request, _part(state, "candidate", candidate=candidate))
@@ -183,7 +183,7 @@ def lineage(
 async def layers(
     request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
 ) -> Response:
-    """Return the share of each source in each layer, computed once from the weights in another process."""
+    """Return each source's share of each layer, computed once from the weights, in another process."""
     desk = desk_of(request)
 
     def look() -> tuple[str, str, dict[str, Any] | None, list[str]]:

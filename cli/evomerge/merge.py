@@ -82,7 +82,7 @@ def _say_if_new(quiet: bool) -> None:
 
 
 def _is_recipe_file(config: Path) -> bool:
-    """Whether it is ours; a config may be JSON too, as that is YAML."""
+    """Return True for a recipe file of a run; a mergekit config may be JSON too, as JSON is YAML."""
     from runs.errors import ConfigError
     from runs.system import bounded_files
 
@@ -104,7 +104,7 @@ def _merged(
     strict: bool,
     quiet: bool,
 ) -> list[dict[str, Any]]:
-    """Every document of a config, one after the other."""
+    """Merge every document of a config, one after the other."""
     from evomerge.tasks import merge
 
     documents = merge.read(config)
@@ -160,7 +160,7 @@ def _rebuilt(
 
 
 def shard_bytes(text: str) -> int:
-    """The bytes of a size like 500MB. Raises ConfigError."""
+    """Return the bytes of a size like 500MB. Raises ConfigError."""
     from runs.errors import ConfigError
 
     units = {"kb": 10**3, "mb": 10**6, "gb": 10**9}

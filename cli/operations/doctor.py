@@ -89,7 +89,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _home() -> Iterator[Finding]:
-    """The home folder takes a write, a sync and a rename, and has space."""
+    """Check that the home folder takes a write, a sync and a rename, and has space."""
     from runs.home import Home
 
     home = Home.default()

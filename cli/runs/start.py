@@ -35,7 +35,7 @@ def start_command(
     """Start or submit a run of any KIND, from a config file and settings.
 
     For merging runs `forge evo` has options of their own. Progress goes to stderr, the result to
-    stdout. Ctrl-C leaves a run that `forge evo --resume RUN` goes on with, whatever its kind.
+    stdout. After Ctrl-C `forge evo --resume RUN` goes on with the run, of any kind.
 
     \b
     Example:
