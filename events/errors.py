@@ -15,7 +15,7 @@ class ConcurrencyError(EventsError):
     def __init__(self, stream: str, expected: int, actual: int) -> None:
         super().__init__(
             f"stream {stream} is at version {actual}, not {expected}: "
-            "somebody appended in between. Read it again and decide again."
+            "another process has appended. Read the stream and decide again."
         )
         self.stream, self.expected, self.actual = stream, expected, actual
 

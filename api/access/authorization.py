@@ -135,7 +135,7 @@ def own(user: User, owner: str, began: int) -> None:
     if user.may("admin") or (user.name == owner and user.since < began):
         return
     detail = (
-        f"The run is {owner or 'nobody'}'s; only {owner or 'an admin'} or an admin may do that."
+        f"The run belongs to {owner or 'no user'}; only {owner or 'an admin'} or an admin may do that."
         if user.name != owner
         else f"The run is of an earlier user {owner}: only an admin may do that."
     )

@@ -74,7 +74,7 @@ class Guard:
         headers = Headers(scope=scope)
         if not self._options.answers_for(host := headers.get("host", "")):
             detail = (
-                f"This server does not answer for {plain_text.visible(host[:200])!r}. Whoever runs it "
+                f"This server does not answer for {plain_text.visible(host[:200])!r}. Its operator "
                 "can name more hosts in FORGE_API_HOSTS."
             )
             raise Problem(421, "Misdirected Request", detail)

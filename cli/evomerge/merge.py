@@ -172,7 +172,7 @@ def shard_bytes(text: str) -> int:
         size = 0
     if size < 1_000:
         raise ConfigError(
-            f"--shard-size {text!r} is none: give a number with KB, MB or GB, as 2GB."
+            f"--shard-size {text!r} is no size: give a number with KB, MB or GB, as 2GB."
         )
     return size
 
@@ -187,7 +187,7 @@ def check_device(device: str) -> None:
         or (number and not number.isdigit())
         or (kind == "cpu" and number)
     ):
-        raise ConfigError(f"--device {device!r} is none: give cpu, cuda or cuda:N.")
+        raise ConfigError(f"--device {device!r} is no device: give cpu, cuda or cuda:N.")
     if kind == "cuda":
         import torch
 

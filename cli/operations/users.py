@@ -53,7 +53,7 @@ def list_users(as_json: bool) -> None:
         emit(rows)
         return
     if not rows:
-        click.echo("nobody yet: forge users add NAME --role admin", err=True)
+        click.echo("no users yet: forge users add NAME --role admin", err=True)
     told = [
         [r["name"], r["role"], ", ".join(f"{t['id']} {t['note']}".strip() for t in r["tokens"])]
         for r in rows

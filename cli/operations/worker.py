@@ -166,10 +166,10 @@ def limits_command(
     if as_json:
         emit({"everybody": everybody, "users": own})
         return
-    head = "everybody else" if own else "everybody"
+    head = "all other users" if own else "all users"
     rows = [[head, "1", _limit(rules.everybody.per_user)]]
     for name, r in own.items():
-        rows.append([name, f"{r['weight']:g}", str(r["tasks"] or "as everybody")])
+        rows.append([name, f"{r['weight']:g}", str(r["tasks"] or "as all users")])
     table(["user", "weight", "tasks at once"], rows)
     click.echo(f"tasks of one run at once: {_limit(rules.everybody.per_run)}")
 
