@@ -208,7 +208,7 @@ class StoreContract:
     def test_an_append_with_no_expected_version_goes_behind_whatever_is_there(
         self, store: EventStore
     ) -> None:
-        """Results of tasks are facts whoever was first."""
+        """Results of tasks are facts in any order."""
         store.append("s", None, [new("a")])
         store.append("s", None, [new("b")])
         assert [(row.key, row.version) for row in store.read("s")] == [("a", 1), ("b", 2)]
@@ -397,7 +397,7 @@ class StoreContract:
         assert keys(tuple(rows)) == ["b", "c"]
 
     def test_a_reader_sees_nothing_of_an_append_that_is_under_way(self, place: str) -> None:
-        """Whoever reads half of a decision would decide on it; and readers need not wait."""
+        """A reader of half a decision would decide on it; and readers need not wait."""
         writer, reader = self.open(place), self.open(place)
         writer.append("s", 0, [new("a")])
         seen: list[list[str]] = []
@@ -601,7 +601,7 @@ class StoreContract:
         assert_chained(after)
 
     def test_what_an_append_returned_for_outlives_a_kill_at_any_moment(self, place: str) -> None:
-        """Durable when it returns: whoever was told "recorded" may act on it."""
+        """Durable when it returns: a caller that was told "recorded" may act on it."""
         child = self.child(_FOREVER, place)
         assert child.stdin is not None
         assert child.stdout is not None

@@ -144,7 +144,7 @@ def _merged(
 def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
-    """A recipe file: everything about it is in it."""
+    """Rebuild the candidate of a recipe file, which holds all settings."""
     from evomerge.tasks.results.rebuild import rebuild
     from runs.errors import ConfigError
 

@@ -55,7 +55,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _shadows() -> Iterator[Finding]:
-    """Our packages have plain names: something else may be imported in their place."""
+    """Check that the project's packages, whose names are common words, are not shadowed by others."""
     home = Path(__file__).resolve().parents[2]
     for name in OURS:
         spec = importlib.util.find_spec(name)
