@@ -46,7 +46,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def create(home: Home, options: Options) -> FastAPI:
-    """The server over one log."""
+    """Create the server of one log."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -87,11 +87,11 @@ def create(home: Home, options: Options) -> FastAPI:
 
 
 def _site(app: FastAPI) -> None:
-    """The dashboard, and whether the server lives."""
+    """Add the routes of the dashboard's files and of the health check."""
 
     @app.get("/health", tags=["health"])
     def health(request: Request) -> dict[str, str]:
-        """Whether the log can be read, and is followed."""
+        """Check that the server can read the log and follows it; 503 if not."""
         request.app.state.desk.end()
         if not request.app.state.hub.lives:
             raise problems.Problem(

@@ -1,4 +1,4 @@
-"""What `forge serve` reads from its options and the environment."""
+"""Options of `forge serve`, from its command line and the environment."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ class Options:
         return self.any_address
 
     def inside(self, path: Path) -> bool:
-        """Whether a path, links followed, is in one of the roots."""
+        """Return True if a path, with links followed, is in one of the roots."""
         real = path.resolve()
         return any(real == root or root in real.parents for root in self.roots)
 
     def place(self, text: str) -> str:
-        """A model or data that a request names: a path below a root in full, anything else as it is.
+        """Return a model or data of a request: a path below a root in full, other names as given.
 
         Raises ConfigError for a path outside, in words that do not say what is there.
         """
@@ -125,7 +125,7 @@ class Options:
             raise ConfigError(f"{text[:200]!r} is no path: {error}") from error
 
     def model(self, text: str) -> str:
-        """The same for a model; a Hub id or an alias only where this server may fetch models."""
+        """Return a model of a request; Hub ids and aliases only if this server may fetch models."""
         placed = self.place(text)
         self.check_fetched(placed)
         return placed

@@ -58,7 +58,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """Any error as a problem; one that is nobody's fault but ours says nothing of the inside."""
+    """Return an error as a problem; an internal error is logged, and its text stays in the log."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailableError | SQLAlchemyError):  # it names host and user
@@ -73,12 +73,12 @@ def problem_of(error: Exception) -> Problem:
 
 
 def answer(problem: Problem) -> JSONResponse:
-    """A problem as a response."""
+    """Return a problem as a response."""
     return JSONResponse(problem.body, problem.status, problem.headers, media_type=MEDIA)
 
 
 def install(app: FastAPI) -> None:
-    """Let every error that leaves a route be told so."""
+    """Install the handlers that answer every error of a route as a problem."""
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:

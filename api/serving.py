@@ -102,7 +102,7 @@ class _Bounded(H11Protocol):
         self._stop_stall()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give everything back."""
+        """Release all that the connection holds."""
         self._leave()
         self._stop_stall()
         super().connection_lost(exc)

@@ -1,4 +1,4 @@
-"""What a terminal shows of a kind of run: the table of views, and the view that suits every kind.
+"""Terminal views of the kinds of run: the table of views, and the view that suits every kind.
 
 Commands for runs of any kind print through `of(kind)` and import no kind. A kind that has more to
 show has a class of its own in the table.

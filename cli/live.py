@@ -1,7 +1,7 @@
 """A run of any kind on a terminal while it lives: how far it is, who is at what, what happened last.
 
-`frame` takes what is shown out of the state, in the thread that folds it; `draw` makes a picture of a
-frame that fits into the terminal, in whatever thread. A kind may draw more (`cli.kind_views`).
+`frame` copies the values to show from the state, in the thread that folds it; `draw` makes a picture of
+a frame that fits into the terminal, in any thread. A kind may draw more (`cli.kind_views`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATUS_STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "pa
 
 @dataclass(frozen=True)
 class Frame:
-    """What is shown of a run of any kind."""
+    """Values of a run of any kind that the live view shows."""
 
     run: str
     kind: str

@@ -22,33 +22,33 @@ COMMANDS = {
     "start": ("cli.runs.start", "Start or submit a run of any kind, from a config file."),
     "submit": (
         "cli.evomerge.evo",
-        "Record that a run is wanted; whoever carries runs on starts it.",
+        "Submit a run to the queue; a worker carries it out.",
     ),
     "up": ("cli.operations.up", "Start Redis, a worker and perhaps PostgreSQL on this machine."),
-    "worker": ("cli.operations.worker", "Work on everybody's runs, on this machine's devices."),
-    "workers": ("cli.operations.worker", "List the devices and what they are at."),
+    "worker": ("cli.operations.worker", "Work on the queue's runs, on this machine's devices."),
+    "workers": ("cli.operations.worker", "List the devices and the task of each."),
     "limits": ("cli.operations.worker", "Show or change how users share the workers."),
     "queue": ("cli.runs.inspect", "List the runs that wait or are under way."),
     "watch": ("cli.runs.watch", "Follow a run that another process carries."),
-    "pause": ("cli.runs.control", "Let a run wait."),
-    "resume": ("cli.runs.control", "Let a paused run go on."),
-    "cancel": ("cli.runs.control", "End a run for good."),
-    "retry": ("cli.runs.control", "Try again what has failed."),
+    "pause": ("cli.runs.control", "Pause a run; tasks under way are finished."),
+    "resume": ("cli.runs.control", "Resume a paused run."),
+    "cancel": ("cli.runs.control", "Cancel a run for good."),
+    "retry": ("cli.runs.control", "Retry a run: forget its failed attempts."),
     "priority": ("cli.runs.control", "Change a run's priority."),
     "runs": ("cli.runs.inspect", "List the runs."),
     "show": ("cli.runs.inspect", "Show a run: how far it is, and its result."),
     "events": ("cli.runs.inspect", "Print the events of a run."),
-    "lineage": ("cli.evomerge.lineage", "Show what a candidate was made from."),
+    "lineage": ("cli.evomerge.lineage", "Show the ancestors of a candidate."),
     "replay": ("cli.runs.replay", "Show a run as it was at any event or generation."),
-    "diff": ("cli.runs.replay", "Show what is different between two places in runs."),
-    "compare": ("cli.runs.replay", "Two runs side by side."),
+    "diff": ("cli.runs.replay", "Show the differences between two places in runs."),
+    "compare": ("cli.runs.replay", "Compare two runs side by side."),
     "verify": (
         "cli.runs.verify",
         "Check a run, an archive or a champion's folder; rebuild its weights.",
     ),
     "fork": ("cli.runs.fork", "Branch a run at any event or generation."),
     "archive": ("cli.runs.fork", "Write a run's whole history to one file."),
-    "import": ("cli.runs.fork", "Take a run in from an archive."),
+    "import": ("cli.runs.fork", "Import a run from an archive."),
     "artifacts": ("cli.operations.artifacts", "List or re-encrypt the store that machines share."),
     "db": ("cli.operations.db", "Upgrade, check or rebuild the database's tables."),
     "export": (
@@ -65,7 +65,7 @@ COMMANDS = {
     "items": ("cli.evomerge.items", "Show where a candidate wins and loses, item by item."),
     "check": ("cli.evomerge.evo", "Check config, models and data in seconds; start nothing."),
     "settings": ("cli.evomerge.settings", "List the settings of a run, with their defaults."),
-    "layers": ("cli.evomerge.layers", "Show how much of each layer of a candidate is whose."),
+    "layers": ("cli.evomerge.layers", "Show each source's share of a candidate's layers."),
     "models": ("cli.models", "List, show, register and remove models."),
     "serve": ("cli.operations.serve", "Serve the dashboard and the API."),
     "users": ("cli.operations.users", "List and change who may use the API; make tokens."),
@@ -81,14 +81,14 @@ SECTIONS = {
         "priority",
     ),
     "Queue": ("up", "worker", "workers", "submit", "queue", "limits"),
-    "Looking": (
+    "Inspecting": (
         "runs", "show", "events", "lineage", "items", "layers", "replay", "diff", "compare",
     ),
-    "Histories": ("verify", "fork", "archive", "import"),
+    "History": ("verify", "fork", "archive", "import"),
     "Models and merging": ("cognate", "models", "merge", "recipe", "score", "export"),
     "Server and users": ("serve", "users"),
     "Storage": ("db", "artifacts"),
-    "This machine and others": ("doctor", "completion", "wandb"),
+    "Environment": ("doctor", "completion", "wandb"),
 }  # fmt: skip
 
 
@@ -97,7 +97,7 @@ READER_GONE = 141
 
 
 class _ReaderGoneError(Exception):
-    """Nobody reads our output any more: there is nothing to do and nothing to say.
+    """The reader of the command's output has closed the pipe; the command ends silently.
 
     SIGPIPE stays ignored, as Python has it: it would also end a process that writes to a child or
     a connection which has just gone.
@@ -108,7 +108,7 @@ class Lazy(click.Group):
     """A group whose commands are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in their order."""
+        """Return the names of the commands in their order."""
         return [name for names in SECTIONS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -128,7 +128,7 @@ class Lazy(click.Group):
             raise ConnectionError(f"the other side has closed a connection: {error}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands in their sections, without importing them."""
+        """Write the commands in their sections, without importing them."""
         for section, names in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(name, COMMANDS[name][1]) for name in names], col_max=12)
@@ -191,7 +191,7 @@ def _leave(code: int) -> None:
 
 
 def _reader_gone() -> bool:
-    """Return True if standard output or standard error is a pipe that nobody reads any more."""
+    """Return True if standard output or standard error is a pipe without a reader."""
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)
@@ -202,7 +202,7 @@ def _reader_gone() -> bool:
 
 
 def _run() -> int:
-    """The exit code."""
+    """Run the command; return its exit code."""
     sleep_by_default()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -15,7 +15,7 @@ KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
 @click.group("models")
 def models_command() -> None:
-    """The registry: sources, bases, specialists, champions.
+    """List and register models: sources, bases, specialists, champions.
 
     \b
     Example:

@@ -26,7 +26,7 @@ def say(text: str, err: bool = False) -> None:
 
 
 def warn_skipped(state: Any) -> None:
-    """Say which events a newer version wrote, and that they are not shown."""
+    """Warn which events a newer version wrote, and that they are not shown."""
     if state.skipped:
         kinds = ", ".join(sorted(set(state.skipped)))
         click.echo(
@@ -55,17 +55,17 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
 
 
 def short(recipe_id: str | None) -> str:
-    """The first twelve digits of an id."""
+    """Return the first twelve digits of an id; "-" if it is None."""
     return recipe_id[:12] if recipe_id else "-"
 
 
 def number(value: float | None, form: str = ".4f") -> str:
-    """A number, or a dash where there is none."""
+    """Return a number as text; "-" if it is None."""
     return "-" if value is None else format(value, form)
 
 
 def table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
-    """A table on a terminal, tab-separated lines otherwise; on stdout."""
+    """Print a table on a terminal, tab-separated lines otherwise; on stdout."""
     rows = [list(map(visible, row)) for row in rows]
     if not sys.stdout.isatty():
         for row in rows:
@@ -84,7 +84,7 @@ def table(columns: list[str], rows: list[list[str]], title: str | None = None) -
 
 
 def split(value: str | None) -> list[str]:
-    """A comma-separated list; empty parts are dropped."""
+    """Split a comma-separated list; empty parts are dropped."""
     return [part.strip() for part in (value or "").split(",") if part.strip()]
 
 
@@ -110,7 +110,7 @@ PRIORITY = click.IntRange(-1_000_000, 1_000_000)
 
 
 def queue_options(function: Callable) -> Callable:
-    """The options that say how a run stands in the queue."""
+    """Add the options of the queue (priority, labels, …) to a command."""
     options: list[Callable[[Callable], Callable]] = [
         click.option(
             "--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."

@@ -15,7 +15,7 @@ class ConcurrencyError(EventsError):
     def __init__(self, stream: str, expected: int, actual: int) -> None:
         super().__init__(
             f"stream {stream} is at version {actual}, not {expected}: "
-            "somebody appended in between. Read it again and decide again."
+            "another process has appended. Read the stream and decide again."
         )
         self.stream, self.expected, self.actual = stream, expected, actual
 
@@ -39,7 +39,7 @@ class UnknownEventError(EventsError):
     """A row whose type or schema this version of the program does not know."""
 
     def __init__(self, type_: str, schema: int, known: str, written_by: str = "") -> None:
-        """`written_by` is the code version of the row: one before 0.2.0 is told from a newer one."""
+        """Make the message; `written_by`: the row's code version, older or newer than this one."""
         why = "It was written by a newer version: upgrade before deciding anything from this log."
         if written_by.startswith(UNRELEASED):
             why = (

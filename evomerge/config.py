@@ -160,7 +160,7 @@ class EvoMergeConfig(BaseModel):
     evaluation_dtype: Literal["auto", "model", "bfloat16", "probe"] = "auto"
     """What evaluation computes in; auto: bfloat16 if the processor has instructions for it and no
     source's perplexity changes by more than 0.5 %; model: the weights' own; bfloat16; or probe: as
-    auto, but only if it is also timed to be faster, whatever the processor."""
+    auto, but only if it is also timed to be faster, on any processor."""
     evaluation_compile: Literal["off", "probe"] = "off"
     """Compiled passes: off, or probe: full batches of windows are compiled if that is measured to
     pay and to change no perplexity by more than 0.5 %."""

@@ -1,4 +1,4 @@
-"""What a merging run shows: to lists, the API, the terminal, trackers and tables. Pure."""
+"""Views of a merging run for lists, the API, the terminal, trackers and tables. Pure."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class SourceRecord(Part):
 
 
 class Profile(Part):
-    """What can change the last bit of a number (SPEC §7)."""
+    """Profile of a machine: the properties that can change the last bit of a number (SPEC §7)."""
 
     device: str
     dtype: str

@@ -18,7 +18,7 @@ PAUSE = 0.05
 
 
 class Crowd:
-    """Writers and a follower that go on through whatever the server does; threads of this process.
+    """Writers and a follower that go on while the server stops and starts; threads of this process.
 
     Each writer appends to a stream of its own and to one that they share, and notes what was
     acknowledged; one that is told that the log is not available makes the same append again.
@@ -82,14 +82,14 @@ class Crowd:
         store.close()
 
     def wait(self, appends: int) -> None:
-        """Until every writer has had so many more events acknowledged."""
+        """Wait until every writer has had `appends` more events acknowledged."""
         for one in self.acknowledged:
             goal = len(one) + appends
             while len(one) < goal and not self.errors:
                 time.sleep(0.001)
 
     def judge(self) -> Verdict:
-        """End it: how many acknowledged events are lost, and everything that is wrong."""
+        """Stop all threads; return the number of lost acknowledged events, and all faults."""
         self._over.set()
         for thread in self._writers:
             thread.join()

@@ -35,7 +35,7 @@ SECTOR = 512
 
 
 class Step(NamedTuple):
-    """Of a script: open a connection, run a statement, note that an append returned, close."""
+    """Step of a script: open a connection, run a statement, note that an append returned, close."""
 
     kind: Literal["open", "sql", "ack", "close"]
     sql: str = ""
@@ -102,7 +102,7 @@ def capture(place: Path, batches: Sequence[Batch], sessions: int = 3) -> list[St
 
 
 def rest(script: Sequence[Step], appends: int) -> list[Step]:
-    """The script from behind its n-th append on, for a log that has those already."""
+    """Return the script after its first `appends` appends, for a log that has those already."""
     acks = [i for i, step in enumerate(script) if step.kind == "ack"]
     following = list(script[acks[appends - 1] + 1 :])
     if following[0].kind == "close":
@@ -128,7 +128,7 @@ class Op(NamedTuple):
 
 @dataclass
 class Recording:
-    """What was on a disk, all of it durable, and what was done since."""
+    """Recording of a disk: its durable files, and the operations since."""
 
     before: dict[str, bytes]
     ops: list[Op] = field(default_factory=list)
@@ -214,7 +214,7 @@ def record(
 
 
 def survivors(recording: Recording, cut: int, seed: object) -> dict[str, bytes]:
-    """The files that a disk may show when the power went after `cut` operations."""
+    """Return the files that a disk may show if the power failed after `cut` operations."""
     rng = random.Random(f"{seed}/{cut}")
     names = {name: -i for i, name in enumerate(recording.before, start=1)}
     durable = {-i: bytearray(c) for i, c in enumerate(recording.before.values(), start=1)}
@@ -253,7 +253,7 @@ def _apply(content: bytearray, change: Op) -> None:
 
 
 def _maybe(content: bytearray, change: Op, rng: random.Random, kept: float, torn: float) -> None:
-    """The change is there, is not, or only some of the sectors that it goes over are."""
+    """Apply a change, or only some of its sectors, or nothing, at random."""
     if change.kind == "truncate" or rng.random() >= torn:
         if rng.random() < kept:
             _apply(content, change)
@@ -267,7 +267,7 @@ def _maybe(content: bytearray, change: Op, rng: random.Random, kept: float, torn
 
 
 def reopened(files: Mapping[str, bytes], place: Path) -> tuple[list[Envelope], list[str]]:
-    """The rows that a plain SQLite finds in these files, and what it finds wrong with them.
+    """Return the rows that a plain SQLite reads from these files, and the faults that it finds.
 
     Of a damaged log no row counts: it must come back from a backup.
     """
@@ -329,7 +329,7 @@ def judge_two_cuts(
 
 
 def places(recording: Recording) -> list[int]:
-    """Where to cut: around everything that is no plain write, and at every sixteenth write."""
+    """Return the operations to cut at: around all but plain writes, and every sixteenth write."""
     found = {len(recording.ops)}
     for number, op in enumerate(recording.ops):
         if op.kind != "write":

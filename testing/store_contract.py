@@ -1,4 +1,4 @@
-"""What every backend of the log promises. A backend's test module subclasses `StoreContract`.
+"""Contract of every backend of the log. A backend's test module subclasses `StoreContract`.
 
     class TestSqliteStore(StoreContract):
         opener = "def open_log(place): ..."
@@ -63,7 +63,7 @@ class Noted(Event):
 
 
 class Unwritable(Event):
-    """An event that fails while it is being written: a stand-in for whatever may go wrong there."""
+    """Event that raises while it is being written: a stand-in for any error at that point."""
 
     type = "unwritable"
 
@@ -72,17 +72,17 @@ class Unwritable(Event):
 
 
 def new(key: str, n: int = 0) -> New:
-    """A counted event under a key."""
+    """Return a counted event under a key."""
     return New(Counted(n=n), key)
 
 
 def keys(rows: list[Envelope] | tuple[Envelope, ...]) -> list[str]:
-    """The keys of rows, in order."""
+    """Return the keys of rows, in order."""
     return [row.key for row in rows]
 
 
 def assert_chained(rows: list[Envelope]) -> None:
-    """Rows of one whole stream: no gaps, each hash tied to the one before and right."""
+    """Assert that rows of one whole stream have no gaps and that their hashes form a chain."""
     head = chain.GENESIS
     for version, row in enumerate(rows, start=1):
         assert row.version == version
@@ -140,7 +140,7 @@ class StoreContract:
     @pytest.fixture(scope="class")
     @classmethod
     def new_place(cls) -> Callable[[], str]:
-        """A function that names a place where there is no log yet; children can open it too."""
+        """Return a function that names places without a log; child processes can open them too."""
         raise NotImplementedError
 
     @classmethod
@@ -163,7 +163,7 @@ class StoreContract:
     def child(
         cls, part: str, place: str, name: str = "child", fail: str = ""
     ) -> subprocess.Popen[str]:
-        """A process that waits for a line on its input, opens the log and does its part."""
+        """Start a process that waits for a line on its input, opens the log and does its part."""
         return subprocess.Popen(
             [sys.executable, "-c", _CHILD + part, cls.opener, place, name],
             cwd=ROOT,
@@ -208,7 +208,7 @@ class StoreContract:
     def test_an_append_with_no_expected_version_goes_behind_whatever_is_there(
         self, store: EventStore
     ) -> None:
-        """Results of tasks are facts whoever was first."""
+        """Results of tasks are facts in any order."""
         store.append("s", None, [new("a")])
         store.append("s", None, [new("b")])
         assert [(row.key, row.version) for row in store.read("s")] == [("a", 1), ("b", 2)]
@@ -397,7 +397,7 @@ class StoreContract:
         assert keys(tuple(rows)) == ["b", "c"]
 
     def test_a_reader_sees_nothing_of_an_append_that_is_under_way(self, place: str) -> None:
-        """Whoever reads half of a decision would decide on it; and readers need not wait."""
+        """A reader of half a decision would decide on it; and readers need not wait."""
         writer, reader = self.open(place), self.open(place)
         writer.append("s", 0, [new("a")])
         seen: list[list[str]] = []
@@ -532,7 +532,7 @@ class StoreContract:
     @pytest.fixture(scope="class")
     @classmethod
     def crowd(cls, new_place: Callable[[], str]) -> list[Envelope]:
-        """The log after three processes opened a new one together and appended to it at once."""
+        """Return the rows of a new log that three processes opened and appended to at once."""
         place = new_place()
         children = [cls.child(_CROWD, place, name) for name in "abc"]
         for child in children:
@@ -601,7 +601,7 @@ class StoreContract:
         assert_chained(after)
 
     def test_what_an_append_returned_for_outlives_a_kill_at_any_moment(self, place: str) -> None:
-        """Durable when it returns: whoever was told "recorded" may act on it."""
+        """Durable when it returns: a caller that was told "recorded" may act on it."""
         child = self.child(_FOREVER, place)
         assert child.stdin is not None
         assert child.stdout is not None

@@ -1,4 +1,4 @@
-"""Who asks, what they may, and how often."""
+"""Authorization: the user of a token, the role of a user, limits on requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Buckets:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> float:
-        """0, or the seconds until one more is allowed."""
+        """Take a request from the user's bucket; return 0, or the seconds until one is allowed."""
         with self._lock:
             now = self._clock()
             left, then = self._left.pop(name, (float(self._burst), now))
@@ -52,7 +52,7 @@ class Access:
         self._wrong = Buckets(options.wrong_rate, options.wrong_burst)
 
     def known(self) -> accounts.Accounts:
-        """The accounts as they are now."""
+        """Return a copy of the accounts as the log has them now."""
         with self._lock:
             now = accounts.read(self._store, self._accounts)
             return replace(
@@ -60,11 +60,11 @@ class Access:
             )
 
     def holds(self, secret: str | None) -> bool:
-        """Whether the token is somebody's still; counts as no request."""
+        """Return True if the token belongs to a user; the check counts as no request."""
         return secret is not None and self.known().user_of(secret) is not None
 
     def user(self, secret: str | None, address: str) -> User:
-        """Whose token it is. Raises Problem 401, or 429 for too many requests."""
+        """Return the user of a token. Raises Problem 401, or 429 for too many requests."""
         if secret:
             user = self.known().user_of(secret)
             if user is not None:
@@ -87,13 +87,13 @@ class Access:
 
 
 def bearer(connection: HTTPConnection) -> str | None:
-    """The token of the header."""
+    """Return the token of the Authorization header; None if the header has no bearer token."""
     scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" and secret.strip() else None
 
 
 def address(connection: HTTPConnection) -> str:
-    """Where a connection comes from."""
+    """Return the host that a connection comes from; "?" if it is unknown."""
     return connection.client.host if connection.client else "?"
 
 
@@ -111,7 +111,7 @@ def unauthorized(detail: str) -> Problem:
 
 
 def at_least(role: Role) -> Callable[..., Awaitable[User]]:
-    """A dependency: the user, who has this role or one above it."""
+    """Return a dependency that yields the user, and raises Problem 403 for a role below `role`."""
 
     async def check(user: User = Depends(somebody)) -> User:
         if not user.may(role):
@@ -127,15 +127,15 @@ VIEWER, SUBMITTER, ADMIN = (at_least(role) for role in accounts.ROLES)
 
 
 def own(user: User, owner: str, began: int) -> None:
-    """Raise Problem 403 where a run is somebody else's and the user no admin.
+    """Raise Problem 403 if the run belongs to another user and `user` is no admin.
 
-    `began` is the position of the run's first event: a user whose name is another's of before does not
-    have that one's runs.
+    `began` is the position of the run's first event: a user with the name of an
+    earlier, removed user does not own that user's runs.
     """
     if user.may("admin") or (user.name == owner and user.since < began):
         return
     detail = (
-        f"The run is {owner or 'nobody'}'s; only {owner or 'an admin'} or an admin may do that."
+        f"The run belongs to {owner or 'no user'}; only {owner or 'an admin'} or an admin may do that."
         if user.name != owner
         else f"The run is of an earlier user {owner}: only an admin may do that."
     )

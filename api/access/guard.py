@@ -39,7 +39,7 @@ class Guard:
         self._app, self._options = app, options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -74,7 +74,7 @@ class Guard:
         headers = Headers(scope=scope)
         if not self._options.answers_for(host := headers.get("host", "")):
             detail = (
-                f"This server does not answer for {plain_text.visible(host[:200])!r}. Whoever runs it "
+                f"This server does not answer for {plain_text.visible(host[:200])!r}. Its operator "
                 "can name more hosts in FORGE_API_HOSTS."
             )
             raise Problem(421, "Misdirected Request", detail)
@@ -118,7 +118,7 @@ def _check_characters(scope: Scope, key: str) -> None:
 
 
 def _dress(scope: Scope, start: Message) -> None:
-    """Say in an answer's headers how it may be used."""
+    """Add the security and cache headers to an answer."""
     headers = MutableHeaders(scope=start)
     if scope["path"].startswith(ASSETS) and start["status"] == 200:
         headers["Cache-Control"] = "public, max-age=31536000, immutable"

@@ -9,9 +9,9 @@ from collections.abc import Callable
 class WaitingRoom:
     """A bounded set of waiting clients, by address.
 
-    A full room does not refuse the next client: it lets go of the one that has waited longest at the
-    address that has most of them. Whoever opens many silent connections so loses their own.
-    Used by the event loop's thread alone.
+    A full room does not refuse the next client: it drops the client that has waited longest at the
+    address with the most clients. So an address that opens many silent connections loses its own.
+    Only the event loop's thread uses it.
     """
 
     def __init__(self, places: int, per_address: int) -> None:
@@ -34,7 +34,7 @@ class WaitingRoom:
         return ticket
 
     def leave(self, ticket: tuple[str, object]) -> None:
-        """Give a place back; a ticket that has none any more is ignored."""
+        """Free the place of a ticket; a ticket without a place is ignored."""
         address, key = ticket
         those = self._waiting.get(address)
         if those is None or those.pop(key, None) is None:

@@ -1,8 +1,9 @@
 """Events as they are appended: WebSocket and server-sent events.
 
-One thread follows the log by position and keeps its newest events, told once for everybody. Each client
-has a place of its own and asks for what is behind it: a slow one waits for nobody and holds nobody, and
-one that was away reads the log itself. Nothing is lost or told twice, since places are positions.
+One thread follows the log by position and keeps its newest events; all clients share their
+messages. Each client has a position of its own and asks for the events after it. A slow client holds up
+no other client, and a client that was away reads the log itself. No event is lost or sent twice, since
+clients count by positions of the log.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Hub:
                     pass
 
     def _arrived(self, told: list[Told], position: int) -> None:
-        """In the loop: what is new, and everybody woken."""
+        """Add new events and wake all waiting clients; runs in the event loop."""
         self._told += told
         if len(self._told) > NEWEST:
             self._first = self._told[-NEWEST - 1].position
@@ -103,11 +104,11 @@ class Hub:
 
     @property
     def lives(self) -> bool:
-        """Whether somebody follows the log."""
+        """True if the thread that follows the log is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     def _all(self, rows: Sequence[Envelope]) -> list[Told]:
-        """What there is to tell of rows; one that cannot be told holds up no other."""
+        """Return the messages of rows; a row whose message cannot be made is logged and left out."""
         found = []
         for row in rows:
             try:
@@ -120,7 +121,7 @@ class Hub:
         return found
 
     def tell(self, row: Envelope) -> Told | None:
-        """A row for clients; None for what is no event of a run."""
+        """Return a row's messages for clients; None if the row is no event of a run."""
         if not kinds.is_run(row.stream):
             return None
         run = run_of(row.stream)
@@ -164,7 +165,7 @@ class Hub:
             return {}
 
     def _offset(self, run: str) -> int:
-        """How many events a run has from before it was forked."""
+        """Return the number of events that a fork has from the time before it was forked."""
         if run not in self._past:
             if len(self._past) > 10_000:
                 self._past.clear()
@@ -175,7 +176,7 @@ class Hub:
         return self._past[run]
 
     async def after(self, position: int, run: str | None) -> tuple[list[Told], int]:
-        """What came behind a position, waiting for it where there is nothing; the new position."""
+        """Return the events after a position, waiting for the first, and the new position."""
         while True:
             changed, now = self._changed, self.position
             if position < self._first:
@@ -188,7 +189,7 @@ class Hub:
             await changed.wait()
 
     def _read(self, position: int, run: str | None) -> tuple[list[Told], int]:
-        """The log itself, for who was away."""
+        """Read events after a position from the log, for a client that is too far behind for memory."""
         store = self._desk.store
         if run is None:
             rows = store.read_all(position, PAGE)
@@ -201,7 +202,7 @@ class Hub:
 
 
 async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Told]:
-    """Everything behind a position, for ever."""
+    """Yield the events after a position as they come, without an end."""
     while True:
         found, position = await hub.after(position, run)
         for told in found:

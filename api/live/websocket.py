@@ -45,7 +45,7 @@ class Authenticate(_Message):
 
 
 class Subscribe(_Message):
-    """Which events are wanted: of a run, or of all, which the source documents call a channel."""
+    """Message that subscribes to the events of a run or of all (a channel in the source documents)."""
 
     type: str
     run: Annotated[schemas.Plain, Field(max_length=200)] | None = None
@@ -67,7 +67,7 @@ class StartPhase(_Message):
 
 @router.websocket("/ws")
 async def live(socket: WebSocket) -> None:
-    """Events by position, and the source documents' messages: docs/api.md."""
+    """Send events by position, and the source documents' messages: docs/api.md."""
     hub: Hub = socket.app.state.hub
     origin = socket.headers.get("origin")
     if origin is not None and not _same(origin, socket):
@@ -139,7 +139,7 @@ class Client:
             room.leave(ticket)
 
     async def _guard(self) -> None:
-        """Let the client go once its token is void."""
+        """Close the connection once the client's token is void."""
         access: Access = self._socket.app.state.access
         while await asyncio.to_thread(access.holds, self._secret):
             await asyncio.sleep(AGAIN)
@@ -152,14 +152,14 @@ class Client:
             await self._answer(await self._text())
 
     async def _text(self) -> str:
-        """The next message; one in bytes is none."""
+        """Return the next message's text; "" for a message in bytes. Raises WebSocketDisconnect."""
         message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
         return message.get("text") or ""
 
     async def _who(self) -> User | None:
-        """The user, by the header or by the first message; None where it is nobody."""
+        """Return the user, by the header or by the first message; None if the token has no user."""
         access: Access = self._socket.app.state.access
         if self._secret is None:
             text = await asyncio.wait_for(
@@ -257,7 +257,7 @@ async def events(
     last_event_id: str | None = Header(None, max_length=30),
     user: User = Depends(VIEWER),
 ) -> StreamingResponse:
-    """The same events as server-sent events; ids are positions."""
+    """Send the same events as server-sent events; ids are positions."""
     hub: Hub = request.app.state.hub
     name = None if run is None else await asyncio.to_thread(request.app.state.desk.name, run)
     if last_event_id is not None and last_event_id.isdecimal():

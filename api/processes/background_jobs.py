@@ -1,4 +1,4 @@
-"""What takes long and needs models is done in processes of its own, one at a time."""
+"""Background jobs: long work that needs models, in processes of its own, one at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Job:
     ended: float | None = None
 
     def since(self) -> float:
-        """Seconds since it ended; 0 while it has not."""
+        """Return the seconds since the job ended; 0 while it runs."""
         return 0.0 if self.ended is None else time.monotonic() - self.ended
 
 
@@ -50,10 +50,10 @@ class Work:
     async def begin(
         self, name: str, command: list[str], again: bool = False, said: str = "", by: str = ""
     ) -> bool:
-        """Start it where it is not under way or, unless `again`, has just failed; whether it was.
+        """Start the job unless it runs, or has just failed (see `again`); return True if it started.
 
-        `said` is what it reads: the arguments of a process can be seen by everybody on the machine.
-        Raises Problem 503 where too many wait, of all or of the user `by`.
+        `said` is the process's input: every user of the machine can see a process's arguments.
+        Raises Problem 503 if too many jobs wait, of all users or of the user `by`.
         """
         job = self._jobs.get(name)
         if job is not None and job.ended is None:
@@ -121,7 +121,7 @@ class Work:
         return job.told
 
     def status(self, name: str) -> str:
-        """none, running, done or failed."""
+        """Return "none", "running", "done" or "failed"."""
         job = self._jobs.get(name)
         if job is None:
             return "none"
@@ -130,7 +130,7 @@ class Work:
         return "failed" if job.error else "done"
 
     def failed(self, name: str) -> str | None:
-        """Why it failed, where it did and is not under way again."""
+        """Return the error of a job that failed; None if the job runs, succeeded or is unknown."""
         job = self._jobs.get(name)
         return None if job is None or job.ended is None else job.error
 

@@ -1,7 +1,7 @@
 """Processes beside the server that open models and data: few, for a limited time.
 
-They are `worker.devices.reading_process`. One user has one at a time, so that nobody's large files
-keep the others out. A process that is late or dies answers its own request and no other.
+They are `worker.devices.reading_process`. Each user has one at a time, so that large files of one
+user do not keep the others out. A process that is late or dies answers its own request and no other.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Lane:
             yield
 
     def _carry(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Let a process answer; one that did is kept for the next order."""
+        """Have a process answer the order; keep the process for the next order."""
         reader = self._take()
         try:
             told = reader.ask(order, self._seconds)
@@ -181,14 +181,14 @@ class Reader:
             self._clock.cancel()
 
     def kill(self) -> None:
-        """Kill it, and what it has started; whoever waits for its answer sees it end."""
+        """Kill the process and its children; a thread that waits for the answer sees the pipe's end."""
         self._killed = True
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill it, and give its pipes back; for one whose answer nobody waits for."""
+        """Kill the process and close its pipes; for a process whose answer no thread waits for."""
         self._stop_clock()
         self.kill()
         self._process.wait()

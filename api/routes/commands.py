@@ -143,7 +143,7 @@ def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
 
 
 def _check_fields(kind: str, config: dict[str, Any]) -> None:
-    """Say which settings are wrong, each by its name. Raises Problem."""
+    """Raise Problem 422 with the wrong settings, each by its name."""
     try:
         kinds.of(kind).config.model_validate(config)
     except ValidationError as error:
@@ -164,7 +164,7 @@ def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[s
 async def check(
     request: Request, wanted: schemas.Wanted, user: User = Depends(SUBMITTER)
 ) -> dict[str, Any]:
-    """Everything that a start would stumble over; nothing is started."""
+    """Check settings, models and data as a start would; nothing is started."""
     plan, told = await plan_of(request.app.state, wanted, user, opened=True)
     waits = await asyncio.to_thread(_waits, desk_of(request), plan, wanted.labels)
     return {
@@ -200,7 +200,7 @@ async def start(
 async def submitted(
     state: State, wanted: schemas.Wanted, key: str | None, user: User
 ) -> JSONResponse:
-    """201 with the new run, or 200 with the one that this key has started.
+    """Submit a run; answer 201 with the new run, or 200 with the run that this key has started.
 
     `state` is the application's.
     """
@@ -251,7 +251,7 @@ def _ask(
 
 
 def owned(desk: Desk, name: str, user: User) -> None:
-    """Raise Problem 403 for somebody else's run."""
+    """Raise Problem 403 if the run belongs to another user."""
     with desk.state(name) as state:
         owner = state.submitted.owner if state.submitted else ""
         owner = "" if state.head in imported_pasts.heads(desk.store) else owner
@@ -264,7 +264,7 @@ def pause(
     request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> dict[str, Any]:  # fmt: skip
-    """Let a run wait; tasks under way are finished."""
+    """Pause a run; tasks under way are finished."""
     return _ask(request, run, user, events.Paused(reason=why.reason), key)
 
 
@@ -273,7 +273,7 @@ def resume(
     request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> dict[str, Any]:  # fmt: skip
-    """Let a paused run go on."""
+    """Resume a paused run."""
     return _ask(request, run, user, events.Resumed(reason=why.reason), key)
 
 
@@ -310,7 +310,7 @@ def fork(
     request: Request, run: str, body: schemas.Fork, key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> Response:  # fmt: skip
-    """Branch a run, anybody's: its history up to a place, a future of its own."""
+    """Fork a run of any user: the history up to a place, and a future of its own."""
     desk = desk_of(request)
     name = desk.name(run)
     try:
@@ -342,12 +342,12 @@ async def export(
 
 @router.get("/runs/{run}/export", response_model=schemas.Export)
 def exported(request: Request, run: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
-    """How the writing of the champion's folder stands."""
+    """Return the state of the export of the champion's folder."""
     return _standing(request, desk_of(request).name(run))
 
 
 def _deliverable(desk: Desk, run: str, user: User) -> tuple[str, str]:
-    """The run's name and where its champion goes. Raises ConflictError, Problem."""
+    """Return the run's name and the folder for its champion. Raises ConflictError, Problem."""
     name = desk.name(run)
     owned(desk, name, user)
     with desk.state(name) as state:

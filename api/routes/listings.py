@@ -37,7 +37,7 @@ def listed(
     q: str = Query("", max_length=200),
     limit: int = Query(200, ge=1, le=1000),
 ) -> dict[str, Any]:
-    """The models that runs were given or made, and those that were registered."""
+    """List the models that runs read or made, and the registered models."""
     rows, total = reports_model_registry.listed(desk_of(request).store, kind, q, limit)
     return {"models": rows, "total": total}
 
@@ -46,14 +46,14 @@ def listed(
     "/models/list", response_model=list[schemas.ListedModel], dependencies=[Depends(VIEWER)]
 )
 def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list[dict[str, Any]]:
-    """The same models as the source documents list them: an array, with `size`."""
+    """List the same models in the source documents' form: an array, with `size`."""
     rows, _ = reports_model_registry.listed(desk_of(request).store, None, "", limit)
     return [{**row, "size": row["bytes"] or 0} for row in rows]
 
 
 @router.get("/models/{id}", response_model=schemas.Model, dependencies=[Depends(VIEWER)])
 def shown(request: Request, id: str) -> dict[str, Any]:
-    """One model."""
+    """Return one model."""
     return reports_model_registry.find(desk_of(request).store, id)
 
 
@@ -91,7 +91,7 @@ async def registered(
 async def created(
     request: Request, model: schemas.CreatedModel, user: User = Depends(SUBMITTER)
 ) -> Response:
-    """The same in the source documents' form: `{type, params}` → `{model_id, metadata}`."""
+    """Register a model in the source documents' form: `{type, params}` → `{model_id, metadata}`."""
     made = await registered(request, model, user)
     told = json.loads(bytes(made.body))
     union = {**told, "model_id": told["id"], "metadata": told}
@@ -111,7 +111,7 @@ def removed(
 
 @router.get("/queue", response_model=schemas.Queue, dependencies=[Depends(VIEWER)])
 def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
-    """The runs that have not ended, in their order, and what they wait for."""
+    """List the runs that have not ended, in their order, and what each waits for."""
     store = desk_of(request).store
     devices = desk_of(request).roster.devices()
     rows = queries.queue(store, limit)
@@ -120,7 +120,7 @@ def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str,
 
 @router.get("/workers", response_model=schemas.Workers, dependencies=[Depends(VIEWER)])
 def workers(request: Request) -> dict[str, Any]:
-    """Every device, and what it works on."""
+    """List the devices, and what each works on."""
     desk = desk_of(request)
     devices = desk.roster.devices()
     return {
@@ -153,7 +153,7 @@ def _doing(desk: Desk, device: Device) -> str | None:
 def settings(
     request: Request, kind: str = Query("evomerge", max_length=64, description="See `GET /kinds`.")
 ) -> Response:
-    """What a run may be submitted with: JSON Schema, defaults, strategies."""
+    """Return the settings of a run: JSON Schema, defaults, strategies."""
     return tagged(request, _settings(kind))
 
 
@@ -166,6 +166,6 @@ def _settings(kind: str) -> dict[str, Any]:
 
 @router.get("/kinds", response_model=schemas.Kinds, dependencies=[Depends(VIEWER)])
 def listed_kinds() -> dict[str, Any]:
-    """The kinds of run that this server knows."""
+    """List the kinds of run that this server knows."""
     known = [kinds.of(name) for name in kinds.table()]
     return {"kinds": [{"name": k.name, "line": k.line, "unit": k.unit} for k in known]}

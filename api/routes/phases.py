@@ -36,7 +36,7 @@ async def start(
     key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> Response:
-    """As `POST /runs`."""
+    """Submit a merging run, as `POST /runs` does."""
     return await started(request.app.state, wanted, key, user)
 
 
@@ -44,7 +44,7 @@ async def start(
 async def start_phase(
     request: Request, wanted: schemas.Phase, key: str | None = KEY, user: User = Depends(SUBMITTER)
 ) -> Response:
-    """The same, the phase named in the body as `phase` or `phase_name`: evomerge."""
+    """Submit a run of the phase that the body names as `phase` or `phase_name`: evomerge."""
     return await started(request.app.state, wanted, key, user)
 
 
@@ -104,7 +104,7 @@ def _message(seen: dict[str, Any]) -> str:
     dependencies=[Depends(VIEWER)],
 )  # fmt: skip
 def phases(request: Request) -> dict[str, Any]:
-    """The newest merging run, as a phase, and above the phases."""
+    """Return the state of the newest merging run, as a phase and for all phases."""
     rows, _ = queries.page(desk_of(request).store, 1, kind=PHASE)
     if not rows:
         none = {"phase": PHASE, "task_id": None, "status": None, "progress": 0.0}
@@ -118,7 +118,7 @@ def phases(request: Request) -> dict[str, Any]:
     responses={409: {"model": schemas.Problem, "description": "The run has not completed."}},
 )  # fmt: skip
 def results(request: Request, run: str | None = RUN) -> Response:
-    """What a completed run found: the `metrics` of the source documents, and the report."""
+    """Return the results of a completed run: the `metrics` of the source documents, and the report."""
     desk = desk_of(request)
     name = _newest(request, run)
     with desk.state(name) as state:

@@ -31,12 +31,12 @@ CANDIDATE = Query(
 
 
 def desk_of(request: Request) -> Desk:
-    """The server's desk."""
+    """Return the server's desk: its log and its cache of folded runs."""
     return request.app.state.desk
 
 
 def tagged(request: Request, body: Any) -> Response:
-    """The answer with its entity tag, or 304 where the client has it (RFC 9110, 13.1.2)."""
+    """Return the answer with its entity tag, or 304 if the client has it (RFC 9110, 13.1.2)."""
     answer = JSONResponse(body)
     quoted = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
     headers = {"ETag": quoted, "Cache-Control": "private, no-cache"}
@@ -50,7 +50,7 @@ def tagged(request: Request, body: Any) -> Response:
 
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the list, for people."""
+    """Return a row of the list of runs, without its internal columns."""
     hidden = ("first", "started", "paused", "ended", "profile", "head")
     plain = {k: v for k, v in row.items() if k not in hidden}
     return {**plain, "labels": row["labels"].split(), "curve": json.loads(row["curve"])}
@@ -67,7 +67,7 @@ def runs(
     limit: int = Query(50, ge=1, le=500),
     before: int | None = Query(None, ge=0, lt=1 << 62, description="`next` of the page before."),
 ) -> Response:
-    """The runs, the newest first."""
+    """List the runs, the newest first."""
     found = queries.page(desk_of(request).store, limit + 1, before, status, owner, label, q)
     rows, total = found[0][:limit], found[1]
     more = str(rows[-1]["first"]) if len(found[0]) > limit else None
@@ -76,7 +76,7 @@ def runs(
 
 @router.get("/runs/{run}", response_model=schemas.Run | schemas.RunFacts)
 def run(request: Request, run: str, at: int | None = AT) -> Response:
-    """A run: now, or as it was."""
+    """Return a run as it is now, or as it was after a number of events."""
     desk = desk_of(request)
     name = desk.name(run)
     with desk.state(name) as state:
@@ -121,7 +121,7 @@ def events(
     limit: int = Query(200, ge=1, le=1000),
     data: bool = Query(True, description="Whether the events' data is wanted; it may be large."),
 ) -> Response:
-    """A run's history, events of its past before a fork included."""
+    """List the events of a run; a fork's include those before it was forked."""
     desk = desk_of(request)
     name = desk.name(run)
     with desk.state(name) as state:
@@ -143,7 +143,7 @@ def population(
     at: int | None = AT,
     generation: str | None = Query(None, pattern=r"^(all|\d{1,6})$", description='Or "all".'),
 ) -> Response:
-    """The candidates of a generation (the newest), or of all."""
+    """List the candidates of one generation (default: the newest), or of all."""
     desk = desk_of(request)
     name = desk.name(run)
     number = None if generation in (None, "all") else int(generation)
@@ -159,7 +159,7 @@ def _part(state: Any, name: str, **asked: Any) -> dict[str, Any]:
 
 @router.get("/runs/{run}/candidates/{candidate}", response_model=schemas.Candidate)
 def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -> Response:
-    """One candidate, with its recipe as a config for `forge merge` where a config can say it."""
+    """Return one candidate, with its recipe as a config for `forge merge` if a config can say it."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
         return tagged(request, _part(state, "candidate", candidate=candidate))
@@ -169,7 +169,7 @@ def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -
 def lineage(
     request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
 ) -> Response:
-    """What a candidate was made from, and its siblings."""
+    """Return the ancestors and the siblings of a candidate."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:
         return tagged(request, _part(state, "lineage", candidate=candidate))
@@ -183,7 +183,7 @@ def lineage(
 async def layers(
     request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
 ) -> Response:
-    """How much of each layer is whose, from the weights; worked out once, in another process."""
+    """Return each source's share of each layer, computed once from the weights, in another process."""
     desk = desk_of(request)
 
     def look() -> tuple[str, str, dict[str, Any] | None, list[str]]:
@@ -209,7 +209,7 @@ async def layers(
 
 @router.get("/runs/{run}/compare/{other}", response_model=schemas.Comparison)
 def compare(request: Request, run: str, other: str) -> Response:
-    """Two runs of one kind side by side."""
+    """Compare two runs of one kind side by side."""
     desk = desk_of(request)
     names = desk.name(run), desk.name(other)
     with ExitStack() as held:  # in one order, so that no two requests wait for each other

@@ -18,14 +18,14 @@ router = APIRouter(tags=["users"])
 
 @router.get("/me", response_model=schemas.Me)
 def me(request: Request, user: User = Depends(VIEWER)) -> dict[str, Any]:
-    """Whose token this is, and what the server lets models be in."""
+    """Return the token's user, and the folders that this server takes models from."""
     roots = [str(root) for root in request.app.state.options.roots]
     return {"name": user.name, "role": user.role, "version": request.app.version, "roots": roots}
 
 
 @router.get("/users", response_model=schemas.Users)
 def users(request: Request, user: User = Depends(ADMIN)) -> dict[str, Any]:
-    """Everybody, with their tokens; never a token itself."""
+    """List the users and the names of their tokens, never a token itself."""
     access: Access = request.app.state.access
     return {"users": [_told(access, name) for name in sorted(access.known().roles)]}
 
@@ -41,7 +41,7 @@ def _told(access: Access, name: str) -> dict[str, Any]:
 
 @router.post("/users", status_code=201, response_model=schemas.UserRow)
 def add(request: Request, new: schemas.NewUser, user: User = Depends(ADMIN)) -> Response:
-    """Let somebody use the API; a token is made apart."""
+    """Add a user; `POST` for a token is a request of its own."""
     accounts.add(desk_of(request).store, new.name, new.role, user.name)
     return JSONResponse(_told(request.app.state.access, new.name), 201)
 
@@ -50,14 +50,14 @@ def add(request: Request, new: schemas.NewUser, user: User = Depends(ADMIN)) -> 
 def change(
     request: Request, name: str, new: schemas.NewRole, user: User = Depends(ADMIN)
 ) -> dict[str, Any]:
-    """Give a user another role."""
+    """Change a user's role."""
     accounts.change_role(desk_of(request).store, name, new.role, user.name)
     return _told(request.app.state.access, name)
 
 
 @router.delete("/users/{name}", status_code=204, response_class=Response)
 def remove(request: Request, name: str, user: User = Depends(ADMIN)) -> Response:
-    """Let somebody use the API no more; the tokens are void, the runs stay."""
+    """Remove a user: the tokens become void, the runs stay."""
     accounts.remove(desk_of(request).store, name, user.name)
     return Response(status_code=204)
 

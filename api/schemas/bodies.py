@@ -90,7 +90,7 @@ class _Body(BaseModel):
 
 
 class Reason(_Body):
-    """Why; it is recorded."""
+    """Reason of a command; it is recorded."""
 
     reason: Text | None = Field(None, examples=["the GPU is needed"])
 
@@ -162,7 +162,7 @@ class Priority(Reason):
 
 
 class Fork(Reason):
-    """Where to branch, and what is changed."""
+    """Fork: the place to branch at, and the changed settings."""
 
     at: int | None = Field(None, ge=1, description="After this event.", examples=[57])
     generation: int | None = Field(None, ge=0, description="When it is measured, not closed yet.")
@@ -200,14 +200,14 @@ class CreatedModel(NewModel):
 
 
 class NewUser(_Body):
-    """Somebody who may use the API."""
+    """New user of the API."""
 
     name: str = Field(pattern=f"^{NAME}$", examples=["ada"])
     role: Role
 
 
 class NewRole(_Body):
-    """What a user may from now on."""
+    """New role of a user."""
 
     role: Role
 
@@ -237,7 +237,7 @@ class Problem(Answer):
 
 
 class Checked(Answer):
-    """What a check found."""
+    """Result of a check."""
 
     ok: Literal[True]
     warnings: list[str]
@@ -303,7 +303,7 @@ class Phases(Answer):
 
 
 class Asked(Answer):
-    """What was asked of a run."""
+    """Command that was recorded for a run."""
 
     run: str
     before: str
@@ -311,7 +311,7 @@ class Asked(Answer):
 
 
 class Export(Answer):
-    """How the writing of the champion's folder stands."""
+    """State of the export of the champion's folder."""
 
     status: Literal["none", "running", "done", "failed"]
     folder: str | None

@@ -37,7 +37,7 @@ class Desk:
 
     @contextmanager
     def state(self, run: str, at: int | None = None) -> Iterator[Any]:
-        """Give a run's state as it is, or as it was after `at` events; not to be changed, nor kept.
+        """Yield a run's state now, or after `at` events; the caller may not change or keep the state.
 
         Raises NotFoundError, and ConfigError for a place inside of an append.
         """
@@ -49,7 +49,7 @@ class Desk:
     def events(
         self, run: str, after: int = 0, before: int | None = None, limit: int = 200
     ) -> tuple[list[tuple[int, Envelope]], int]:
-        """(place, row) of a stretch of a run's history, and how many events it has.
+        """Return (place, row) of a part of a run's history, and the number of its events.
 
         With `before`, the last ones in front of it, the newest first.
         """
@@ -95,11 +95,11 @@ class Desk:
         return Rehearsals()
 
     def end(self) -> int:
-        """The position of the newest event."""
+        """Return the position of the newest event."""
         return self.store.end()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections to the log."""
         if "rehearsals" in self.__dict__:
             self.rehearsals.close()
         self.store.close()

@@ -86,7 +86,7 @@ _ALONE = ("submitted",)
 
 
 def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dict[str, Any]:
-    """One event, told in full; `names` by recipe id, for its gist."""
+    """Return one event in full; `names`: names by recipe id, for its one-line summary."""
     data = json.loads(row.data)
     return {
         "place": place_,

@@ -85,7 +85,7 @@ def evo_command(
 
 
 def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:
-    """Say what a run would cost; nothing is recorded."""
+    """Print what a run would cost; nothing is recorded."""
     from cli.evomerge import run_request
     from evomerge.run import events
     from evomerge.tasks.estimate import estimate
@@ -107,7 +107,7 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
 
 
 def estimated(found: dict[str, Any]) -> list[str]:
-    """An estimate for people."""
+    """Return an estimate as lines of text."""
     tasks = ", ".join(f"{count} {kind}" for kind, count in sorted(found["tasks"].items()))
     items = ", ".join(
         f"{count:,} {kind}" for kind, count in sorted(found["items"].items()) if count

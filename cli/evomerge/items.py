@@ -77,7 +77,7 @@ def items_command(
 
 
 def _names(home: Any, state: Any, slice_: Any) -> Any:
-    """The items' ids, where models and data are at hand; else they are numbered, and it is said why."""
+    """Return the items' ids if models and data are at hand; else print why not, and return None."""
     from evaluation.data.items import digest
     from evomerge.tasks.context import Bench
     from evomerge.tasks.score import names
@@ -95,7 +95,7 @@ def _names(home: Any, state: Any, slice_: Any) -> Any:
 
 
 def _ends(contests: list[Any], limit: int) -> list[Any]:
-    """The clearest wins and the clearest losses of every domain and kind."""
+    """Return the clearest wins and the clearest losses of every domain and kind, `limit` of each."""
     result: list[Any] = []
     for group in dict.fromkeys((c.domain, c.kind) for c in contests):
         own = sorted((c for c in contests if (c.domain, c.kind) == group), key=lambda c: -c.lead)

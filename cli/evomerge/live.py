@@ -1,7 +1,7 @@
 """A merging run on a terminal while it lives: curves and population in the frame of `cli.live`.
 
-`snapshot` takes what is shown out of the state, in the thread that folds it; `draw` makes a picture of
-a snapshot that fits into so many columns and lines, in whatever thread. No torch.
+`snapshot` copies the values to show from the state, in the thread that folds it; `draw` makes a picture
+of a snapshot in a given number of columns and lines, in any thread. No torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEVEL_STYLES = {"healthy": "green", "low": "yellow", "critical": "red"}
 
 @dataclass(frozen=True)
 class Snapshot(Frame):
-    """What is shown of a merging run."""
+    """Values of a merging run that the live view shows."""
 
     #: Curve → value of every closed generation.
     curves: dict[str, tuple[float | None, ...]]
@@ -41,7 +41,7 @@ class Snapshot(Frame):
 def snapshot(
     state: Any, began: str, newest: str, hands: Sequence[Hand] = (), news: Sequence[str] = ()
 ) -> Snapshot:
-    """What is shown of a state; `began` and `newest`: when its first and last event were recorded."""
+    """Return the values to show; `began`, `newest`: when the first and last event were recorded."""
     from evomerge.recipes.recipe import label
     from evomerge.reports import candidate_rows, generation_rows
 
@@ -62,7 +62,7 @@ def snapshot(
 
 
 def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:
-    """A curve of one letter a value; a space where there is none."""
+    """Return a curve of one letter a value; a space for a missing value."""
     step = (high - low) / (len(levels) - 1)
     return "".join(
         " " if v is None else levels[min(len(levels) - 1, round((v - low) / step) if step else 0)]
@@ -71,7 +71,7 @@ def spark(values: Sequence[float | None], low: float, high: float, levels: str =
 
 
 def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = False) -> Any:
-    """The picture: at most `height` lines of `width` columns."""
+    """Draw the picture: at most `height` lines of `width` columns."""
     from rich.console import Group
 
     parts = [head(shown, now), *_curves(shown, width, LEVELS if not plain else PLAIN_LEVELS)]
@@ -82,7 +82,7 @@ def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = 
 
 
 def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
-    """Fitness on one scale, and diversity from 0."""
+    """Return the curves: fitness on one scale, and diversity from 0."""
     if not shown.diversity:
         return []
     columns = max(4, width - BESIDE)
@@ -105,7 +105,7 @@ def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
 
 
 def _population(shown: Snapshot, room: int) -> list[Any]:
-    """The slots with a heading, as many as there is room for: the best, in the order of slots."""
+    """Return a heading and one line a slot; if `room` is too small, only the best slots."""
     if room < 3 or not shown.population:
         return []
     rows = list(shown.population)

@@ -82,7 +82,7 @@ def _say_if_new(quiet: bool) -> None:
 
 
 def _is_recipe_file(config: Path) -> bool:
-    """Whether it is ours; a config may be JSON too, as that is YAML."""
+    """Return True for a recipe file of a run; a mergekit config may be JSON too, as JSON is YAML."""
     from runs.errors import ConfigError
     from runs.system import bounded_files
 
@@ -104,7 +104,7 @@ def _merged(
     strict: bool,
     quiet: bool,
 ) -> list[dict[str, Any]]:
-    """Every document of a config, one after the other."""
+    """Merge every document of a config, one after the other."""
     from evomerge.tasks import merge
 
     documents = merge.read(config)
@@ -144,7 +144,7 @@ def _merged(
 def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
-    """A recipe file: everything about it is in it."""
+    """Rebuild the candidate of a recipe file, which holds all settings."""
     from evomerge.tasks.results.rebuild import rebuild
     from runs.errors import ConfigError
 
@@ -160,7 +160,7 @@ def _rebuilt(
 
 
 def shard_bytes(text: str) -> int:
-    """The bytes of a size like 500MB. Raises ConfigError."""
+    """Return the bytes of a size like 500MB. Raises ConfigError."""
     from runs.errors import ConfigError
 
     units = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
@@ -172,7 +172,7 @@ def shard_bytes(text: str) -> int:
         size = 0
     if size < 1_000:
         raise ConfigError(
-            f"--shard-size {text!r} is none: give a number with KB, MB or GB, as 2GB."
+            f"--shard-size {text!r} is no size: give a number with KB, MB or GB, as 2GB."
         )
     return size
 
@@ -187,7 +187,7 @@ def check_device(device: str) -> None:
         or (number and not number.isdigit())
         or (kind == "cpu" and number)
     ):
-        raise ConfigError(f"--device {device!r} is none: give cpu, cuda or cuda:N.")
+        raise ConfigError(f"--device {device!r} is no device: give cpu, cuda or cuda:N.")
     if kind == "cuda":
         import torch
 

@@ -22,7 +22,7 @@ _INSTEAD = {
 
 
 def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]]:
-    """Settings and models of a genome file, and warnings. Raises ConfigError."""
+    """Return settings and models of a genome file, and warnings. Raises ConfigError."""
     genome = document.get("genome")
     if not isinstance(genome, dict):
         raise ConfigError(f"{file}: genome is a mapping with models, merge_method and base_model.")
@@ -69,7 +69,7 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
 
 
 def _model(entry: Any, where: str) -> str:
-    """A model as mergekit writes it: a text, or a mapping with `model`. Raises ConfigError."""
+    """Return a model; mergekit writes a text, or a mapping with `model`. Raises ConfigError."""
     if isinstance(entry, dict):
         if entry.get("lora"):
             raise ConfigError(

@@ -8,7 +8,7 @@ import click
 
 
 def model_options(function: Callable) -> Callable:
-    """The options that say what a run is made of."""
+    """Add the options that name a run's models and data to a command."""
     options: list[Callable[[Callable], Callable]] = [
         click.option(
             "--base-models",

@@ -10,7 +10,7 @@ from cli.options import emit
 @click.command("recipe")
 @click.argument("run")
 @click.argument("candidate", default="champion")
-@click.option("--json", "as_json", is_flag=True, help="The recipe file, whatever the recipe.")
+@click.option("--json", "as_json", is_flag=True, help="Always print the recipe file.")
 def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     """Print a candidate's recipe: as a config where a config can say it, else as a recipe file.
 

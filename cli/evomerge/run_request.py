@@ -40,7 +40,7 @@ def read_file(path: str | None) -> dict[str, Any]:
 
 
 def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
-    """The plan that options and config file ask for; see `worker.commands.validate.plan`."""
+    """Make the plan that options and config file ask for; see `worker.commands.validate.plan`."""
     file = read_file(options.get("config_file"))
     about = {key: file.pop(key) for key in ABOUT_MODELS if key in file}
     given = {

@@ -159,7 +159,7 @@ def _show(found: Any, show_items: bool) -> None:
 
 
 def _row(domain: str, found: Any) -> list[str]:
-    """A domain's line: shares as counts, so that nobody reads more into them than there is."""
+    """Return a domain's row; shares are counts ("5 of 8"), so that the number of items can be seen."""
     seen = found.outcomes[domain]
     bits = sum(seen.nll) / 0.6931471805599453 / sum(seen.bytes) if sum(seen.bytes) else None
     tokens = sum(seen.tokens)

@@ -1,4 +1,4 @@
-"""What a terminal shows of a merging run: champion, generations, population, differences. No torch."""
+"""Terminal view of a merging run: champion, generations, population, differences. No torch."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def _vault(plain: bool = False) -> Any:
 @artifacts_command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """The names of everything in the store: digests, and `model-` with the weights' digest for models.
+    """List the names in the store: digests, and `model-` with the weights' digest for models.
 
     \b
     Example:
@@ -47,14 +47,14 @@ def list_command(as_json: bool) -> None:
 @click.option(
     "--plain",
     is_flag=True,
-    help="Encrypt what is not encrypted, too: once, when a store gets its first key. Everything in it "
-    "is believed, whoever put it there.",
+    help="Encrypt files without encryption, too: once, when a store gets its first key. All files in "
+    "the store are then trusted.",
 )
 @json_option
 def rotate_command(plain: bool, as_json: bool) -> None:
     """Encrypt with the first key what an older key has encrypted. May be repeated.
 
-    What is not encrypted is refused, because anybody who can write to the store may have put it there.
+    Files without encryption are refused: every user who can write to the store may have put them there.
 
     \b
     Example:

@@ -13,7 +13,7 @@ from runs.system.plain_text import visible
 
 @click.group("db")
 def db_command() -> None:
-    """The database: upgrade its tables, check them, rebuild what is made from the log.
+    """Manage the database: upgrade its tables, check them, rebuild the tables made from the log.
 
     FORGE_DATABASE_URL chooses it: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME. Without
     it the log is a SQLite file in the home folder.
@@ -33,7 +33,7 @@ def _home() -> Any:
 @db_command.command("upgrade")
 @json_option
 def upgrade_command(as_json: bool) -> None:
-    """Bring the tables of an older version to this one's. Safe to repeat.
+    """Upgrade the tables of an older version to this version's. Safe to repeat.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def check_command(as_json: bool) -> None:
 @db_command.command("rebuild")
 @json_option
 def rebuild_command(as_json: bool) -> None:
-    """Drop the tables that are made from the log (runs, candidates, …) and make them anew.
+    """Drop the tables that are made from the log (runs, candidates, …) and make them again.
 
     \b
     Example:

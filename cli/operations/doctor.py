@@ -55,7 +55,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _shadows() -> Iterator[Finding]:
-    """Our packages have plain names: something else may be imported in their place."""
+    """Check that the project's packages, whose names are common words, are not shadowed by others."""
     home = Path(__file__).resolve().parents[2]
     for name in OURS:
         spec = importlib.util.find_spec(name)
@@ -89,7 +89,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _home() -> Iterator[Finding]:
-    """The home folder takes a write, a sync and a rename, and has space."""
+    """Check that the home folder takes a write, a sync and a rename, and has space."""
     from runs.home import Home
 
     home = Home.default()

@@ -38,12 +38,14 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     if token:
         click.echo("This address has your token; it is not shown again.", err=True)
     else:
-        click.echo("A token: forge users token NAME, or for somebody new: users add NAME", err=True)
+        click.echo(
+            "A token: forge users token NAME; for a new user: forge users add NAME", err=True
+        )
     _serve(create(home, options), options, listening)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there, before anything else is done. Raises UnavailableError."""
+    """Return a socket that listens on the address. Raises UnavailableError."""
     from runs.errors import UnavailableError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -62,8 +64,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _first(home: Any) -> str | None:
-    """A token of the first user, who is made here; None where there are users, or where what is
-    printed is kept, as by Docker and systemd.
+    """Create the first user; return a token.
+
+    None if there are users already, or if stderr is no terminal: Docker and systemd would keep the
+    token in their logs.
     """
     from worker.append import actor
     from worker.commands import accounts

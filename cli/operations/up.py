@@ -110,7 +110,7 @@ def _servers(
 
 
 class Served:
-    """`forge serve` as a process beside the worker; without it everything goes on."""
+    """`forge serve` as a process beside the worker, which goes on if this process ends."""
 
     def __init__(self, port: int, env: dict[str, str]) -> None:
         command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
@@ -120,7 +120,7 @@ class Served:
         self._said = False
 
     def say_where_ended(self) -> None:
-        """Once, where it has ended by itself."""
+        """Print once that the process has ended by itself, if so."""
         if self._process.poll() is not None and not self._said:
             self._said = True
             click.echo(
@@ -130,7 +130,7 @@ class Served:
             )
 
     def stop(self) -> None:
-        """Ask it to end, and see to it."""
+        """Ask the process to end, and make sure that it does."""
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -147,7 +147,7 @@ def _carry(
     signals: list[int],
     running: Any,
 ) -> None:
-    """Start the worker and watch over everything until somebody wants it to stop."""
+    """Start the worker and watch over all processes until a signal asks to stop."""
     command = [sys.executable, "-c", "from cli.main import main; main()", "worker", *options]
     worker = subprocess.Popen(tied(command), env=env, start_new_session=True)
     running.note("worker", worker.pid)
@@ -176,7 +176,7 @@ def _carry(
 
 
 def _again(server: Any) -> None:
-    """Redis is only a doorbell: without it everything goes on, a little slower."""
+    """Start Redis again after it died; without Redis the workers go on, a little slower."""
     from runs.errors import UnavailableError
 
     click.echo("Redis has died and is started again", err=True)
@@ -188,7 +188,7 @@ def _again(server: Any) -> None:
 
 
 def _say(home: Any, env: dict[str, str]) -> None:
-    """What other terminals need."""
+    """Print the variables and commands for other terminals."""
     click.echo("up. Ctrl-C stops everything. In other terminals:", err=True)
     if os.environ.get("FORGE_DATABASE_URL"):
         click.echo("  the same FORGE_DATABASE_URL as here", err=True)
@@ -200,7 +200,7 @@ def _say(home: Any, env: dict[str, str]) -> None:
 
 
 def _lock(folder: Path) -> Any:
-    """One `forge up` at a time in a home. Raises ConflictError."""
+    """Lock the home for one `forge up` at a time; return the open lock file. Raises ConflictError."""
     import fcntl
 
     from runs.errors import ConflictError

@@ -14,7 +14,7 @@ ROLE = click.Choice(["viewer", "submitter", "admin"])
 
 @click.group("users")
 def users_command() -> None:
-    """Who may use the API and the dashboard, as what, with which tokens.
+    """Manage the users of the API and the dashboard, their roles and their tokens.
 
     \b
     Example:
@@ -53,7 +53,7 @@ def list_users(as_json: bool) -> None:
         emit(rows)
         return
     if not rows:
-        click.echo("nobody yet: forge users add NAME --role admin", err=True)
+        click.echo("no users yet: forge users add NAME --role admin", err=True)
     told = [
         [r["name"], r["role"], ", ".join(f"{t['id']} {t['note']}".strip() for t in r["tokens"])]
         for r in rows
@@ -66,7 +66,7 @@ def list_users(as_json: bool) -> None:
 @click.option("--role", type=ROLE, default="submitter", show_default=True)
 @json_option
 def add_user(name: str, role: str, as_json: bool) -> None:
-    """Let somebody use the API, and print a token.
+    """Add a user of the API, and print a token.
 
     \b
     Example:
@@ -81,10 +81,10 @@ def add_user(name: str, role: str, as_json: bool) -> None:
 @users_command.command("token")
 @click.argument("name")
 @click.option("--note", default="", help="What it is for.")
-@click.option("--days", type=int, help="Void after so many days; default: never by itself.")
+@click.option("--days", type=int, help="Days until the token expires; default: it does not expire.")
 @json_option
 def make_token(name: str, note: str, days: int | None, as_json: bool) -> None:
-    """Make one more token; it is printed this once.
+    """Make one more token of a user; it is printed once.
 
     \b
     Example:
@@ -109,7 +109,7 @@ def _issue(name: str, note: str, as_json: bool, days: int | None = None) -> None
 @click.argument("role", type=ROLE)
 @json_option
 def change_role(name: str, role: str, as_json: bool) -> None:
-    """Give a user another role.
+    """Change a user's role.
 
     \b
     Example:
@@ -142,7 +142,7 @@ def revoke_token(name: str, token_id: str, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove_user(name: str, as_json: bool) -> None:
-    """Let somebody use the API no more; the tokens are void, the runs stay.
+    """Remove a user: the tokens become void, the runs stay.
 
     \b
     Example:

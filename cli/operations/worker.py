@@ -32,8 +32,8 @@ def worker_command(
     device: str, queues: str, only: bool, concurrency: int, metrics_port: int | None,
     metrics_address: str, form: str | None,
 ) -> None:  # fmt: skip
-    """Work on everybody's runs, on this machine's devices. Ctrl-C finishes the tasks under way and
-    stops; a second one gives them back.
+    """Work on the queue's runs, on this machine's devices. Ctrl-C finishes the tasks under way and
+    stops; a second Ctrl-C returns the tasks to the queue.
 
     FORGE_DATABASE_URL says where the log is, FORGE_BROKER_URL where Redis is.
 
@@ -81,7 +81,7 @@ def worker_command(
 @click.option("--check", is_flag=True, help="Exit code 3 unless a device of this host lives.")
 @json_option
 def workers_command(check: bool, as_json: bool) -> None:
-    """List the devices and what they are at.
+    """List the devices and the task of each.
 
     \b
     Example:
@@ -113,7 +113,7 @@ def workers_command(check: bool, as_json: bool) -> None:
 
 
 def _row(device: Any) -> dict[str, Any]:
-    """One device, for people and as JSON."""
+    """Return one device as a row, for the table and for JSON."""
     refuses = {run: why for run, (until, why) in device.refused.items() if until > device.now}
     return {
         "device": device.name,
@@ -132,12 +132,14 @@ def _row(device: Any) -> dict[str, Any]:
 @click.argument("user", required=False)
 @click.option("--weight", type=float, help="The user's share: twice the weight is twice as much.")
 @click.option("--tasks", type=int, help="Tasks of a user at once; 0 is no limit.")
-@click.option("--run-tasks", type=int, help="Tasks of a run at once, for everybody; 0 is no limit.")
+@click.option(
+    "--run-tasks", type=int, help="Tasks of one run at once, for all users; 0 is no limit."
+)
 @json_option
 def limits_command(
     user: str | None, weight: float | None, tasks: int | None, run_tasks: int | None, as_json: bool
 ) -> None:
-    """Show or change how users share the workers. Without USER, the limits of everybody.
+    """Show or change how users share the workers. Without USER, the limits of all users.
 
     \b
     Example:
@@ -164,10 +166,10 @@ def limits_command(
     if as_json:
         emit({"everybody": everybody, "users": own})
         return
-    head = "everybody else" if own else "everybody"
+    head = "all other users" if own else "all users"
     rows = [[head, "1", _limit(rules.everybody.per_user)]]
     for name, r in own.items():
-        rows.append([name, f"{r['weight']:g}", str(r["tasks"] or "as everybody")])
+        rows.append([name, f"{r['weight']:g}", str(r["tasks"] or "as all users")])
     table(["user", "weight", "tasks at once"], rows)
     click.echo(f"tasks of one run at once: {_limit(rules.everybody.per_run)}")
 

@@ -13,7 +13,7 @@ reason_option = click.option("--reason", help="Why; it is recorded.")
 
 
 def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
-    """Record an event and say so."""
+    """Record an event and report it."""
     from runs.home import Home
     from worker.commands.control import control
 
@@ -31,7 +31,7 @@ def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
 @reason_option
 @json_option
 def pause_command(run: str, reason: str | None, as_json: bool) -> None:
-    """Let a run wait. Tasks under way are finished; nothing new is begun.
+    """Pause a run. Tasks under way are finished; no new task starts.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def pause_command(run: str, reason: str | None, as_json: bool) -> None:
 @reason_option
 @json_option
 def resume_command(run: str, reason: str | None, as_json: bool) -> None:
-    """Let a paused run go on, in whatever process carries it.
+    """Resume a paused run, in the process or the workers that carry it.
 
     \b
     Example:
@@ -71,7 +71,7 @@ def resume_command(run: str, reason: str | None, as_json: bool) -> None:
 @reason_option
 @json_option
 def cancel_command(run: str, reason: str | None, as_json: bool) -> None:
-    """End a run for good. What it found stays in the log, and can be forked.
+    """Cancel a run for good. Its results stay in the log, and the run can be forked.
 
     \b
     Example:
@@ -91,7 +91,7 @@ def cancel_command(run: str, reason: str | None, as_json: bool) -> None:
 @reason_option
 @json_option
 def retry_command(run: str, reason: str | None, as_json: bool) -> None:
-    """Forget the failed attempts of a run, so that it is tried again; also after it has failed.
+    """Retry a run: forget its failed attempts, also after the run has failed.
 
     \b
     Example:

@@ -76,7 +76,7 @@ def _champion(
 
 
 def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:
-    """The result, on stdout."""
+    """Print the result on stdout."""
     if as_json:
         emit(data)
         return

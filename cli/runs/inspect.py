@@ -149,7 +149,7 @@ def events_command(run: str, after: int, as_json: bool) -> None:
 
 
 def print_event(row: Any, place: int, as_json: bool) -> None:
-    """One event on a line; `place` counts from the beginning of the history."""
+    """Print one event on a line; `place` counts from the beginning of the history."""
     if as_json:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
         emit(whole, indent=None)

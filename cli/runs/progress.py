@@ -1,4 +1,4 @@
-"""What a run is doing, on stderr: a live view on a terminal, a line a unit otherwise."""
+"""Progress of a run, on stderr: a live view on a terminal, a line a unit otherwise."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Progress:
             self._live.__exit__(*details)
 
     def watch(self, state: Any, rows: list[Any]) -> None:
-        """Called with the state after, and the rows of, what happened."""
+        """Show new rows; `state` is the state after them."""
         for row in rows:
             self._began = self._began or row.recorded_at
             if row.type != "exported":  # the run had ended before

@@ -16,7 +16,7 @@ LONGEST = 5.0
 
 
 def _cut(store: Any, text: str) -> tuple[Any, list[Any]]:
-    """The state and the rows that RUN, RUN@57 or RUN@g3 names."""
+    """Return the state and the rows that RUN, RUN@57 or RUN@g3 names."""
     from dataclasses import replace
 
     from runs.history import repository
@@ -80,7 +80,7 @@ def replay_command(
 def _follow(
     store: Any, state: Any, rows: list[Any], speed: float | None, live: bool, as_json: bool
 ) -> None:
-    """Event after event with the state after it; then what comes, until the run has ended."""
+    """Print event after event with the state after it; then new events, until the run has ended."""
     from cli import kind_views
     from cli.runs.inspect import print_event
     from runs.history.places import appends
@@ -142,7 +142,7 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
 @click.argument("run2")
 @json_option
 def compare_command(run1: str, run2: str, as_json: bool) -> None:
-    """Two runs side by side: settings, champion by generation, test score.
+    """Compare two runs side by side: settings, champion by generation, test score.
 
     \b
     Example:

@@ -22,7 +22,7 @@ from runs.system.plain_text import visible
     "--rebuild", metavar="CANDIDATE|champion|all", help="Rebuild weights, compare digests."
 )
 @click.option("--recompute", is_flag=True, help="Measure fitness again too (of the champion, if "
-              "--rebuild names nobody).")  # fmt: skip
+              "--rebuild names no candidate).")  # fmt: skip
 @click.option("--tolerance", type=float, default=1e-6, show_default=True,
               help="Relative, for --recompute.")  # fmt: skip
 @click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
@@ -89,7 +89,7 @@ def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) 
 
 
 def _verify_all(as_json: bool) -> None:
-    """Every stream of the log, one line each; then the findings, and the exit code."""
+    """Verify every stream of the log: print a line each, then the findings; set the exit code."""
     from runs.home import Home
 
     store = Home.default().open_store()
@@ -110,7 +110,7 @@ def _verify_all(as_json: bool) -> None:
 
 
 def _whole(name: str) -> dict[str, Any]:
-    """One stream's report without its state; what cannot be verified at all is a finding."""
+    """Return one stream's report, without its state; an error of reading or folding is a finding."""
     from events import EventsError, StoreUnavailableError
     from runs.errors import ForgeError
     from runs.history.audit import Finding
@@ -134,7 +134,7 @@ def _print_stream(name: str, report: dict[str, Any]) -> None:
 
 
 def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, Any]:
-    """A run of this machine's log, or another stream of it.
+    """Verify a run, or another stream, of this machine's log; return the report.
 
     `exactly`: the target is a stream's whole name, never the beginning of one.
     """
@@ -159,7 +159,7 @@ def _stream(target: str, head: str | None, exactly: bool = False) -> dict[str, A
 
 
 def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
-    """A stream that is no run's: users, queue, models."""
+    """Verify a stream that belongs to no run: users, queue, models. Return the report."""
     from runs.history.audit import audit_stream
     from worker.exports import chain_heads
     from worker.tasks import verify_streams
@@ -181,7 +181,7 @@ def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
 def _run(
     home: Any, store: Any, run: str, head: str | None, stream: str | None = None
 ) -> dict[str, Any]:
-    """A run of this machine's log; `stream` is its stream, where that is known already."""
+    """Verify a run of this machine's log; `stream` is its stream if that is known already."""
     from worker.exports import chain_heads
 
     noted = chain_heads.anchors(store, run)
@@ -202,7 +202,7 @@ def _run(
 
 
 def _history(store: Any, run: str, stream: str | None) -> tuple[list[Any], list[Any]]:
-    """The run's rows; if the past of a fork is not what it was, its own rows and a finding.
+    """Return the run's rows; if the past of a fork has changed, its own rows and a finding.
 
     A stream that holds nothing but rows of impossible versions is no run's; its rows are given all
     the same, for the chain to say so.
@@ -222,7 +222,7 @@ def _history(store: Any, run: str, stream: str | None) -> tuple[list[Any], list[
 
 
 def _archive(path: Path) -> dict[str, Any]:
-    """An archive, without a database."""
+    """Verify an archive, without a database; return the report."""
     from worker.exports import archive
 
     run, rows, findings = archive.inspected(path)
@@ -251,7 +251,7 @@ def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
 
 
 def _folder(folder: Path) -> dict[str, Any]:
-    """A champion's folder, with its run where that is known here."""
+    """Verify a champion's folder, and its run if this machine's log has it; return the report."""
     from runs.errors import NotFoundError
     from runs.history import repository
     from runs.home import Home
@@ -315,7 +315,7 @@ def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> Non
 
 
 def _tell(report: dict[str, Any], as_json: bool) -> None:
-    """The findings, and the exit code."""
+    """Print the report and its findings; set the exit code."""
     del report["state"]
     findings = report["findings"]
     report["ok"] = not _wrong(findings)

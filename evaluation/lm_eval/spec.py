@@ -93,7 +93,7 @@ def check_file(spec: Spec) -> None:
     if not any(spec.file.resolve().is_relative_to(folder) for folder in folders):
         raise UnavailableError(
             f"task file {spec.file} is not in a folder that this machine allows, because task files "
-            f"can run code. Whoever runs the machine can name the folder in {FOLDERS}; the run "
+            f"can run code. The machine's operator can name the folder in {FOLDERS}; the run "
             "is intact."
         )
 

@@ -154,6 +154,6 @@ def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, Any
             now = None
         if now != stamps[str(reference)]:
             raise SourceChangedError(
-                f"model {reference} has changed while it was read. Run the merge again when nobody "
-                "writes to it."
+                f"model {reference} has changed while it was read. Run the merge again when no "
+                "program writes to it."
             )

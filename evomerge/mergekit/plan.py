@@ -82,7 +82,7 @@ class _Layout:
         if self._document.dtype not in (None, *DTYPES):
             line = self._document.lines.get("out_dtype", self._document.lines.get("dtype", 1))
             known = ", ".join(DTYPES)
-            raise self._error(line, f"the dtype {self._document.dtype} is none of {known}.")
+            raise self._error(line, f"the dtype {self._document.dtype} is not one of {known}.")
         ops = [*self._edges(), *self._blocks()]
         ops.sort(key=lambda op: op.name)
         return Layout(

@@ -129,7 +129,7 @@ def plan(
 ) -> Plan | None:
     """Return the vocabulary that the config asks for; None if models are taken as they are.
 
-    Raise ConfigError if the tokenizer's source, or a token's, is none of the models.
+    Raise ConfigError if the tokenizer's source, or a token's, is not one of the models.
     """
     if said.source is None:
         return None
@@ -146,7 +146,7 @@ def plan(
         chosen = Reference.parse(said.source)
         if chosen not in tokenizers:
             known = ", ".join(map(str, order))
-            raise ConfigError(f"tokenizer source {chosen} is none of the models ({known}).")
+            raise ConfigError(f"tokenizer source {chosen} is not one of the models ({known}).")
     donor = tokenizers[chosen]
     tokens: list[str | None] = [None] * donor.rows
     for token, id_ in donor.ids.items():
@@ -157,7 +157,7 @@ def plan(
         tokens += [None] * (-len(tokens) % said.pad_to_multiple_of)
     for token, rule in said.tokens.items():
         if rule.source is not None and rule.source not in tokenizers:
-            raise ConfigError(f"tokenizer.tokens: the source of {token} is none of the models.")
+            raise ConfigError(f"tokenizer.tokens: the source of {token} is not one of the models.")
     return Plan(donor, tuple(tokens), appended, tokenizers, said.tokens)
 
 
@@ -251,7 +251,7 @@ def chat_template(said: str | None, models: Sequence[Model]) -> str | None:
     if "{" in said and len(said) >= 20:
         return said
     raise ConfigError(
-        f"chat_template {said!r} is none: give auto, chatml, a .jinja file, or a Jinja template."
+        f"chat_template {said!r} is no template: give auto, chatml, a .jinja file, or a Jinja template."
     )
 
 

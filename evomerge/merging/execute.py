@@ -44,7 +44,7 @@ class Sink(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """True if tensors must come one after another, in order of name, and chunks in theirs."""
+        """True if tensors must come one after another, by name, each chunk by chunk in order."""
         ...
 
     def has(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which score a run's page shows first, on how many items each slice has, results by domain. Pure."""
+"""Headline of a run's page: its score, the number of items of each slice, results by domain. Pure."""
 
 from __future__ import annotations
 

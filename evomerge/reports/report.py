@@ -311,7 +311,7 @@ def markdown(data: dict[str, Any]) -> str:
     if data["forked_from"]:
         lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
     lines += ["![Fitness by generation](report.svg)", ""]
-    lines += ["## Champion against everybody, on the test slice", ""]
+    lines += ["## Champion against its rivals, on the test slice", ""]
     lines += ["| | kind | score | perplexity | accuracy | champion's lead | 95 % interval |  |"]
     lines += ["|---|---|---|---|---|---|---|---|"]
     test = data["test"]

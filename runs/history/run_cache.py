@@ -56,7 +56,7 @@ class RunCache:
 
         The state goes on with the next call: a caller that keeps it sees later events. Raises
         NotFoundError for an unknown run, and the errors of reading and folding; then the run is
-        forgotten, because half a fold is none.
+        forgotten, because half a fold has no meaning.
         """
         folded = self._folded(run)
         with folded.lock:

@@ -1,4 +1,4 @@
-"""What a user asks for when a run is submitted, and the plan that it is recorded from.
+"""Request for a run, as a user submits it, and the plan that it is recorded from.
 
 Terminal, API and Python ask in these terms, and the same checks serve all three.
 """
@@ -29,7 +29,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Lookup:
-    """How names of models are understood, and where the run will be carried."""
+    """Rules by which names of models are looked up, and the place where the run will be carried."""
 
     #: Alias → what it stands for.
     aliases: Mapping[str, str] = field(default_factory=dict)

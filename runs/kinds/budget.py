@@ -1,4 +1,4 @@
-"""What a run has spent, from its log. Pure."""
+"""Spending of a run, from its log. Pure."""
 
 from __future__ import annotations
 

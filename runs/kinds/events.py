@@ -64,7 +64,7 @@ class Forked(Event):
 
 
 class Started(Event):
-    """What a run depends on was read and pinned."""
+    """Event: the inputs of the run have been read and pinned."""
 
     type = "started"
 

@@ -248,7 +248,7 @@ class Kind(View[S]):
         yield from ()
 
     def document(self, folder: Path) -> dict[str, Any] | None:
-        """Return `run`, `chain_head` and more of a result's folder; None if it is none of the kind.
+        """Return `run`, `chain_head` and more of a result's folder; None for another kind's.
 
         Raises DataError.
         """

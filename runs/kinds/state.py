@@ -128,7 +128,7 @@ class State:
     def take(self, event: Event, recorded_at: str | None = None, key: str = "") -> None:
         """Apply one more event, in place; `key` is the key that it is recorded under.
 
-        Raises TypeError for an event that is none of this kind.
+        Raises TypeError for an event of another kind.
         """
         handler = self.handlers.get(type(event))
         if handler is not None:

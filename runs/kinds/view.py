@@ -1,4 +1,4 @@
-"""What a kind of run shows: to lists, the API, the terminal, trackers and tables. All of it is pure.
+"""Views of a kind of run for lists, the API, the terminal, trackers and tables. All of it is pure.
 
 Every method has a default that suits a kind with nothing of its own to show.
 """

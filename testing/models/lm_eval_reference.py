@@ -16,7 +16,7 @@ from typing import Any
 
 
 def reference(folder: Path, *tasks: Path) -> dict[str, Any]:
-    """What the harness says, in a process of its own."""
+    """Return the harness's results, computed in a process of its own."""
     command = [
         sys.executable,
         "-m",

@@ -59,7 +59,7 @@ metric_list:
 
 
 def write(folder: Path, name: str, template: str, docs: list[dict]) -> Path:
-    """The task's file."""
+    """Write a task with its documents; return its YAML file."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"{name}.jsonl"
     data.write_text("".join(json.dumps(doc) + "\n" for doc in docs), "utf-8")
@@ -69,7 +69,7 @@ def write(folder: Path, name: str, template: str, docs: list[dict]) -> Path:
 
 
 def sums(count: int) -> list[dict]:
-    """Sums with four choices; every third prompt ends with a blank, one is empty."""
+    """Return sums with four choices; every third prompt ends with a blank, one is empty."""
     docs = []
     for n in range(count):
         a, b = 3 + n % 17, 2 + n % 11

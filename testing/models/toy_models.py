@@ -16,13 +16,13 @@ END = "<|endoftext|>"
 
 
 def texts() -> list[str]:
-    """Some generated text, the same every time."""
+    """Return generated text, the same every time."""
     made = [*arithmetic.documents(20_000, 1), *records.documents(20_000, 1)]
     return [d.text for d in made]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level BPE of 320 tokens."""
+    """Train a byte-level BPE of 320 tokens."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore
     core.decoder = decoders.ByteLevel()  # pyright: ignore
@@ -37,7 +37,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def config(**changes: Any) -> Qwen2Config:
-    """Three blocks, 16 wide."""
+    """Return the config of a model with three blocks, 16 wide."""
     settings: dict[str, Any] = {
         "vocab_size": 320,
         "hidden_size": 16,
@@ -62,7 +62,7 @@ def save(model: Any, folder: Path) -> Path:
 
 
 def family(folder: Path, count: int = 3, dtype: torch.dtype = torch.float32, **changes: Any):
-    """(base folder, source folders). Source i moves every tensor by 5 % of its norm."""
+    """Write a base and `count` sources, each tensor moved by 5 % of its norm; return the folders."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         base = Qwen2ForCausalLM(config(**changes))
@@ -81,7 +81,7 @@ def family(folder: Path, count: int = 3, dtype: torch.dtype = torch.float32, **c
 
 
 def data(folder: Path) -> Path:
-    """A data folder: two domains, some text and some questions in every slice."""
+    """Write a data folder: two domains, text and questions in every slice."""
     import json
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def data(folder: Path) -> Path:
 
 
 def problems() -> list[dict[str, Any]]:
-    """Two short ones of two grades for every slice: a number, and a program that is run."""
+    """Return two short problems of two grades for every slice: a number, and a program that is run."""
     rows: list[dict[str, Any]] = []
     for slice_ in ("search", "selection", "test"):
         sum_ = {"prompt": "2 + 2 =", "check": {"kind": "number", "answer": 4}}

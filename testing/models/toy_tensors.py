@@ -27,7 +27,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 def weights(
     seed: str, shapes: Mapping[str, tuple[int, ...]] = SHAPES, scale: float = 1.0
 ) -> dict[str, torch.Tensor]:
-    """Random float32 tensors that depend on nothing but `seed` and their names."""
+    """Return random float32 tensors, a function of `seed` and their names alone."""
     made = {}
     for name, shape in shapes.items():
         values = keys.generator("toys", seed, name).standard_normal(shape)
@@ -64,43 +64,43 @@ class Toys:
         return self.stored[self.base]
 
     def inputs(self) -> list[Weights]:
-        """The sources' weights, in order."""
+        """Return the sources' weights, in order."""
         return [self.stored[id_] for id_ in self.sources]
 
     def builder(self, recipes: Iterable[Recipe] = (), **cached: Weights) -> Builder:
-        """A builder that also knows `recipes`; `cached` are weights at hand by recipe id."""
+        """Return a builder that also knows `recipes`; `cached`: weights at hand by recipe id."""
         known = {**self.known, **{recipe.id: recipe for recipe in recipes}}
         return Builder(known, {**self.stored, **cached}.get)
 
     def build(self, recipe: Recipe, *others: Recipe) -> Weights:
-        """The weights of a recipe, everything but the sources rebuilt."""
+        """Return the weights of a recipe, rebuilt from the sources."""
         return self.builder([recipe, *others]).build(recipe)
 
 
 def same(a: Weights, b: Weights) -> bool:
-    """Equal names, dtypes and bits."""
+    """Return True if names, dtypes and bits are equal."""
     return list(a) == list(b) and all(
         a[n].dtype == b[n].dtype and torch.equal(a[n], b[n]) for n in a
     )
 
 
 def distance(a: Weights, b: Weights) -> float:
-    """Euclidean distance over all tensors."""
+    """Return the Euclidean distance over all tensors."""
     return sum(float((a[n].double() - b[n].double()).square().sum()) for n in b) ** 0.5
 
 
 def t(*values: float) -> torch.Tensor:
-    """A float32 vector."""
+    """Return a float32 vector."""
     return torch.tensor(values, dtype=torch.float32)
 
 
 def close(found: torch.Tensor, *values: float) -> bool:
-    """Equal to a few ulps of float32."""
+    """Return True if the values are equal to a few ulps of float32."""
     return torch.allclose(found.reshape(-1), t(*values), rtol=1e-6, atol=1e-7)
 
 
 def texts(*contents: str, domain: str = "d") -> list[Text]:
-    """Texts of the test slice."""
+    """Return texts of the test slice."""
     return [
         Text(id=f"{domain}{i}", domain=domain, slice="test", text=text)
         for i, text in enumerate(contents)
@@ -108,6 +108,6 @@ def texts(*contents: str, domain: str = "d") -> list[Text]:
 
 
 def question(answer: int = 0, **changes: Any) -> Question:
-    """A question of two choices."""
+    """Return a question of two choices."""
     fields = {"id": "q", "domain": "d", "slice": "test", "prompt": "2 + 2 =", "answer": answer}
     return Question.model_validate({**fields, "choices": (" 4", " 55"), **changes})

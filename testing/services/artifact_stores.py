@@ -118,7 +118,7 @@ fsspec.register_implementation("broken", Broken, clobber=True)
 
 
 def fail(what: str, part: str, error: Exception) -> None:
-    """Let the store raise `error` when `what` is done with a path that ends in `part`."""
+    """Make the store raise `error` when `what` is done with a path that ends in `part`."""
 
     def fails(done: str, path: str) -> None:
         if done == what and path.endswith(part):

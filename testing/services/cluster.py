@@ -40,12 +40,12 @@ class Cluster:
 
     @property
     def home(self) -> Home:
-        """Where the log is."""
+        """The home folder, which has the log."""
         return Home(self.folder / "home", self.url)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every process of it is started with."""
+        """The environment variables of the cluster's processes."""
         mine = {
             "FORGE_HOME": str(self.folder / "home"), "FORGE_BROKER_URL": self.redis.url,
             "FORGE_LEASE_SECONDS": str(self.lease), "OMP_WAIT_POLICY": "PASSIVE",
@@ -68,7 +68,7 @@ class Cluster:
         return process
 
     def forge(self, *words: str, code: int = 0) -> str:
-        """What a command prints."""
+        """Run `forge` with these words; return its output. The exit code must be `code`."""
         done = subprocess.run(
             [*FORGE, *words], cwd=REPOSITORY, env=self.environment,
             capture_output=True, text=True,
@@ -77,22 +77,22 @@ class Cluster:
         return done.stdout
 
     def state(self, run: str = "r") -> RunState:
-        """A run as the log has it."""
+        """Return the state of a run, folded from the log."""
         with closing(self.home.open_store()) as store:
             return load(store, run) if store.version(f"evomerge/{run}") else RunState()
 
     def devices(self) -> list[Device]:
-        """The roster."""
+        """Return the devices in the table of devices."""
         with closing(self.home.open_store()) as store:
             return Roster(store.database).devices()
 
     def events(self, run: str = "r") -> list[Any]:
-        """The rows of a run."""
+        """Return the rows of a run."""
         with closing(self.home.open_store()) as store:
             return store.read(f"evomerge/{full_name(store, run)}")
 
     def wait(self, condition: Callable[[], Any], seconds: float = 120, pause: float = 0.02) -> Any:
-        """Until it comes true; what it was then."""
+        """Wait until `condition()` is true; return its value."""
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, f"it does not come true:\n{self.logs()}"
@@ -104,19 +104,19 @@ class Cluster:
         return self.wait(lambda: (state := self.state(run)).ended and state, seconds, pause)
 
     def logs(self) -> str:
-        """The ends of the workers' logs."""
+        """Return the ends of the workers' logs."""
         files = sorted(self.folder.glob("worker-*.log"))
         return "\n".join(f"{f.name}:\n{f.read_text()[-2500:]}" for f in files)
 
     def close(self) -> None:
-        """Everything down."""
+        """Kill the workers and stop Redis."""
         for process in self.workers:
             kill(process)
         self.redis.stop()
 
 
 def children(process: subprocess.Popen[bytes]) -> list[int]:
-    """Processes that a worker has started."""
+    """Return the pids of the processes that a worker has started."""
     told = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True
     )
@@ -124,7 +124,7 @@ def children(process: subprocess.Popen[bytes]) -> list[int]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a worker alone: its children notice by themselves."""
+    """Kill a worker with SIGKILL, and not its children: they notice by themselves."""
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
     process.wait()

@@ -18,7 +18,7 @@ Answers = Callable[[dict[str, Any]], tuple[int, Any]]
 
 
 def completions(folder: Path, name: str) -> Answers:
-    """Greedy completions and log-probabilities by transformers alone, one prompt at a time."""
+    """Return a function that answers by transformers alone: greedy completions, log-probabilities."""
     model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
@@ -52,7 +52,7 @@ def completions(folder: Path, name: str) -> Answers:
 
 @contextmanager
 def serving(answers: Answers) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """(url, headers and body of every request so far) of a server on a free port."""
+    """Serve on a free port; yield the URL and a list that grows by each request's headers and body."""
     seen: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -67,7 +67,7 @@ def serving(answers: Answers) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.wfile.write(sent)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Not to stderr."""
+            """Write nothing to stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -16,7 +16,7 @@ class Postgres(local_servers.Postgres):
     """A PostgreSQL server from a wheel; `kill` and `start` as often as wanted."""
 
     def new_database(self) -> str:
-        """The address of a new, empty database."""
+        """Create an empty database; return its address."""
         import psycopg
 
         name = f"t{uuid.uuid4().hex[:12]}"
@@ -25,7 +25,7 @@ class Postgres(local_servers.Postgres):
         return self.address(name)
 
     def kill(self) -> None:
-        """SIGKILL to the server and everything it started."""
+        """Kill the server and its processes with SIGKILL, and wait until the server is gone."""
         pid = self._server.get_pid()
         children = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""What W&B wrote into an offline run's file: its format read by hand, its records by its own classes.
+"""Reader of the file of an offline W&B run: its format read by hand, its records by its own classes.
 
 The file is LevelDB's log format (blocks of 32 KiB; records, or first, middle and last parts of one)
 behind a header of seven bytes; each record is a `Record` message.
@@ -61,7 +61,7 @@ def _items(items: Any) -> dict[str, Any]:
 
 
 def read(folder: Path) -> Written:
-    """What is in the one file of a run's folder."""
+    """Read the one file of a run's folder."""
     from wandb.proto import wandb_internal_pb2 as internal
 
     (path,) = folder.glob("*.wandb")

@@ -16,7 +16,7 @@ KEY = "k" * 40
 
 @dataclass
 class Kept:
-    """What the server has of a run."""
+    """Data that the server has of a run."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Wandb:
 
     @property
     def env(self) -> dict[str, str]:
-        """What lets the client find it."""
+        """The environment variables by which the client finds the server."""
         port = self._server.server_address[1]
         return {
             "WANDB_BASE_URL": f"http://127.0.0.1:{port}",
@@ -62,7 +62,7 @@ class Wandb:
         self._thread.join()
 
     def answer(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        """The data of a GraphQL operation."""
+        """Return the data of a GraphQL operation."""
         self.asked.append(operation)
         reply = getattr(self, f"_{operation}", None)
         return reply(given) if reply else {}
@@ -118,7 +118,7 @@ class Wandb:
         return {"createArtifact": {"artifact": artifact}}
 
     def stream(self, run: str, sent: dict[str, Any]) -> None:
-        """Lines of a run's files, at their offsets."""
+        """Store lines of a run's files at their offsets."""
         kept = self.runs[run]
         for name, part in (sent.get("files") or {}).items():
             if name == "wandb-history.jsonl":
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     wandb: Wandb
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on stderr."""
+        """Write nothing to stderr."""
 
     def _body(self) -> bytes:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -281,7 +281,7 @@ class Toy(Kind[ToyState]):
             again.steps.append(done)
 
     def document(self, folder: Path) -> dict[str, Any] | None:
-        """Return what a result's folder says; None if it is none."""
+        """Return the document of a result's folder; None if the folder has none."""
         file = folder / "total.json"
         return json.loads(file.read_text("utf-8")) if file.is_file() else None
 

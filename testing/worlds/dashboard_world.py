@@ -90,7 +90,7 @@ def record(folder: Path, toys: Toys | None = None) -> dict[str, str]:
 
 
 def memory() -> Path:
-    """A folder in memory where there is one: thousands of appends, each of which is made durable."""
+    """Make a folder in memory if the machine has /dev/shm: thousands of appends are synced."""
     shared = Path("/dev/shm")
     return Path(tempfile.mkdtemp(prefix="forge-world-", dir=shared if shared.is_dir() else None))
 
@@ -106,7 +106,7 @@ def _others(store: EventStore) -> None:
 
 
 def _break(store: EventStore, state: RunState) -> None:
-    """Let a task fail as often as it is tried."""
+    """Record that all attempts of a task have failed."""
     for attempt in (1, 2, 3):
         told = run_events.TaskFailed(
             task=f"build/{state.generation}/1", attempt=attempt,
@@ -150,7 +150,7 @@ class Site:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Be away."""
+        """Stop the server."""
         self._server.should_exit = True
         self._thread.join(15)
         assert not self._thread.is_alive()
@@ -161,23 +161,23 @@ class Site:
         self.store.close()
 
     def get(self, path: str, who: str = "ada", **query: object) -> Any:
-        """An answer of the API."""
+        """Return an answer of the API."""
         head = {"Authorization": f"Bearer {self.tokens[who]}"}
         answer = httpx2.get(f"{self.url}/{path}", params=query, headers=head)  # pyright: ignore
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def places(self, run: str) -> int:
-        """How many events the run has."""
+        """Return the number of the run's events."""
         return self.get(f"runs/{run}")["places"]
 
     def advance(self, run: str, by: int = 1) -> None:
-        """Let the run's next events happen: at least so many."""
+        """Append the run's next events, at least `by`."""
         wanted = self.places(run) + by
         fake_runs.finish(self.store, run, lambda state: state.place >= wanted, varied=True)
 
     def ends(self, run: str) -> list[int]:
-        """The places where the run's generations end."""
+        """Return the places at which the run's generations end."""
         events = self.get(f"runs/{run}/events", limit=1000, data=False)["events"]
         found = []
         for event, after in zip(events, [*events[1:], {"type": ""}], strict=True):
@@ -188,7 +188,7 @@ class Site:
 
     def worker(self, name: str = "host/cpu0", run: str | None = None, task: str | None = None,
                labels: tuple[str, ...] = ()) -> Callable[[], None]:  # fmt: skip
-        """A worker that is connected, busy with a task if one is given; returns how it leaves."""
+        """Connect a worker, busy if a task is given; return a function that disconnects it."""
         roster, owner = Roster(self.store.database), myself(name)
         name = roster.enter(name, owner, "cpu")
         profile = "x|1|x|x|x|x"

@@ -26,7 +26,7 @@ class Bred:
         self._known: dict[str, tuple[float, float]] = {}
 
     def _of(self, id_: str) -> tuple[float, float]:
-        """(nats a token, share of hits), both by the id and by those that it was made from."""
+        """Return (nats a token, share of hits) of a recipe; they follow from its id and its parents."""
         if id_ not in self._known:
             self._known[id_] = self._bred(id_)
         return self._known[id_]
@@ -90,6 +90,6 @@ def finish(
 
 
 def whole(store: EventStore, run: str = RUN, **settings: Any) -> RunState:
-    """A whole run."""
+    """Submit a run and carry it to its end; return its state."""
     submit(store, run, **settings)
     return finish(store, run)

@@ -44,24 +44,24 @@ Sketcher = Callable[[str], str]
 
 
 def quality(recipe_id: str) -> float:
-    """Between 1.5 and 2.5 nats a token, by the id."""
+    """Return between 1.5 and 2.5 nats a token, by the id."""
     return 1.5 + keys.key("quality", recipe_id) / 2**128
 
 
 def far_apart(recipe_id: str) -> str:
-    """A sketch of its own for every id: standard normal in 16 dimensions."""
+    """Return a different sketch for every id: standard normal in 16 dimensions."""
     values = keys.generator("sketch", recipe_id).standard_normal(16)
     return base64.b64encode(values.astype("<f4").tobytes()).decode()
 
 
 def all_alike(recipe_id: str) -> str:
-    """The sources keep their distance, everybody else is one."""
+    """Return sketches that are far apart for the sources and equal for all candidates."""
     sources = {source.id for source in SOURCES}
     return far_apart(recipe_id if recipe_id in sources else "same")
 
 
 def sha(text: str) -> str:
-    """A digest of something invented."""
+    """Return a digest of an invented text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -69,7 +69,7 @@ BASE, *SOURCES = (Source(digest=sha(name)) for name in ("base", "a", "b", "c"))
 
 
 def small(**changes: object) -> EvoMergeConfig:
-    """Four candidates, two generations after the first; no early stop."""
+    """Return settings of a small run: four candidates, two generations after the first, no plateau."""
     usual: dict[str, object] = {
         "strategy": "elite-loser",
         "population_size": 4,
@@ -84,7 +84,7 @@ def small(**changes: object) -> EvoMergeConfig:
 
 
 class World:
-    """A run's log, its state, and somebody who answers."""
+    """A run's log, its state, and a fake worker that answers its tasks."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class World:
         self.append([New(event, f"{RUN}/{task}/died/{attempt}")])
 
     def poison(self, *tasks: str) -> RunState:
-        """Until the run has ended, with tasks that kill whoever tries them."""
+        """Carry the run to its end; the named tasks kill every worker that tries them."""
         for _ in range(400):
             if self.state.ended:
                 return self.state
@@ -173,7 +173,7 @@ class World:
         return decision
 
     def run(self, order: Callable[[list[Task]], Sequence[Task]] = list) -> RunState:
-        """Until the run has ended."""
+        """Carry the run to its end."""
         for _ in range(400):
             if self.state.ended:
                 return self.state
@@ -181,7 +181,7 @@ class World:
         raise AssertionError("the run does not end")
 
     def run_until(self, stop: Callable[[RunState], bool]) -> RunState:
-        """Until `stop(state)`."""
+        """Carry the run on until `stop(state)`."""
         for _ in range(400):
             if stop(self.state):
                 return self.state
@@ -191,7 +191,7 @@ class World:
     # ---- answers ---------------------------------------------------------------------------
 
     def answer(self, task: Task) -> Event:
-        """The event that a worker would append."""
+        """Return the event that a worker would append."""
         match task:
             case Start():
                 return self._started()
@@ -294,7 +294,7 @@ class World:
         )
 
     def _stopped(self, task: Evaluate, whole: Outcomes) -> tuple[Draws | None, str | None]:
-        """The windows after which the evaluation ends early, and why, as a worker would."""
+        """Return the windows after which the evaluation ends early, and why, as a worker would."""
         state, slice_ = self.state, task.slice
         gate = early_stopping.rules(state, task.recipe_id, slice_, task.generation)
         parts = early_stopping.blocks(state, slice_, task.generation) if gate else []
@@ -310,7 +310,7 @@ class World:
 
 
 def observed(rate: float, slice_: str, domain: str, skill: float | None = None) -> DomainOutcomes:
-    """A whole slice: windows of 10 tokens around `rate` nats a token; better models hit more.
+    """Invent a whole slice: windows of 10 tokens around `rate` nats a token; better models hit more.
 
     `skill` is the share of hits instead: a model may then be good at one and bad at the other.
     """

@@ -1,4 +1,4 @@
-"""Finished runs: carried out once a session for each settings, and copied for whoever needs one."""
+"""Finished runs: carried out once a session for each settings, copied for each test."""
 
 from __future__ import annotations
 

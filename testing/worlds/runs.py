@@ -59,7 +59,7 @@ def finish(home: Home, run: str = "r", **worker: Any) -> RunState:
 
 
 def state(home: Home, run: str = "r") -> RunState:
-    """A run's state from the log."""
+    """Return a run's state from the log."""
     store = home.open_store()
     try:
         return load(store, run)

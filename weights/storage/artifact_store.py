@@ -210,7 +210,7 @@ class Vault:
         manifest = Manifest.decode(data, self._keys, name)
         if manifest.key is None and not self._takes_plain:
             raise UnsealedError(
-                f"artifact {name} is not encrypted, and keys are set: whoever can write to the store "
+                f"artifact {name} is not encrypted, and keys are set: any user of the store "
                 "may have put it there. If it is from before there were keys, `forge artifacts rotate "
                 "--plain` encrypts everything once; if not, `forge artifacts remove` removes it."
             )

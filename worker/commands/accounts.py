@@ -286,4 +286,4 @@ def _kept(known: Accounts, name: str, role: Role | None) -> None:
     _known(known, name)
     admins = [n for n, r in known.roles.items() if r == "admin"]
     if admins == [name] and role != "admin":
-        raise ConflictError(f"{name} is the last admin: make somebody else one first.")
+        raise ConflictError(f"{name} is the last admin: make another user an admin first.")

@@ -145,7 +145,7 @@ def _check(
     if owner is None and weight is not None:
         raise ConfigError("a weight is one user's: say whose, as in forge limits ada --weight 2.")
     if owner is not None and run_tasks is not None:
-        raise ConfigError("--run-tasks is for everybody: leave out the user.")
+        raise ConfigError("--run-tasks holds for all users: leave out the user.")
     if owner is not None:
         plain_text.check(owner, "the user's name")
     if owner is not None and not owner.strip():

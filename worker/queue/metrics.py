@@ -45,7 +45,7 @@ class Metrics:
         self._cache = Counter(
             "forge_cache_lookups", "Weights looked for in the cache", ["result"], registry=registry
         )
-        self._waiting = Gauge("forge_queue_tasks", "Tasks that nobody has", registry=registry)
+        self._waiting = Gauge("forge_queue_tasks", "Tasks that no device has", registry=registry)
         self._oldest = Gauge(
             "forge_queue_oldest_seconds",
             "Since when the longest waiting run waits",

@@ -1,1 +1,1 @@
-"""What a merging run writes for others: tables, notebook, W&B rows, recipe file."""
+"""Outputs of a merging run: tables, notebook, W&B rows, recipe file."""

@@ -175,7 +175,7 @@ def _final(state: RunState) -> dict[str, Any]:
 
 
 def _chain_head(state: RunState) -> str:
-    """Return the chain head that the result stands on; later events (an export) leave it as is."""
+    """Return the chain head that the result stands on; later events (an export) do not count."""
     return state.completed.chain_head if state.completed else state.head
 
 

@@ -1,1 +1,1 @@
-"""What is told of a merging run's state: words, generations, outlook, rehearsal. Pure."""
+"""Views of a merging run's state: words, generations, outlook, rehearsal. Pure."""

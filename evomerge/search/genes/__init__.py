@@ -1,1 +1,1 @@
-"""What a search varies: genomes, mutation and crossover of genes, choice of techniques. Pure."""
+"""Genes of a search: genomes, mutation and crossover of genes, choice of techniques. Pure."""

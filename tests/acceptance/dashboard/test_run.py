@@ -152,7 +152,7 @@ def test_cancelling_needs_a_reason(visit: Callable[..., Any], site: Site) -> Non
     page.get_by_role("button", name="Cancel", exact=True).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Cancel the run").click()
-    dialog.get_by_text("Say why").wait_for()
+    dialog.get_by_text("Give a reason").wait_for()
     assert site.get(f"runs/{PAUSED}")["status"] == "paused"
     dialog.get_by_label("Reason (required)").fill("wrong data")
     dialog.get_by_role("button", name="Cancel the run").click()

@@ -502,7 +502,7 @@ def test_the_chat_template_is_the_one_that_is_asked_for(toys: Toys, tmp_path: Pa
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     said: Any = tokenizer.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False)
     assert said == "<|im_start|>user\nhi<|im_end|>\n"
-    with pytest.raises(ConfigError, match=r"chat_template 'odd' is none"):
+    with pytest.raises(ConfigError, match=r"chat_template 'odd' is no template"):
         merge(LINEAR.format(**places(toys)) + "chat_template: odd\n", tmp_path / "other")
 
 
@@ -848,8 +848,8 @@ def test_a_dry_run_writes_nothing_and_bad_options_are_named(toys: Toys, tmp_path
     assert "38 tensors from 3 models; fine" in done.stdout
     assert not (tmp_path / "out").exists()
     for options, words in (
-        (["--shard-size", "2"], "--shard-size '2' is none"),
-        (["--device", "tpu"], "--device 'tpu' is none"),
+        (["--shard-size", "2"], "--shard-size '2' is no size"),
+        (["--device", "tpu"], "--device 'tpu' is no device"),
     ):
         bad = forge("merge", str(config), str(tmp_path / "out"), *options)
         assert (bad.returncode, words in bad.stderr) == (2, True), bad.stderr

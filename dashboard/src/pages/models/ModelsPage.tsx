@@ -72,7 +72,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
   if (models.length === 0) {
     return (
       <div className="sheet">
-        <Empty title={filtered ? "No model is like that" : "No models yet"}>
+        <Empty title={filtered ? "No matching models" : "No models yet"}>
           <p>Sources and champions of runs come by themselves; others are registered.</p>
         </Empty>
       </div>

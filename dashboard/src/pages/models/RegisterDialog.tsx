@@ -27,7 +27,7 @@ export function RegisterDialog({ onClose, onDone }: { onClose: () => void; onDon
         hint={roots.length > 0 ? `below ${roots.join(" or ")}` : "a folder with safetensors, on the server"}>
         {(given) => <input {...given} className="input mono" value={path} onChange={(event) => setPath(event.target.value)} />}
       </Field>
-      <Field label="Name" hint="The folder's name, if you give none.">
+      <Field label="Name" hint="Default: the folder's name.">
         {(given) => <input {...given} className="input" value={name} onChange={(event) => setName(event.target.value)} />}
       </Field>
       <Field label="Kind">

@@ -16,7 +16,7 @@ export function CheckPanel({ begun, blocked, checked, config }: Props) {
   return (
     <div className="check-panel" aria-live="polite" aria-busy={busy}>
       <h2>Checked</h2>
-      {!begun && <p className="soft small">Name the sources: what they are is checked here as you type. Nothing is started.</p>}
+      {!begun && <p className="soft small">Name the sources: the server checks them as you type. Nothing is started.</p>}
       {begun && blocked && <p className="soft small">Fix the marked fields first.</p>}
       {begun && !blocked && busy && !answer && error === null && <p className="soft small">Checking …</p>}
       {error !== null && <Failure error={error} />}

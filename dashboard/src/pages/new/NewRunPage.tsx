@@ -116,7 +116,7 @@ export default function NewRunPage() {
             <Field label="Priority" wrong={problems.priority} hint="Of your runs, the highest first.">
               {(given) => <input {...given} className="input" inputMode="numeric" placeholder="0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
             </Field>
-            <Field label="Labels" wrong={problems.labels} hint="With commas in between. Only a worker that has all of them takes the run.">
+            <Field label="Labels" wrong={problems.labels} hint="Separated by commas. Only a worker with all of these labels takes the run.">
               {(given) => <input {...given} className="input" value={draft.labels} onChange={(event) => put({ labels: event.target.value })} />}
             </Field>
             <Field label="Reason (optional)" wrong={problems.reason} hint="Saved in the run's log.">

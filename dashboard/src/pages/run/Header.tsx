@@ -54,7 +54,7 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
       </div>
       <p className="run-line">
         <span>
-          {live.owner || "nobody"}, <Time at={live.submitted_at} />
+          {live.owner || "no owner"}, <Time at={live.submitted_at} />
         </span>
         {isMerging(live) && isMerging(shown) ? (
           <>

@@ -36,7 +36,7 @@ export default function SettingsTab() {
               <th scope="col">Setting</th>
               <th scope="col">Value</th>
               <th scope="col">Default</th>
-              {described && <th scope="col">What it is</th>}
+              {described && <th scope="col">Description</th>}
             </tr>
           </thead>
           <tbody>

@@ -15,7 +15,7 @@ export function TokenDialog({ name, token, onClose }: { name: string; token: str
       }
     >
       <p className="note warn">
-        <span>It is shown this once: the log has a hash of it only.</span>
+        <span>It is shown only once: the log holds only its hash.</span>
       </p>
       <pre tabIndex={0} aria-label="Token">{token}</pre>
       <div className="buttons">

@@ -38,14 +38,14 @@ export default function UsersPage() {
   const revoke = (user: UserRow, token: Token) =>
     setAsked({
       title: `Revoke ${token.id} of ${user.name}`,
-      says: "Whoever uses this token is signed out.",
+      says: "Programs and browsers with this token are signed out.",
       does: "Revoke",
       act: () => send(path(user.name, `/tokens/${encodeURIComponent(token.id)}`), "DELETE").then(users.reload),
     });
   const remove = (user: UserRow) =>
     setAsked({
       title: `Remove ${user.name}`,
-      says: "Their tokens are void from now on. Their runs stay.",
+      says: "The user's tokens become void. The user's runs stay.",
       does: "Remove",
       act: () => send(path(user.name), "DELETE").then(users.reload),
     });

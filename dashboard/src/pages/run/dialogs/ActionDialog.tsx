@@ -13,12 +13,12 @@ import { ExportState } from "./ExportState";
 type Plain = Exclude<Action, "fork">;
 
 const TEXTS: Record<Plain, { title: string; says: string; does: string }> = {
-  pause: { title: "Pause", says: "Tasks under way are finished; no new ones are begun. What is recorded stays.", does: "Pause the run" },
+  pause: { title: "Pause", says: "Tasks under way are finished; no new tasks start. Recorded results stay.", does: "Pause the run" },
   resume: { title: "Resume", says: "The run goes on where it was.", does: "Resume the run" },
   retry: { title: "Retry", says: "Failed attempts are forgotten, and the tasks are tried again.", does: "Retry" },
   priority: { title: "Priority", says: "Of one user's runs, those with the highest number come first.", does: "Set the priority" },
   export: { title: "Export", says: "The champion is written as a model folder on the server.", does: "Export the champion" },
-  cancel: { title: "Cancel", says: "This ends the run for good. What it found stays, and can be forked.", does: "Cancel the run" },
+  cancel: { title: "Cancel", says: "This cancels the run for good. Its results stay, and the run can be forked.", does: "Cancel the run" },
 };
 
 export function ActionDialog({ action, onClose }: { action: Plain; onClose: () => void }) {
@@ -32,7 +32,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
 
   const act = async () => {
     const found: Record<string, string> = {};
-    if (needed && !reason.trim()) found.reason = "Say why: the reason is recorded with the run.";
+    if (needed && !reason.trim()) found.reason = "Give a reason: it is recorded with the run.";
     if (action === "priority" && !/^-?\d+$/.test(priority.trim())) found.priority = "Give a whole number.";
     setWrong(found);
     if (Object.keys(found).length > 0) return;

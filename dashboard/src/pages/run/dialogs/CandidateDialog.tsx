@@ -109,7 +109,7 @@ function Body({ data }: { data: Candidate }) {
               JSON
             </button>
             <button type="button" className="button small" aria-pressed={form === "yaml"} disabled={!data.yaml} onClick={() => setForm("yaml")}
-              title={data.yaml ? undefined : "This recipe cannot be said as one config"}>
+              title={data.yaml ? undefined : "This recipe cannot be expressed as one config"}>
               YAML
             </button>
             <CopyButton text={text} label="Copy" />

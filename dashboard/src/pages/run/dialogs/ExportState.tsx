@@ -9,7 +9,7 @@ const WORDS: Record<Export["status"], string> = {
   none: "It has not begun.",
   running: "The champion is being written.",
   done: "The champion is written.",
-  failed: "It could not be written.",
+  failed: "The export failed.",
 };
 
 export function ExportState({ run }: { run: string }) {

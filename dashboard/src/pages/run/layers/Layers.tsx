@@ -42,7 +42,7 @@ export default function Layers() {
         ) : (
           <div className="sheet">
             <Empty title="Nothing to show">
-              <p>The server says nothing about the layers of this candidate.</p>
+              <p>The server has no data on the layers of this candidate.</p>
             </Empty>
           </div>
         );

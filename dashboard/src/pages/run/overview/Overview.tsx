@@ -56,7 +56,7 @@ export function Overview() {
         </>
       )}
       {front && (
-        <Panel title="Pareto front" note="on the selection slice; small points are dominated: another one is as good in everything and better in something" span={shown.genes.length > 0 ? 6 : 12}>
+        <Panel title="Pareto front" note="on the selection slice; small points are dominated: another candidate is as good in every objective and better in one" span={shown.genes.length > 0 ? 6 : 12}>
           <Pareto front={front} champion={shown.champion?.recipe_id ?? null} onPick={open} />
         </Panel>
       )}

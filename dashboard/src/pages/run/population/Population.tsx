@@ -82,7 +82,7 @@ function Rows({ data, pick }: { data: Answer; pick: React.ReactNode }) {
       {data.rows.length === 0 ? (
         <div className="sheet">
           <Empty title="No candidates yet">
-            <p>They appear as they are built.</p>
+            <p>Candidates appear as they are built.</p>
           </Empty>
         </div>
       ) : (
