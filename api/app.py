@@ -37,12 +37,18 @@ SITE = Path(__file__).parent / "site"
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": what}
     for status, what in (
-        (401, "No valid token"), (403, "Not with this role"), (404, "No such thing"),
-        (409, "It is not so that this could be done"), (413, "The body is too large"),
-        (415, "The body is not JSON"), (421, "Another host was meant"), (422, "The request is wrong"),
-        (429, "Too many requests"), (503, "Something needed is not there"),
+        (401, "No valid token"),
+        (403, "Not with this role"),
+        (404, "No such thing"),
+        (409, "It is not so that this could be done"),
+        (413, "The body is too large"),
+        (415, "The body is not JSON"),
+        (421, "Another host was meant"),
+        (422, "The request is wrong"),
+        (429, "Too many requests"),
+        (503, "Something needed is not there"),
     )
-}  # fmt: skip
+}
 
 
 def create(home: Home, options: Options) -> FastAPI:
@@ -67,19 +73,26 @@ def create(home: Home, options: Options) -> FastAPI:
             desk.close()
 
     app = FastAPI(
-        title="EvoMerge", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
+        title="EvoMerge",
+        version=VERSION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
-        description="Runs that evolve merges of language models: docs/api.md.", responses=ERRORS,
-    )  # fmt: skip
+        description="Runs that evolve merges of language models: docs/api.md.",
+        responses=ERRORS,
+    )
     problems.install(app)
     app.add_middleware(GZipMiddleware, minimum_size=2048)
     app.add_middleware(Guard, options=options)
     if options.origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(options.origins), allow_methods=["*"],
+            CORSMiddleware,
+            allow_origins=list(options.origins),
+            allow_methods=["*"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["ETag", "Location", "Retry-After"],
-        )  # fmt: skip
+        )
     for module in (commands, runs, listings, users, phases, websocket):
         app.include_router(module.router, dependencies=[Depends(known_fields)])
     _site(app)

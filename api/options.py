@@ -89,11 +89,16 @@ class Options:
                 f"FORGE_API_WATCHERS is {watchers!r}: give live connections of a user."
             )
         return cls(
-            folders, hub == "1", origins, rate, max(1, int(4 * rate)), user_watchers=int(watchers),
+            folders,
+            hub == "1",
+            origins,
+            rate,
+            max(1, int(4 * rate)),
+            user_watchers=int(watchers),
             hosts=(*LOOPBACK, host.lower(), *(name.lower() for name in names)),
             any_address=host in ("0.0.0.0", "::"),
             proxies=tuple(os.environ.get("FORGE_PROXY", "").split()),
-        )  # fmt: skip
+        )
 
     def answers_for(self, host: str) -> bool:
         """Return True if a request's Host names this server; others come of foreign pages."""

@@ -25,12 +25,19 @@ def server(app: Any, options: Options) -> uvicorn.Server:
     """Return a server of the application that keeps the options' limits."""
     _raise_open_files()
     config = uvicorn.Config(
-        app, http=bounded(options), h11_max_incomplete_event_size=options.head,
-        log_level="warning", access_log=False, server_header=False,
-        proxy_headers=bool(options.proxies), forwarded_allow_ips=list(options.proxies),
-        timeout_graceful_shutdown=3, timeout_keep_alive=options.idle_seconds,
-        ws_ping_interval=20.0, ws_max_size=1 << 20,
-    )  # fmt: skip
+        app,
+        http=bounded(options),
+        h11_max_incomplete_event_size=options.head,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(options.proxies),
+        forwarded_allow_ips=list(options.proxies),
+        timeout_graceful_shutdown=3,
+        timeout_keep_alive=options.idle_seconds,
+        ws_ping_interval=20.0,
+        ws_max_size=1 << 20,
+    )
     return uvicorn.Server(config)
 
 

@@ -172,8 +172,10 @@ def measure(home: Home, rate: float, seconds: float, runs: int, port: int) -> No
         told = [1e3 * quantile(values, share) for share in (0.5, 0.99)]
         print(f"{what:24s} {len(values):8d} {told[0]:8.1f} {told[1]:8.1f}")
     waits = asyncio.run(live(url, token, home, 50))
-    print(f"{'live, from the append':24s} {len(waits):8d} {1e3 * quantile(waits, 0.5):8.1f} "
-          f"{1e3 * quantile(waits, 0.99):8.1f}")  # fmt: skip
+    print(
+        f"{'live, from the append':24s} {len(waits):8d} {1e3 * quantile(waits, 0.5):8.1f} "
+        f"{1e3 * quantile(waits, 0.99):8.1f}"
+    )
 
 
 def main() -> None:

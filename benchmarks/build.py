@@ -53,14 +53,21 @@ def main() -> None:
     for number, (interpolation, arithmetic, selection) in enumerate(PIPELINES):
         layers = (0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 1) if selection == "frankenmerge" else None
         recipe = Pipeline(
-            inputs=tuple(ids[1:]), base=ids[0], seed=1, genes=Genes(layers=layers),
-            interpolation=interpolation, arithmetic=arithmetic, selection=selection,
-        )  # fmt: skip
+            inputs=tuple(ids[1:]),
+            base=ids[0],
+            seed=1,
+            genes=Genes(layers=layers),
+            interpolation=interpolation,
+            arithmetic=arithmetic,
+            selection=selection,
+        )
         seconds = best(lambda r=recipe: builder.build(r), 5)
         recipes.append(recipe)
         alone.append(seconds)
-        print(f"{number} {recipe.name:28s} {seconds:.3f} s  {seconds / unit:6.1f} x plain  "
-              f"{'ok' if seconds < 0.25 else 'OVER 0.25 s'}")  # fmt: skip
+        print(
+            f"{number} {recipe.name:28s} {seconds:.3f} s  {seconds / unit:6.1f} x plain  "
+            f"{'ok' if seconds < 0.25 else 'OVER 0.25 s'}"
+        )
     together = best(lambda: builder.build_many(recipes), 3)
     mean = sum(alone) / len(alone)
     print(f"  eight together               {together:.3f} s  {together / mean:6.1f} x one (most 4)")
@@ -79,10 +86,12 @@ def large() -> None:
     models = []
     for seed in range(3):
         torch.manual_seed(seed)
-        models.append({
-            name: torch.empty(shape, dtype=torch.bfloat16).normal_(std=0.02)
-            for name, shape in shapes(*SIZES["0.5b"]).items()
-        })  # fmt: skip
+        models.append(
+            {
+                name: torch.empty(shape, dtype=torch.bfloat16).normal_(std=0.02)
+                for name, shape in shapes(*SIZES["0.5b"]).items()
+            }
+        )
     known = {Source(digest=str(i)).id: Source(digest=str(i)) for i in range(3)}
     builder = Builder(known, dict(zip(known, models, strict=True)).get)
     linear = Merge(method="linear", inputs=tuple(known), base=None)

@@ -192,15 +192,19 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
     points = given.at.split(",") if given.at else _spread(trace, given.points)
     rng = random.Random(0)
     moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
-    print(f"{given.strategy}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint "
-          f"hits of {len(set(trace))} kinds, champion {str(expected[0])[:12]}")  # fmt: skip
+    print(
+        f"{given.strategy}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint "
+        f"hits of {len(set(trace))} kinds, champion {str(expected[0])[:12]}"
+    )
     bad = False
     for empty in (False, True):
         began = time.monotonic()
         both = [*points, *moments]
         done = _walk_all(where, toys, settings, both, empty, server)
-        what = f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and " \
-               f"{len(moments)} moments"  # fmt: skip
+        what = (
+            f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and "
+            f"{len(moments)} moments"
+        )
         bad |= _told(what, done, expected, began)
     if server:
         began = time.monotonic()

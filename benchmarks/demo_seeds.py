@@ -42,8 +42,11 @@ def demo(folder: Path, seed: int) -> None:
     """Run the demo for a seed, or the rest of an interrupted one. Raises CalledProcessError."""
     here = folder / "demo"
     env = {
-        **os.environ, "DEMO": str(here), "SEED": str(seed), "VENV": str(Path(sys.prefix)),
-    }  # fmt: skip
+        **os.environ,
+        "DEMO": str(here),
+        "SEED": str(seed),
+        "VENV": str(Path(sys.prefix)),
+    }
     run = unfinished(here / "home")
     if not (here / "models" / "cognate.json").exists():
         shutil.rmtree(here / "models", ignore_errors=True)  # half written
@@ -90,10 +93,15 @@ def result(home: Path, seed: int) -> dict[str, Any]:
     assert state.started
     found = report.rivals(state)
     return {
-        "seed": seed, "run": name, "champion": state.champion, "rivals": found,
-        "verdict": report.verdict(state), "evaluation": state.started.profile.evaluation,
-        "generations": len(state.generations), "task_seconds": report.spent(state, rows),
-    }  # fmt: skip
+        "seed": seed,
+        "run": name,
+        "champion": state.champion,
+        "rivals": found,
+        "verdict": report.verdict(state),
+        "evaluation": state.started.profile.evaluation,
+        "generations": len(state.generations),
+        "task_seconds": report.spent(state, rows),
+    }
 
 
 def table(results: list[dict[str, Any]]) -> list[str]:
@@ -134,8 +142,10 @@ def measured(folder: Path, seed: int) -> dict[str, Any]:
     demo(folder, seed)
     found = {**result(folder / "demo" / "home", seed), "interrupted": begun}
     if not begun:
-        found |= {"wall_seconds": time.monotonic() - began,
-                  "processor_seconds": _processor() - before}  # fmt: skip
+        found |= {
+            "wall_seconds": time.monotonic() - began,
+            "processor_seconds": _processor() - before,
+        }
     return found
 
 

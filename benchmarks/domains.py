@@ -40,11 +40,13 @@ from weights.threads import set_threads
 EMBEDDING = "model.embed_tokens.weight"
 
 #: The tiny preset, but with multilingual text in the base's training, and trained for longer.
-PRESET = TINY.model_copy(update={
-    "base_tokens": 2_400_000,
-    "specialist_tokens": 900_000,
-    "base_mix": {"prose": 0.35, "code": 0.35, "math": 0.05, "data": 0.05, "multilingual": 0.2},
-})  # fmt: skip
+PRESET = TINY.model_copy(
+    update={
+        "base_tokens": 2_400_000,
+        "specialist_tokens": 900_000,
+        "base_mix": {"prose": 0.35, "code": 0.35, "math": 0.05, "data": 0.05, "multilingual": 0.2},
+    }
+)
 
 
 class Table:

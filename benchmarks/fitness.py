@@ -56,9 +56,14 @@ def _model(config: Qwen2Config, seed: int = 0) -> ResidentModel:
 def half_billion() -> Qwen2Config:
     """Return the configuration of a model with the shape of Qwen2.5-0.5B."""
     return Qwen2Config(
-        vocab_size=151_936, hidden_size=896, num_hidden_layers=24, num_attention_heads=14,
-        num_key_value_heads=2, intermediate_size=4864, tie_word_embeddings=True,
-    )  # fmt: skip
+        vocab_size=151_936,
+        hidden_size=896,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        intermediate_size=4864,
+        tie_word_embeddings=True,
+    )
 
 
 def _windows(count: int, vocabulary: int) -> list[np.ndarray]:
@@ -164,8 +169,11 @@ def harness(config: Qwen2Config, name: str, where: Path) -> None:
     assert seen
     difference = abs(statistics.mean(seen) - theirs["metrics"]["acc,none"])
     _said(f"{name}: harness: difference of accuracies", difference, "under 1e-4", difference < 1e-4)
-    print(f"{name}: harness: our time over its: {seconds / theirs['seconds']:.3f} "
-          f"({seconds:.2f} s against {theirs['seconds']:.2f} s)", flush=True)  # fmt: skip
+    print(
+        f"{name}: harness: our time over its: {seconds / theirs['seconds']:.3f} "
+        f"({seconds:.2f} s against {theirs['seconds']:.2f} s)",
+        flush=True,
+    )
 
 
 def eight(config: Qwen2Config, name: str, windows: int) -> None:
@@ -230,8 +238,11 @@ def half(model: ResidentModel, name: str) -> None:
     packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
     found = [autotune.halved(model, [own], packed, LENGTH) for _ in range(3)]
     ratio = statistics.median(each.ratio for each in found)
-    print(f"{name}: bfloat16 is {ratio:.2f} times as fast, perplexity changes by "
-          f"{found[0].change:.3%} (tolerance {autotune.TOLERANCE:.1%})", flush=True)  # fmt: skip
+    print(
+        f"{name}: bfloat16 is {ratio:.2f} times as fast, perplexity changes by "
+        f"{found[0].change:.3%} (tolerance {autotune.TOLERANCE:.1%})",
+        flush=True,
+    )
 
 
 def compiled(model: ResidentModel, name: str) -> None:
@@ -242,9 +253,12 @@ def compiled(model: ResidentModel, name: str) -> None:
         model.dtype = dtype
         found = [autotune.compiled(model, [own], packed, LENGTH) for _ in range(3)]
         ratio = statistics.median(each.ratio for each in found)
-        print(f"{name}: compiled, {model.rows(LENGTH)} windows a pass in {dtype} are {ratio:.2f} times "
-              f"as fast, perplexity changes by {found[0].change:.4%}, compiling takes "
-              f"{found[0].seconds:.0f} s", flush=True)  # fmt: skip
+        print(
+            f"{name}: compiled, {model.rows(LENGTH)} windows a pass in {dtype} are {ratio:.2f} times "
+            f"as fast, perplexity changes by {found[0].change:.4%}, compiling takes "
+            f"{found[0].seconds:.0f} s",
+            flush=True,
+        )
     model.dtype = None
     model.load(own)
 
@@ -273,8 +287,11 @@ def memory(config: Qwen2Config, name: str, windows: int, count: int = 300) -> No
     places = np.arange(50, count)
     slope, _ = np.polyfit(places, seen[50:], 1)
     spread = (max(seen[50:]) - min(seen[50:])) / 2**20
-    print(f"{name}: memory: {slope:+,.0f} bytes an evaluation over {count}, {spread:.1f} MiB between "
-          f"the least and the most; {seen[-1] / 2**20:,.0f} MiB in all", flush=True)  # fmt: skip
+    print(
+        f"{name}: memory: {slope:+,.0f} bytes an evaluation over {count}, {spread:.1f} MiB between "
+        f"the least and the most; {seen[-1] / 2**20:,.0f} MiB in all",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -74,10 +74,12 @@ def main() -> None:
             for state in states:
                 total.update(tried(state, gate, least))
             saved = 1 - total["read"] / total["windows"]
-            print(f"blocks of {least} a domain, gate_perplexity {perplexity:g}, stop_error {error:g}: "
-                  f"{total['stopped']} of {total['evaluations']} ended early, {saved:.1%} of windows "
-                  f"saved; among them {total['elites']} elites of their generation, "
-                  f"{total['champions']} champions")  # fmt: skip
+            print(
+                f"blocks of {least} a domain, gate_perplexity {perplexity:g}, stop_error {error:g}: "
+                f"{total['stopped']} of {total['evaluations']} ended early, {saved:.1%} of windows "
+                f"saved; among them {total['elites']} elites of their generation, "
+                f"{total['champions']} champions"
+            )
 
 
 if __name__ == "__main__":

@@ -55,10 +55,20 @@ def evolve(home: Path, where: Path, generations: int) -> tuple[float | None, flo
     home.mkdir(parents=True, exist_ok=True)
     config.write_text("convergence_patience = 0\n", "utf-8")
     run = unfinished(home)
-    asked = ["--resume", run] if run else [
-        "--base-models", ",".join(map(str, sources)), "--base-model", str(base),
-        "--gens", str(generations), "--config", str(config),
-    ]  # fmt: skip
+    asked = (
+        ["--resume", run]
+        if run
+        else [
+            "--base-models",
+            ",".join(map(str, sources)),
+            "--base-model",
+            str(base),
+            "--gens",
+            str(generations),
+            "--config",
+            str(config),
+        ]
+    )
     command = [str(FORGE), "evo", *asked, "--output-dir", str(home / "champion")]
     began = time.perf_counter()
     process = subprocess.Popen(command, env={**os.environ, "FORGE_HOME": str(home)})

@@ -47,9 +47,12 @@ def configuration(
         sources.append({"model": base, "layer_range": span})
         slices.append({"sources": sources})
     return {
-        "merge_method": method, "slices": slices, "base_model": base, "dtype": "bfloat16",
+        "merge_method": method,
+        "slices": slices,
+        "base_model": base,
+        "dtype": "bfloat16",
         "parameters": {"normalize": method in ("ties", "dare_ties", "linear"), "int8_mask": True},
-    }  # fmt: skip
+    }
 
 
 def _parameters(genes: np.ndarray) -> dict[str, float]:
@@ -73,9 +76,13 @@ def recipe(config: dict[str, Any], inputs: tuple[str, ...], base: str, seed: int
         params.append(given)
     spread = [p for p in params for _ in tensor_groups.PARTS]
     return Grouped(
-        method="task_arithmetic" if plain else "dare", inputs=inputs, base=base, depths=len(rows),
-        params=(*spread, params[0], params[-1]), seed=seed,
-    )  # fmt: skip
+        method="task_arithmetic" if plain else "dare",
+        inputs=inputs,
+        base=base,
+        depths=len(rows),
+        params=(*spread, params[0], params[-1]),
+        seed=seed,
+    )
 
 
 def search(
@@ -95,9 +102,12 @@ def search(
         for _ in range(cma.population_size):
             x = cma.ask()
             config = configuration(
-                x.reshape(depths, count, 1, kinds), list(family.sources), family.base,
-                family.blocks, method,
-            )  # fmt: skip
+                x.reshape(depths, count, 1, kinds),
+                list(family.sources),
+                family.base,
+                family.blocks,
+                method,
+            )
             made = recipe(config, family.sources, family.base, seed)
             lab.known[made.id] = made
             score, cost = scored(lab, made, draws, state)

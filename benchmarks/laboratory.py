@@ -88,10 +88,16 @@ class Laboratory:
 
         `settings` include the strategy.
         """
-        config = parse({
-            **self.world.settings, "seed": seed, "generations": 10_000, "convergence_patience": 0,
-            "max_items": budget, **settings,
-        })  # fmt: skip
+        config = parse(
+            {
+                **self.world.settings,
+                "seed": seed,
+                "generations": 10_000,
+                "convergence_patience": 0,
+                "max_items": budget,
+                **settings,
+            }
+        )
         state, curve = RunState(), Curve()
         state.take(_submitted(config))
         while state.converged is None:
@@ -130,16 +136,20 @@ class Laboratory:
     def _built(self, recipe: Recipe, state: RunState) -> dict[str, Any]:
         known = {**state.recipes, recipe.id: recipe}
         return {
-            "recipe_id": recipe.id, "recipe": recipe, "digest": recipe.id,
-            "sketch": self.world.sketch(recipe, known), "seconds": 0.0,
-        }  # fmt: skip
+            "recipe_id": recipe.id,
+            "recipe": recipe,
+            "digest": recipe.id,
+            "sketch": self.world.sketch(recipe, known),
+            "seconds": 0.0,
+        }
 
     def _candidate(self, task: Build, state: RunState) -> Event:
         proposal = task.proposal
         fields: dict = {
-            "generation": task.generation, "slot": proposal.slot,
+            "generation": task.generation,
+            "slot": proposal.slot,
             **self._built(proposal.recipe, state),
-        }  # fmt: skip
+        }
         return events.candidate(proposal.kind, proposal.parents, **fields)
 
     def _layers(self, task: ChooseLayers, state: RunState) -> Event:
@@ -147,10 +157,14 @@ class Laboratory:
         assert own is not None
         scores = self.world.gains(own, {**state.recipes, own.id: own})
         return events.LayersChosen(
-            generation=task.generation, slot=task.proposal.slot,
-            proposal=task.proposal.recipe.id, measure="benchmark", scores=scores,
-            layers=choose(scores), seconds=0.0,
-        )  # fmt: skip
+            generation=task.generation,
+            slot=task.proposal.slot,
+            proposal=task.proposal.recipe.id,
+            measure="benchmark",
+            scores=scores,
+            layers=choose(scores),
+            seconds=0.0,
+        )
 
     def _evaluated(self, task: Evaluate, state: RunState) -> events.Evaluated:
         draws = state.draws(task.slice, task.generation)
@@ -159,10 +173,16 @@ class Laboratory:
         measured = state.measure(task.recipe_id, seen)
         best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
         return events.Evaluated(
-            recipe_id=task.recipe_id, slice=task.slice, generation=task.generation,
-            outcomes=seen if measured else {}, components=measured, reference=best,
-            fitness=fitness, why_none=None if measured else "overflow", seconds=0.0,
-        )  # fmt: skip
+            recipe_id=task.recipe_id,
+            slice=task.slice,
+            generation=task.generation,
+            outcomes=seen if measured else {},
+            components=measured,
+            reference=best,
+            fitness=fitness,
+            why_none=None if measured else "overflow",
+            seconds=0.0,
+        )
 
     def seen(
         self, recipe: Recipe, known: Mapping[str, Recipe], draws: Draws, slice_: Slice, whole: bool

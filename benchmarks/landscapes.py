@@ -74,8 +74,12 @@ class Landscape:
         accuracy = {"smooth": 0.0, "choices": 1.0, "crossed": 0.5}[self.name]
         weights = {"perplexity": 1.0 - accuracy, "accuracy": accuracy, "speed": 0.0, "memory": 0.0}
         windows = 1 if self.name == "choices" else 12
-        return {"search_windows": windows, "search_questions": 0 if self.name == "smooth" else 16,
-                "search_problems": 0, "fitness_weights": weights}  # fmt: skip
+        return {
+            "search_windows": windows,
+            "search_questions": 0 if self.name == "smooth" else 16,
+            "search_problems": 0,
+            "fitness_weights": weights,
+        }
 
     @property
     def pools(self) -> dict[Slice, dict[str, Pool]]:
@@ -99,17 +103,27 @@ class Landscape:
     @cached_property
     def _started(self) -> events.Started:
         records = [
-            events.SourceRecord(name=n, recipe_id=s.id, digest=s.digest, parameters=1,
-                               sketch=self.sketch(s, {}))
+            events.SourceRecord(
+                name=n, recipe_id=s.id, digest=s.digest, parameters=1, sketch=self.sketch(s, {})
+            )
             for n, s in zip(NAMES, SOURCES, strict=True)
-        ]  # fmt: skip
+        ]
         words = ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy")
-        return events.Started.model_validate({
-            "sources": records[1:], "base": records[0], "tied": True, "blocks": BLOCKS,
-            "cost": Cost(flops_per_token=1.0, bytes=1.0), "context": TOKENS, "data_digest": "0" * 64,
-            "pools": self.pools, "warnings": (), "strategy": "elite-loser@1",
-            "profile": {**dict.fromkeys(words, "x"), "threads": 1, "batch_tokens": 1},
-        })  # fmt: skip
+        return events.Started.model_validate(
+            {
+                "sources": records[1:],
+                "base": records[0],
+                "tied": True,
+                "blocks": BLOCKS,
+                "cost": Cost(flops_per_token=1.0, bytes=1.0),
+                "context": TOKENS,
+                "data_digest": "0" * 64,
+                "pools": self.pools,
+                "warnings": (),
+                "strategy": "elite-loser@1",
+                "profile": {**dict.fromkeys(words, "x"), "threads": 1, "batch_tokens": 1},
+            }
+        )
 
     # ---- the truth ------------------------------------------------------------------------
 
@@ -126,9 +140,12 @@ class Landscape:
         """The best sum of task vectors as a recipe."""
         params = tuple({"weights": [float(w) for w in row]} for row in self.best)
         return Grouped(
-            method="task_arithmetic", inputs=self.family.sources, base=self.family.base,
-            depths=DEPTHS, params=params,
-        )  # fmt: skip
+            method="task_arithmetic",
+            inputs=self.family.sources,
+            base=self.family.base,
+            depths=DEPTHS,
+            params=params,
+        )
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
@@ -169,11 +186,13 @@ class Landscape:
         chances = 0.25 + 0.75 / (1 + np.exp(-(able - hard2[questions])))
         count = len(windows)
         return DomainOutcomes(
-            nll=tuple(float(r) for r in TOKENS * rates), tokens=(TOKENS,) * count,
-            hits=(0,) * count, bytes=(3 * TOKENS,) * count,
+            nll=tuple(float(r) for r in TOKENS * rates),
+            tokens=(TOKENS,) * count,
+            hits=(0,) * count,
+            bytes=(3 * TOKENS,) * count,
             right=tuple(int(r) for r in drawn[questions] < chances),
             chance=(0.25,) * len(questions),
-        )  # fmt: skip
+        )
 
     # ---- effects of recipes ---------------------------------------------------------------
 
@@ -197,10 +216,12 @@ class Landscape:
             raise TypeError("the invented landscapes have no layers to take a path through")
         inputs = [self.effect(known[i], known) for i in recipe.inputs]
         rows = [_turned(recipe, g) for g in range(GROUPS)]
-        weights = np.array([
-            sum(w * e.weights[g] for w, e in zip(row[0], inputs, strict=True))
-            for g, row in enumerate(rows)
-        ])  # fmt: skip
+        weights = np.array(
+            [
+                sum(w * e.weights[g] for w, e in zip(row[0], inputs, strict=True))
+                for g, row in enumerate(rows)
+            ]
+        )
         noise = float(np.mean([row[1] for row in rows])) + 0.5 * max(e.noise for e in inputs)
         trimmed = float(np.mean([row[2] for row in rows]))
         if isinstance(recipe, Pipeline) and recipe.genes.layers:

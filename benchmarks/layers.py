@@ -64,9 +64,14 @@ def main() -> None:
             continue
         for seed in range(3):
             own = Pipeline(
-                inputs=tuple(ids[1:]), base=ids[0], seed=seed, genes=Genes(layers=(0,) * blocks),
-                interpolation=interpolation, arithmetic=arithmetic, selection=selection,
-            )  # fmt: skip
+                inputs=tuple(ids[1:]),
+                base=ids[0],
+                seed=seed,
+                genes=Genes(layers=(0,) * blocks),
+                interpolation=interpolation,
+                arithmetic=arithmetic,
+                selection=selection,
+            )
             merged = builder.build(own)
             choices, seconds = {}, {}
             for name, measure in (
@@ -90,9 +95,11 @@ def main() -> None:
                     choice[place] = int(rng.integers(1, 4))
                 random.append(loss(tuple(choice)))
             row = {
-                "before": judged(merged), "swap": loss(choices["swap"]),
-                "taylor": loss(choices["taylor"]), "random": statistics.fmean(random),
-            }  # fmt: skip
+                "before": judged(merged),
+                "swap": loss(choices["swap"]),
+                "taylor": loss(choices["taylor"]),
+                "random": statistics.fmean(random),
+            }
             for name, value in {**row, **{f"{n} s": s for n, s in seconds.items()}}.items():
                 found.setdefault(name, []).append(value)
             told = " ".join(f"{value:8.4f}" for value in row.values())

@@ -71,8 +71,10 @@ def measured(folder: Path, runs: int, count: int) -> float:
     took = time.perf_counter() - began
     store.close()
     size = path.stat().st_size / 1e6
-    print(f"{runs} runs, {seen} events, {size:.0f} MB; tables made in {took:.1f} s "
-          f"({seen / took:,.0f} events/s)")  # fmt: skip
+    print(
+        f"{runs} runs, {seen} events, {size:.0f} MB; tables made in {took:.1f} s "
+        f"({seen / took:,.0f} events/s)"
+    )
     env = {**os.environ, "FORGE_HOME": str(folder), "FORGE_DATABASE_URL": ""}
     code = "from cli.main import main; main()"
     command = [sys.executable, "-c", code, "runs"]

@@ -87,16 +87,31 @@ def compare(title: str, pairs: Pairs, batch: int, goal: float | None) -> None:
     ratio = statistics.median(ratios)
     speed = {name: COMMITS * batch / statistics.median(t) for name, t in times.items()}
     spread = f"quartiles {ratios[len(ratios) // 4]:.2f} to {ratios[-len(ratios) // 4]:.2f}"
-    print(f"{title}, {batch} a commit: plain {speed['plain']:,.0f}/s, ours {speed['ours']:,.0f}/s, "
-          f"ratio {ratio:.2f} ({spread}){verdict(ratio, goal)}")  # fmt: skip
+    print(
+        f"{title}, {batch} a commit: plain {speed['plain']:,.0f}/s, ours {speed['ours']:,.0f}/s, "
+        f"ratio {ratio:.2f} ({spread}){verdict(ratio, goal)}"
+    )
 
 
 def _row(n: int) -> Row:
     """Return a row as the store would make it; only its hash is invented."""
     digest = f"{n:064x}"
-    return ("plain", n + 1, f"{n:032x}-xxx", "noted", 1, note(n).payload(), f"p/{n}", "system",
-            None, None, "2026-01-01T00:00:00.000000+00:00", CODE_VERSION, digest,
-            digest)  # fmt: skip
+    return (
+        "plain",
+        n + 1,
+        f"{n:032x}-xxx",
+        "noted",
+        1,
+        note(n).payload(),
+        f"p/{n}",
+        "system",
+        None,
+        None,
+        "2026-01-01T00:00:00.000000+00:00",
+        CODE_VERSION,
+        digest,
+        digest,
+    )
 
 
 def through(store: EventStore) -> Contestant:
@@ -260,10 +275,15 @@ def crowd(title: str, kind: str, place: str, mode: str, seconds: float) -> None:
     """Run eight writers on one log that none of them has opened earlier; print their shares."""
     command = [sys.executable, "-c", _WRITER, kind, place, mode]
     writers = [
-        subprocess.Popen([*command, f"w{i}", str(seconds)], cwd=ROOT, text=True,
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [*command, f"w{i}", str(seconds)],
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         for i in range(WRITERS)
-    ]  # fmt: skip
+    ]
     for writer in writers:
         assert writer.stdout
         writer.stdout.readline()
@@ -276,11 +296,13 @@ def crowd(title: str, kind: str, place: str, mode: str, seconds: float) -> None:
     waits = sorted(itertools.chain.from_iterable(end["waits"] for end in ends))
     errors = [error for end in ends for error in end["errors"]]
     share = min(counts) / (sum(counts) / WRITERS)
-    print(f"{title}: {sum(counts) / seconds:,.0f} appends/s together; by writer "
-          f"{' '.join(map(str, sorted(counts)))}; the least of them {share:.2f} of a fair share"
-          f"{verdict(share, 0.5)}; waiting p50 {waits[len(waits) // 2] * 1000:.1f} ms, "
-          f"p99 {waits[len(waits) * 99 // 100] * 1000:.1f} ms, at most {waits[-1] * 1000:.0f} ms; "
-          f"errors {len(errors)} {'(asked for: none)' if not errors else errors[:2]}")  # fmt: skip
+    print(
+        f"{title}: {sum(counts) / seconds:,.0f} appends/s together; by writer "
+        f"{' '.join(map(str, sorted(counts)))}; the least of them {share:.2f} of a fair share"
+        f"{verdict(share, 0.5)}; waiting p50 {waits[len(waits) // 2] * 1000:.1f} ms, "
+        f"p99 {waits[len(waits) * 99 // 100] * 1000:.1f} ms, at most {waits[-1] * 1000:.0f} ms; "
+        f"errors {len(errors)} {'(asked for: none)' if not errors else errors[:2]}"
+    )
 
 
 PARTS: dict[str, Callable[[], None]] = {

@@ -52,11 +52,20 @@ def chained(contents: Iterable[tuple[str, int, str, str]], stream: str) -> Itera
     head = chain.GENESIS
     for n, (type_, schema, data, key) in enumerate(contents, start=1):
         values: dict[str, Any] = {
-            "stream": stream, "version": n, "event_id": f"{n:032x}-xxx", "type": type_,
-            "schema": schema, "data": data, "key": key, "actor": "ada", "causation": None,
-            "correlation": None, "recorded_at": "2026-01-01T00:00:00.000000+00:00",
-            "code_version": "benchmark", "prev_hash": head,
-        }  # fmt: skip
+            "stream": stream,
+            "version": n,
+            "event_id": f"{n:032x}-xxx",
+            "type": type_,
+            "schema": schema,
+            "data": data,
+            "key": key,
+            "actor": "ada",
+            "causation": None,
+            "correlation": None,
+            "recorded_at": "2026-01-01T00:00:00.000000+00:00",
+            "code_version": "benchmark",
+            "prev_hash": head,
+        }
         head = chain.link(values)
         yield Envelope(position=n, **values, hash=head)
 
@@ -87,14 +96,21 @@ def follow() -> None:
             data = canonical_json({"text": "x" * 390})
             stored(path, chained((("noted", 1, data, f"k/{n}") for n in range(count)), "s"))
             outputs = [
-                subprocess.run([sys.executable, "-c", _FOLLOWER, str(path)], cwd=ROOT, text=True,
-                               check=True, capture_output=True).stdout.split()
+                subprocess.run(
+                    [sys.executable, "-c", _FOLLOWER, str(path)],
+                    cwd=ROOT,
+                    text=True,
+                    check=True,
+                    capture_output=True,
+                ).stdout.split()
                 for _ in range(3)
-            ]  # fmt: skip
+            ]
         assert all(int(rows) == count for rows, _, _ in outputs)
         grown[count] = statistics.median(int(growth) for _, _, growth in outputs)
-        print(f"follow, {count:,} events: peak memory {grown[count]:,.0f} KiB above the "
-              f"{int(outputs[0][1]):,} KiB before")  # fmt: skip
+        print(
+            f"follow, {count:,} events: peak memory {grown[count]:,.0f} KiB above the "
+            f"{int(outputs[0][1]):,} KiB before"
+        )
     ratio = grown[LONG] / max(grown[SHORT], 1)
     print(f"follow: {LONG // SHORT} times the events, {ratio:.2f} times the memory")
 
@@ -149,8 +165,10 @@ def _later(found: re.Match[str], by: int) -> str:
 
 def replay() -> None:
     """Measure a run with payloads as large as a real run's, and a run with small payloads."""
-    real = {name: Pool(windows=n, questions=60) for name, n in
-            {"code": 116, "data": 160, "math": 190}.items()}  # fmt: skip
+    real = {
+        name: Pool(windows=n, questions=60)
+        for name, n in {"code": 116, "data": 160, "math": 190}.items()
+    }
     rows = world(real, 256, search_windows=40, search_questions=12)
     measured("replay, payloads of a real run", rows)
     rows = world({"code": Pool(windows=1, questions=0)}, 4, search_windows=1)
@@ -172,9 +190,11 @@ def measured(title: str, rows: Sequence[Envelope]) -> None:
     size = sum(len(row.data) for row in run) / len(run)
     print(f"{title}: {len(run):,} events of {size:,.0f} bytes")
     _mix(run)
-    print(f"  read from SQLite {read:,.0f}/s, validated {loaded:,.0f}/s, validated and folded "
-          f"{folded:,.0f}/s{verdict(folded, 100_000)}, {folded * size / 1e6:,.0f} MB/s; "
-          f"read, validated and folded {both:,.0f}/s")  # fmt: skip
+    print(
+        f"  read from SQLite {read:,.0f}/s, validated {loaded:,.0f}/s, validated and folded "
+        f"{folded:,.0f}/s{verdict(folded, 100_000)}, {folded * size / 1e6:,.0f} MB/s; "
+        f"read, validated and folded {both:,.0f}/s"
+    )
 
 
 def _mix(run: Sequence[Envelope]) -> None:

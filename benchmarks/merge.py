@@ -46,16 +46,19 @@ SLICES = "slices:\n  - sources: [{{model: {m0}, layer_range: [0, HALF]}}]\n" + (
 #: Name → (config, most that it may take of the yardstick's time).
 CONFIGS = {
     "linear": (MODELS + "merge_method: linear\ndtype: bfloat16\n", 1.3),
-    "slerp": ("models: [{{model: {m0}}}, {{model: {m1}}}]\nmerge_method: slerp\nparameters: {{t: 0.4}}"
-              "\n"
-              "base_model: {m0}\ndtype: bfloat16\n", 1.3),
+    "slerp": (
+        "models: [{{model: {m0}}}, {{model: {m1}}}]\nmerge_method: slerp\nparameters: {{t: 0.4}}"
+        "\n"
+        "base_model: {m0}\ndtype: bfloat16\n",
+        1.3,
+    ),
     "task_arithmetic": (MODELS + "merge_method: task_arithmetic\n" + BASE, 1.3),
     "model_stock": (MODELS + "merge_method: model_stock\n" + BASE, 1.3),
     "frankenmerge": (SLICES + "merge_method: passthrough\ndtype: bfloat16\n", 1.3),
     "dfs": (MODELS + "merge_method: dfs\n" + BASE, 1.3),
     "ties": (MODELS + "merge_method: ties\n" + BASE, 2.0),
     "dare_ties": (MODELS + "merge_method: dare_ties\n" + BASE, 2.0),
-}  # fmt: skip
+}
 #: How many times as long mergekit must take, at least.
 AGAINST = {"linear": 2.5, "slerp": 2.5, "model_stock": 2.5, "ties": 14.0, "dare_ties": 7.0}
 
@@ -93,17 +96,25 @@ def shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Return tensor name → shape."""
     head = hidden // heads
-    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, hidden),
-                                         "model.norm.weight": (hidden,)}  # fmt: skip
+    found: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (vocabulary, hidden),
+        "model.norm.weight": (hidden,),
+    }
     for i in range(layers):
         own = {
-            "self_attn.q_proj.weight": (hidden, hidden), "self_attn.q_proj.bias": (hidden,),
-            "self_attn.k_proj.weight": (kv * head, hidden), "self_attn.k_proj.bias": (kv * head,),
-            "self_attn.v_proj.weight": (kv * head, hidden), "self_attn.v_proj.bias": (kv * head,),
-            "self_attn.o_proj.weight": (hidden, hidden), "mlp.gate_proj.weight": (inner, hidden),
-            "mlp.up_proj.weight": (inner, hidden), "mlp.down_proj.weight": (hidden, inner),
-            "input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,),
-        }  # fmt: skip
+            "self_attn.q_proj.weight": (hidden, hidden),
+            "self_attn.q_proj.bias": (hidden,),
+            "self_attn.k_proj.weight": (kv * head, hidden),
+            "self_attn.k_proj.bias": (kv * head,),
+            "self_attn.v_proj.weight": (kv * head, hidden),
+            "self_attn.v_proj.bias": (kv * head,),
+            "self_attn.o_proj.weight": (hidden, hidden),
+            "mlp.gate_proj.weight": (inner, hidden),
+            "mlp.up_proj.weight": (inner, hidden),
+            "mlp.down_proj.weight": (hidden, inner),
+            "input_layernorm.weight": (hidden,),
+            "post_attention_layernorm.weight": (hidden,),
+        }
         found |= {f"model.layers.{i}.{name}": shape for name, shape in own.items()}
     return found
 
@@ -113,12 +124,21 @@ def generate(where: Path, size: str) -> list[Path]:
     layers, hidden, inner, heads, kv, vocabulary = SIZES[size]
     tensors = shapes(*SIZES[size])
     config = {
-        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": hidden,
-        "intermediate_size": inner, "num_hidden_layers": layers, "num_attention_heads": heads,
-        "num_key_value_heads": kv, "vocab_size": vocabulary, "tie_word_embeddings": True,
-        "rope_theta": 1e6, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768,
-        "hidden_act": "silu", "torch_dtype": "bfloat16",
-    }  # fmt: skip
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv,
+        "vocab_size": vocabulary,
+        "tie_word_embeddings": True,
+        "rope_theta": 1e6,
+        "rms_norm_eps": 1e-6,
+        "max_position_embeddings": 32768,
+        "hidden_act": "silu",
+        "torch_dtype": "bfloat16",
+    }
     folders = []
     for number in range(4):
         folder = where / ("base" if number == 0 else f"m{number - 1}")
@@ -232,10 +252,14 @@ def _table(
 ) -> None:
     base, *models = folders
     empty = timed([sys.executable, "-c", IMPORTS])[1]
-    print(f"torch {torch.__version__}, {os.cpu_count()} cores, {'cold' if given.cold else 'hot'}; "
-          f"imports alone {empty:.0f} MB")  # fmt: skip
-    print(f"{'method':28s} {'ours s':>7s} {'yard s':>7s} {'ratio':>6s} {'most':>5s} {'MB':>5s} "
-          f"{'mergekit s':>10s} {'times':>6s} {'least':>6s}")  # fmt: skip
+    print(
+        f"torch {torch.__version__}, {os.cpu_count()} cores, {'cold' if given.cold else 'hot'}; "
+        f"imports alone {empty:.0f} MB"
+    )
+    print(
+        f"{'method':28s} {'ours s':>7s} {'yard s':>7s} {'ratio':>6s} {'most':>5s} {'MB':>5s} "
+        f"{'mergekit s':>10s} {'times':>6s} {'least':>6s}"
+    )
     files = [str(m / "model.safetensors") for m in models]
     for name, (text, most) in configs.items():
         text = text.format(base=base, m0=models[0], m1=models[1], m2=models[2])

@@ -40,9 +40,14 @@ def fill(store: EventStore, start: int, stop: int) -> None:
     for number in range(start, stop):
         run = f"queued-{number}"
         event = events.Submitted(
-            run=run, owner=f"user-{number % USERS}", config=parse({}), sources=models, base=None,
-            data=(), priority=number % 7,
-        )  # fmt: skip
+            run=run,
+            owner=f"user-{number % USERS}",
+            config=parse({}),
+            sources=models,
+            base=None,
+            data=(),
+            priority=number % 7,
+        )
         store.append(f"evomerge/{run}", 0, [New(event, f"{run}/submitted")], Context(actor="ada"))
 
 

@@ -96,8 +96,10 @@ def main() -> None:
         differences = [a - b for a, b in pairs]
         error = statistics.stdev(differences) / math.sqrt(len(differences))
         means = [statistics.mean(arm) for arm in zip(*pairs, strict=True)]
-        print(f"{what:18s} rotating {means[0]:+.4f}  fixed {means[1]:+.4f}  "
-              f"difference {statistics.mean(differences):+.4f} ± {error:.4f}")  # fmt: skip
+        print(
+            f"{what:18s} rotating {means[0]:+.4f}  fixed {means[1]:+.4f}  "
+            f"difference {statistics.mean(differences):+.4f} ± {error:.4f}"
+        )
 
 
 if __name__ == "__main__":

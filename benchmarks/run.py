@@ -57,10 +57,14 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
         share = (wall - spent - start) / wall
         print(machine())
-        print(f"wall {wall:.1f} s, tasks {spent:.1f} s, reading models and data {start:.1f} s: "
-              f"overhead {share:.1%} ({'ok' if share < 0.05 else 'OVER 5 %'})")  # fmt: skip
-        print(f"peak memory above the imports: {peak / 2**30:.2f} GiB "
-              f"({'ok' if peak < 2 * 2**30 else 'OVER 2 GiB'})")  # fmt: skip
+        print(
+            f"wall {wall:.1f} s, tasks {spent:.1f} s, reading models and data {start:.1f} s: "
+            f"overhead {share:.1%} ({'ok' if share < 0.05 else 'OVER 5 %'})"
+        )
+        print(
+            f"peak memory above the imports: {peak / 2**30:.2f} GiB "
+            f"({'ok' if peak < 2 * 2**30 else 'OVER 2 GiB'})"
+        )
 
 
 def _opening_seconds(rows: list) -> float:

@@ -42,8 +42,10 @@ def shares(users: int, devices: int, tasks: int) -> None:
     total, weight = sum(received.values()), sum(weights.values())
     off = max(abs(received[u] / total / (weights[u] / weight) - 1) for u in weights)
     state = "ok" if off <= 0.05 else "OVER 5 %"
-    print(f"{users} users, {devices} devices, {tasks:,} tasks: shares within {off:.2%} of the "
-          f"weights ({state}); {spent / tasks * 1e6:.1f} µs a decision")  # fmt: skip
+    print(
+        f"{users} users, {devices} devices, {tasks:,} tasks: shares within {off:.2%} of the "
+        f"weights ({state}); {spent / tasks * 1e6:.1f} µs a decision"
+    )
 
 
 def decisions(runs: int, users: int) -> float:
@@ -60,8 +62,10 @@ def decisions(runs: int, users: int) -> float:
         if n % 2:
             scheduler.finish(picked, f"u{int(picked[1:]) % users}", 1.0 + n % 3)
     times.sort()
-    print(f"{runs:,} queued runs of {users} users: p50 {times[10_000] * 1e6:.1f} µs, "
-          f"p99 {times[19_800] * 1e6:.1f} µs")  # fmt: skip
+    print(
+        f"{runs:,} queued runs of {users} users: p50 {times[10_000] * 1e6:.1f} µs, "
+        f"p99 {times[19_800] * 1e6:.1f} µs"
+    )
     return times[10_000]
 
 

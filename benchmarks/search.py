@@ -48,10 +48,12 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 VARIANTS |= {
     f"tournament, full, {kind}": {
-        "strategy": "tournament", "genome_detail": "full", "niching": kind,
+        "strategy": "tournament",
+        "genome_detail": "full",
+        "niching": kind,
     }
     for kind in ("attraction", "sharing", "both")
-}  # fmt: skip
+}
 #: Shares of the budget at which the report gives the champion's quality.
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 INCUMBENTS = ("mergekit-evolve dare_ties", "mergekit-evolve task_arithmetic")
@@ -145,8 +147,13 @@ def measure(
             curve = run(lab, name, seed, budget)
             told = [(items, lab.test(lab.known[id_], lab.known).quality) for items, id_ in curve]
             found["runs"][name].append(told)
-            print(lab.world.name, seed, f"{name:34s} {at(told, budget):.4f}",
-                  f"{time.perf_counter() - began:.1f} s", flush=True)  # fmt: skip
+            print(
+                lab.world.name,
+                seed,
+                f"{name:34s} {at(told, budget):.4f}",
+                f"{time.perf_counter() - began:.1f} s",
+                flush=True,
+            )
         if isinstance(lab.world, Specialists):
             found["ceiling"] = lab.ceiling()
         optimum = getattr(lab.world, "optimum", None)
@@ -209,8 +216,10 @@ def report(out: Path) -> None:
                 [at(a, budget, nothing) - at(b, budget, nothing) for a, b in pairs]
             )
             said = "never" if share is None else f"after {share:.3f} of the budget"
-            print(f"auto reaches the final {goal:.4f} of {name} {said}; at the end it is ahead by "
-                  f"{mean:+.4f} ± {half:.4f}.")  # fmt: skip
+            print(
+                f"auto reaches the final {goal:.4f} of {name} {said}; at the end it is ahead by "
+                f"{mean:+.4f} ± {half:.4f}."
+            )
     picture(out)
 
 
@@ -293,8 +302,11 @@ def main() -> None:
     for name in given.worlds:
         measure(
             lambda seed, name=name: Laboratory(Landscape(name, seed)),
-            given.evaluations or 400, given.seeds, given.who, given.out,
-        )  # fmt: skip
+            given.evaluations or 400,
+            given.seeds,
+            given.who,
+            given.out,
+        )
 
 
 if __name__ == "__main__":

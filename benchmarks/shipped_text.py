@@ -21,9 +21,17 @@ from pathlib import Path
 
 #: Folders that hold tests, third-party packages or tables rather than ordinary code.
 SKIPPED = {
-    "site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "encodings",
-    "pydoc_data", "lib2to3", "config",
-}  # fmt: skip
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idle_test",
+    "__pycache__",
+    "encodings",
+    "pydoc_data",
+    "lib2to3",
+    "config",
+}
 #: Prefixes of names of folders and files that the build of an installation writes.
 BUILT = ("config-", "_sysconfigdata")
 #: Most characters of a file: longer ones are cut at a line end, so that none dominates a slice.

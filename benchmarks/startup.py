@@ -20,8 +20,10 @@ def main() -> None:
     bare = best(lambda: _run("pass"), 10)
     shown = best(lambda: _run("from cli.main import main; main()", "--help"), 10)
     extra = shown - bare
-    print(f"bare Python {bare * 1000:.0f} ms, forge --help {shown * 1000:.0f} ms: "
-          f"{extra * 1000:.0f} ms more ({'ok' if extra < 0.15 else 'OVER 150 ms'})")  # fmt: skip
+    print(
+        f"bare Python {bare * 1000:.0f} ms, forge --help {shown * 1000:.0f} ms: "
+        f"{extra * 1000:.0f} ms more ({'ok' if extra < 0.15 else 'OVER 150 ms'})"
+    )
 
 
 if __name__ == "__main__":

@@ -35,28 +35,36 @@ class Specialists:
     def __init__(self, folder: Path, windows: int = 8) -> None:
         self.name = folder.parent.name if folder.name == "models" else folder.name
         self._settings: dict[str, object] = {
-            "search_windows": windows, "search_questions": 0, "search_problems": 0,
+            "search_windows": windows,
+            "search_questions": 0,
+            "search_problems": 0,
             "fitness_weights": {"perplexity": 0.4, "accuracy": 0.3, "speed": 0.2, "memory": 0.1},
-        }  # fmt: skip
+        }
         self._place = tempfile.TemporaryDirectory()
         items = shortened(folder / "items", Path(self._place.name) / "items", KEPT)
         names = sorted(p.parent.name for p in folder.glob("*/config.json"))
         names.remove("base")
         submitted = events.Submitted(
-            run="r", owner="b", config=parse({**self._settings, "strategy": "elite-loser"}),
+            run="r",
+            owner="b",
+            config=parse({**self._settings, "strategy": "elite-loser"}),
             sources=tuple(resolve(str(folder / n)) for n in names),
-            base=resolve(str(folder / "base")), data=(str(items),),
-        )  # fmt: skip
+            base=resolve(str(folder / "base")),
+            data=(str(items),),
+        )
         state = RunState()
         state.take(submitted)
         home = Home(Path(self._place.name) / "home")
         self._bench = Bench(state, Artifacts(home.artifacts))
         self._started = self._bench.started()
         state.take(self._started)
-        self._sources = dict(zip(
-            (s.recipe_id for s in (self.started.base, *self.started.sources)),
-            (self._bench.origin, *self._bench.source_weights), strict=True,
-        ))  # fmt: skip
+        self._sources = dict(
+            zip(
+                (s.recipe_id for s in (self.started.base, *self.started.sources)),
+                (self._bench.origin, *self._bench.source_weights),
+                strict=True,
+            )
+        )
         self._made: dict[str, Weights] = {}
 
     @property

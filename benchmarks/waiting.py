@@ -58,8 +58,10 @@ def _compare(busy: int, given: argparse.Namespace) -> None:
             other.wait()
     spinning, sleeping = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratios = ", ".join(f"{slept / spun:.2f}" for spun, slept in pairs)
-    print(f"{busy} busy processes beside: spinning {spinning:,.0f}, sleeping {sleeping:,.0f} tokens/s; "
-          f"ratios {ratios}")  # fmt: skip
+    print(
+        f"{busy} busy processes beside: spinning {spinning:,.0f}, sleeping {sleeping:,.0f} tokens/s; "
+        f"ratios {ratios}"
+    )
 
 
 def main() -> None:

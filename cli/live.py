@@ -90,11 +90,13 @@ def head(shown: Frame, now: datetime) -> Any:
     hours, rest = divmod(seconds, 3600)
     of = "" if shown.of is None else f" of {shown.of}"
     return line(
-        ("run ", "bold"), (shown.run, "bold"), "  ",
+        ("run ", "bold"),
+        (shown.run, "bold"),
+        "  ",
         (shown.status, _STATUS_STYLES.get(shown.status, "cyan")),
         f"  {kinds.of(shown.kind).unit} {shown.at}{of}",
         f"  {hours}:{rest // 60:02d}:{rest % 60:02d}",
-    )  # fmt: skip
+    )
 
 
 def _hand(shown: Frame, hand: Hand) -> str:

@@ -77,19 +77,35 @@ COMMANDS = {
 #: The sections of `forge --help`: every command stands in one of them.
 SECTIONS = {
     "Runs": (
-        "evo", "start", "check", "settings", "watch", "pause", "resume", "cancel", "retry",
+        "evo",
+        "start",
+        "check",
+        "settings",
+        "watch",
+        "pause",
+        "resume",
+        "cancel",
+        "retry",
         "priority",
     ),
     "Queue": ("up", "worker", "workers", "submit", "queue", "limits"),
     "Inspecting": (
-        "runs", "show", "events", "lineage", "items", "layers", "replay", "diff", "compare",
+        "runs",
+        "show",
+        "events",
+        "lineage",
+        "items",
+        "layers",
+        "replay",
+        "diff",
+        "compare",
     ),
     "History": ("verify", "fork", "archive", "import"),
     "Models and merging": ("cognate", "models", "merge", "recipe", "score", "export"),
     "Server and users": ("serve", "users"),
     "Storage": ("db", "artifacts"),
     "Environment": ("doctor", "completion", "wandb"),
-}  # fmt: skip
+}
 
 
 #: Exit code if the reader of our output has gone (`forge events RUN | head`): as by SIGPIPE.

@@ -53,10 +53,17 @@ def list_models(kind: str | None, as_json: bool) -> None:
     if not rows:
         click.echo("no models yet: a run brings its own, `forge models register` others", err=True)
     cells = [
-        [m["id"], m["kind"], m["name"], f"{m['parameters']:,}", number(m["metrics"].get("test")),
-         m["run"] or "-", m["path"] or "-"]
+        [
+            m["id"],
+            m["kind"],
+            m["name"],
+            f"{m['parameters']:,}",
+            number(m["metrics"].get("test")),
+            m["run"] or "-",
+            m["path"] or "-",
+        ]
         for m in rows
-    ]  # fmt: skip
+    ]
     table(["id", "kind", "name", "parameters", "test", "run", "where"], cells)
     if total > len(rows):
         click.echo(f"{total - len(rows)} more: --json has the newest {len(rows)} only", err=True)
@@ -93,8 +100,12 @@ def show_model(model: str, as_json: bool) -> None:
 @models_command.command("register")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", help="Default: the folder's.")
-@click.option("--kind", type=click.Choice(["base", "source", "specialist"]), default="specialist",
-              show_default=True)  # fmt: skip
+@click.option(
+    "--kind",
+    type=click.Choice(["base", "source", "specialist"]),
+    default="specialist",
+    show_default=True,
+)
 @click.option("--from", "lineage", multiple=True, metavar="MODEL", help="What it was made from.")
 @json_option
 def register_model(

@@ -27,9 +27,17 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 #: Top-level packages, from the lowest floor to the highest.
 PACKAGES = (
-    "events", "runs", "weights", "evaluation", "evomerge", "phases", "worker", "api", "cli",
+    "events",
+    "runs",
+    "weights",
+    "evaluation",
+    "evomerge",
+    "phases",
+    "worker",
+    "api",
+    "cli",
     "agent_forge",
-)  # fmt: skip
+)
 
 
 def first_line(file: Path) -> str:

@@ -67,9 +67,12 @@ _OF_A_ROW = (DataError, IntegrityError, EventsError, OverflowError, UnicodeError
 
 #: Columns of an event that do not hold text, with their types.
 _KINDS: dict[str, tuple[type, ...]] = {
-    "position": (int,), "version": (int,), "schema": (int,),
-    "causation": (str, type(None)), "correlation": (str, type(None)),
-}  # fmt: skip
+    "position": (int,),
+    "version": (int,),
+    "schema": (int,),
+    "causation": (str, type(None)),
+    "correlation": (str, type(None)),
+}
 
 
 class Projection(Protocol):

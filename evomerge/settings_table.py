@@ -17,16 +17,25 @@ from evomerge.search_settings import MODELS, SearchSettings, having
 #: Group of settings, for people → names.
 GROUPS = {
     "Run": (
-        "generations", "convergence_threshold", "convergence_patience", "seed", "device", "strict",
+        "generations",
+        "convergence_threshold",
+        "convergence_patience",
+        "seed",
+        "device",
+        "strict",
     ),
     "Budgets": ("budget_hours", "max_hours", "max_device_hours", "max_evaluations", "max_items"),
     "Data": (
-        "search_windows", "search_questions", "search_problems", "context", "allow_benchmarks",
+        "search_windows",
+        "search_questions",
+        "search_problems",
+        "context",
+        "allow_benchmarks",
     ),
     "Fitness": ("fitness_weights", "normalise", "gate_perplexity", "stop_error"),
     "Evaluation": ("batch_tokens", "evaluation_dtype", "evaluation_compile"),
     "Diversity": ("diversity_weight", "min_diversity", "reseed_diversity"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

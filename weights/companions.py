@@ -96,9 +96,10 @@ def cleaned(settings: Mapping[str, Any]) -> dict[str, Any]:
 def naming_code(folder: Path) -> list[str]:
     """Return the names of companions that name code to be run; results are written without it."""
     return [
-        name for name, file in found(folder).items()
+        name
+        for name, file in found(folder).items()
         if (settings := _settings(name, file)) is not None and cleaned(settings) != settings
-    ]  # fmt: skip
+    ]
 
 
 def contents(donor: Path) -> dict[str, bytes]:

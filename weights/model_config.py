@@ -26,10 +26,21 @@ MOST_BYTES = 4 << 20
 MOST_BLOCKS = 10_000
 #: Sizes and counts that tensors are cut by: none is above the longest side of a tensor.
 SIZES = (
-    "vocab_size", "hidden_size", "intermediate_size", "n_embd", "n_inner", "d_model",
-    "moe_intermediate_size", "num_attention_heads", "num_key_value_heads", "n_head", "head_dim",
-    "num_experts", "num_local_experts", "n_routed_experts",
-)  # fmt: skip
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "n_embd",
+    "n_inner",
+    "d_model",
+    "moe_intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "n_head",
+    "head_dim",
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+)
 #: Numbers of tokens, which need not be the side of any tensor.
 POSITIONS = ("max_position_embeddings", "n_positions", "sliding_window")
 MOST_POSITIONS = 1 << 31
@@ -39,9 +50,16 @@ OBJECTS = ("text_config", "rope_parameters", "rope_scaling")
 MOST_IDS = 1 << 24
 #: Files that transformers reads for a tokenizer.
 TOKENIZER_FILES = (
-    "tokenizer*.json", "*config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "chat_template.json", "*.txt", "*.jinja", "*.model",
-)  # fmt: skip
+    "tokenizer*.json",
+    "*config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "chat_template.json",
+    "*.txt",
+    "*.jinja",
+    "*.model",
+)
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -266,9 +266,10 @@ async def events(
         raise Problem(503, "Service Unavailable", why, {"Retry-After": "30"})
     start = hub.position if after is None else after
     return StreamingResponse(
-        _lines(request, user, start, name), media_type="text/event-stream",
+        _lines(request, user, start, name),
+        media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )  # fmt: skip
+    )
 
 
 async def _lines(request: Request, user: User, start: int, run: str | None) -> AsyncIterator[str]:

@@ -82,9 +82,11 @@ class Work:
         try:
             async with lane, asyncio.timeout(LONGEST):
                 process = await asyncio.create_subprocess_exec(
-                    *tied(command), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                    *tied(command),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
-                )  # fmt: skip
+                )
                 made, told = await process.communicate(said.encode())
             job.told = (made.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
             if process.returncode:

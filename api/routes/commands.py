@@ -43,8 +43,13 @@ from worker.queue import wait_reason
 
 router = APIRouter(tags=["asking"])
 
-KEY = Header(None, alias="Idempotency-Key", min_length=1, max_length=200,
-             description="The same key means the same request: it is carried out once.")  # fmt: skip
+KEY = Header(
+    None,
+    alias="Idempotency-Key",
+    min_length=1,
+    max_length=200,
+    description="The same key means the same request: it is carried out once.",
+)
 
 
 #: Seconds that a request waits for a model of a run or of the registry to be found or built.
@@ -184,9 +189,11 @@ def _waits(desk: Desk, plan: Plan, labels: list[str]) -> list[str]:
 
 
 @router.post(
-    "/runs", status_code=201, response_model=schemas.Made,
+    "/runs",
+    status_code=201,
+    response_model=schemas.Made,
     responses={200: {"model": schemas.Made, "description": "The key has started this run before."}},
-)  # fmt: skip
+)
 async def start(
     request: Request,
     wanted: schemas.Wanted,
@@ -232,10 +239,16 @@ def _record(
     store: EventStore, plan: Plan, wanted: schemas.Wanted, key: str | None, user: User
 ) -> str:
     run = submit.submit(
-        store, plan, priority=wanted.priority, labels=tuple(wanted.labels), key=key,
-        quarantine=wanted.quarantine, by=user.name, reason=wanted.reason,
+        store,
+        plan,
+        priority=wanted.priority,
+        labels=tuple(wanted.labels),
+        key=key,
+        quarantine=wanted.quarantine,
+        by=user.name,
+        reason=wanted.reason,
         asked=None if key is None else _digest(wanted),
-    )  # fmt: skip
+    )
     append.project(store)
     return run
 
@@ -261,45 +274,60 @@ def owned(desk: Desk, name: str, user: User) -> None:
 
 @router.post("/runs/{run}/pause", response_model=schemas.Asked)
 def pause(
-    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    request: Request,
+    run: str,
+    why: schemas.Reason,
+    key: str | None = KEY,
     user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Pause a run; tasks under way are finished."""
     return _ask(request, run, user, events.Paused(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/resume", response_model=schemas.Asked)
 def resume(
-    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    request: Request,
+    run: str,
+    why: schemas.Reason,
+    key: str | None = KEY,
     user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Resume a paused run."""
     return _ask(request, run, user, events.Resumed(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/cancel", response_model=schemas.Asked)
 def cancel(
-    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    request: Request,
+    run: str,
+    why: schemas.Reason,
+    key: str | None = KEY,
     user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """End a run for good."""
     return _ask(request, run, user, events.Cancelled(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/retry", response_model=schemas.Asked)
 def retry(
-    request: Request, run: str, why: schemas.Reason, key: str | None = KEY,
+    request: Request,
+    run: str,
+    why: schemas.Reason,
+    key: str | None = KEY,
     user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Forget failed attempts, so that they are made again."""
     return _ask(request, run, user, events.Retried(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/priority", response_model=schemas.Asked)
 def priority(
-    request: Request, run: str, body: schemas.Priority, key: str | None = KEY,
+    request: Request,
+    run: str,
+    body: schemas.Priority,
+    key: str | None = KEY,
     user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Change a run's priority."""
     event = events.PriorityChanged(priority=body.priority, reason=body.reason)
     return _ask(request, run, user, event, key)
@@ -307,9 +335,12 @@ def priority(
 
 @router.post("/runs/{run}/fork", status_code=201, response_model=schemas.Made)
 def fork(
-    request: Request, run: str, body: schemas.Fork, key: str | None = KEY,
+    request: Request,
+    run: str,
+    body: schemas.Fork,
+    key: str | None = KEY,
     user: User = Depends(SUBMITTER),
-) -> Response:  # fmt: skip
+) -> Response:
     """Fork a run of any user: the history up to a place, and a future of its own."""
     desk = desk_of(request)
     name = desk.name(run)

@@ -126,15 +126,22 @@ def workers(request: Request) -> dict[str, Any]:
     return {
         "workers": [
             {
-                "name": d.name, "device": d.device, "status": d.status if d.living else "gone",
-                "run": d.run, "task": d.task, "doing": _doing(desk, d),
-                "done": d.done, "seconds": d.seconds,
-                "living": d.living, "labels": sorted(d.offer.labels), "memory": d.offer.memory,
+                "name": d.name,
+                "device": d.device,
+                "status": d.status if d.living else "gone",
+                "run": d.run,
+                "task": d.task,
+                "doing": _doing(desk, d),
+                "done": d.done,
+                "seconds": d.seconds,
+                "living": d.living,
+                "labels": sorted(d.offer.labels),
+                "memory": d.offer.memory,
                 "profile": d.offer.profile,
             }
             for d in devices
         ]
-    }  # fmt: skip
+    }
 
 
 def _doing(desk: Desk, device: Device) -> str | None:

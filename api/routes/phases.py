@@ -100,9 +100,11 @@ def _message(seen: dict[str, Any]) -> str:
 
 
 @router.get(
-    "/status", response_model=schemas.Phases, response_model_exclude_unset=True,
+    "/status",
+    response_model=schemas.Phases,
+    response_model_exclude_unset=True,
     dependencies=[Depends(VIEWER)],
-)  # fmt: skip
+)
 def phases(request: Request) -> dict[str, Any]:
     """Return the state of the newest merging run, as a phase and for all phases."""
     rows, _ = queries.page(desk_of(request).store, 1, kind=PHASE)
@@ -114,9 +116,10 @@ def phases(request: Request) -> dict[str, Any]:
 
 
 @router.get(
-    "/evomerge/results", dependencies=[Depends(VIEWER)],
+    "/evomerge/results",
+    dependencies=[Depends(VIEWER)],
     responses={409: {"model": schemas.Problem, "description": "The run has not completed."}},
-)  # fmt: skip
+)
 def results(request: Request, run: str | None = RUN) -> Response:
     """Return the results of a completed run: the `metrics` of the source documents, and the report."""
     desk = desk_of(request)

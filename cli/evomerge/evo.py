@@ -26,8 +26,15 @@ def check_command(as_json: bool, **options: Any) -> None:
     plan = run_request.make(options)
     found = run_request.check(plan)
     if as_json:
-        emit({"ok": True, "warnings": found.warnings, "parameters": found.parameters,
-              "items": found.items, "config": plan.config.flat()})  # fmt: skip
+        emit(
+            {
+                "ok": True,
+                "warnings": found.warnings,
+                "parameters": found.parameters,
+                "items": found.items,
+                "config": plan.config.flat(),
+            }
+        )
         return
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)

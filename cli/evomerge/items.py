@@ -30,9 +30,14 @@ from cli.options import SLICES, emit, json_option, load_run, short, table
 @click.option("--all", "everything", is_flag=True, help="All items.")
 @json_option
 def items_command(
-    run: str, candidate: str, against: str | None, slice_: Any, limit: int, everything: bool,
+    run: str,
+    candidate: str,
+    against: str | None,
+    slice_: Any,
+    limit: int,
+    everything: bool,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Show a candidate's items beside the best source's: won, lost, and by how much.
 
     CANDIDATE is a recipe id, the beginning of one, or "champion" (default). Windows are compared by
@@ -54,13 +59,7 @@ def items_command(
     contests = found.contests(_names(home, state, found.slice))
     tallies = tally(contests)
     if as_json:
-        emit({
-            "run": state.run, "candidate": found.mine, "against": found.name, "slice": found.slice,
-            "generation": found.generation, "stopped": found.stopped,
-            "difference": found.difference and found.difference.model_dump(),
-            "tally": [vars(row) for row in tallies],
-            "items": [{**vars(c), "lead": c.lead, "alike": c.alike} for c in contests],
-        })  # fmt: skip
+        emit({"run": state.run, **_plain(found, tallies, contests)})
         return
     where = (
         "the whole" if found.generation is None else f"generation {found.generation}'s draw of the"
@@ -74,6 +73,20 @@ def items_command(
     rows = [[t.domain, f"{t.kind}s", str(t.won), str(t.lost), str(t.alike)] for t in tallies]
     table(["domain", "items", "won", "lost", "alike"], rows)
     _print(contests if everything else _ends(contests, limit))
+
+
+def _plain(found: Any, tallies: Any, contests: Any) -> dict[str, Any]:
+    """Return the comparison as plain data, for --json."""
+    return {
+        "candidate": found.mine,
+        "against": found.name,
+        "slice": found.slice,
+        "generation": found.generation,
+        "stopped": found.stopped,
+        "difference": found.difference and found.difference.model_dump(),
+        "tally": [vars(row) for row in tallies],
+        "items": [{**vars(c), "lead": c.lead, "alike": c.alike} for c in contests],
+    }
 
 
 def _names(home: Any, state: Any, slice_: Any) -> Any:

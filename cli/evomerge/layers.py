@@ -39,8 +39,12 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
         return
     click.echo(f"candidate {short(found['candidate'])}")
     cells = [
-        [row["layer"], *(number(c, "+.3f") for c in row["coefficients"]),
-         number(row["explained"], ".3f"), number(row["moved"], ".3f")]
+        [
+            row["layer"],
+            *(number(c, "+.3f") for c in row["coefficients"]),
+            number(row["explained"], ".3f"),
+            number(row["moved"], ".3f"),
+        ]
         for row in found["rows"]
-    ]  # fmt: skip
+    ]
     table(["layer", *found["sources"], "explained", "moved"], cells)

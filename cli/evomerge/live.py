@@ -92,11 +92,13 @@ def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
     behind = {"champion": f"{short(shown.champion)} {shown.what}" if shown.champion else ""}
     lines = [
         line(
-            f"{name:9s} ", (spark(values, low, high, levels), "cyan"),
-            f" {number(values[-1])}  ", (behind.get(name, ""), "bold"),
+            f"{name:9s} ",
+            (spark(values, low, high, levels), "cyan"),
+            f" {number(values[-1])}  ",
+            (behind.get(name, ""), "bold"),
         )
         for name, values in seen.items()
-    ]  # fmt: skip
+    ]
     spread = shown.diversity[-columns:]
     curve = spark(spread, 0.0, max(spread), levels)
     style = _LEVEL_STYLES.get(shown.level, "")

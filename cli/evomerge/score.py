@@ -37,14 +37,21 @@ from cli.options import SLICES, emit, json_option, number, table
     help="An OpenAI-compatible server that holds the model, such as "
     "http://localhost:8000/v1. Its key: FORGE_ENDPOINT_KEY.",
 )
-@click.option("--served", metavar="NAME",
-              help="The name that the server knows the model by.  [default: the model's]")  # fmt: skip
+@click.option(
+    "--served",
+    metavar="NAME",
+    help="The name that the server knows the model by.  [default: the model's]",
+)
 @click.option("--items", "show_items", is_flag=True, help="Print every item as well.")
 @json_option
 def score_command(
-    models: tuple[str, ...], slice_: Any, context: int, show_items: bool, as_json: bool,
+    models: tuple[str, ...],
+    slice_: Any,
+    context: int,
+    show_items: bool,
+    as_json: bool,
     **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Measure models as runs do, on a slice of the data, without a run; in the weights' own dtype.
 
     MODELS are folders, Hub ids, aliases, runs (RUN is its champion, RUN:CANDIDATE any candidate), or
@@ -78,11 +85,8 @@ def score_command(
     set_threads()
     scores, residents = [], []
     for model in references:
-        if options["endpoint"] is not None:
-            evaluator = score.served(model, options["endpoint"], options["served"])
-        else:
-            evaluator = score.resident(model, options["device"])
-            residents += [evaluator] if options["speed"] else []
+        evaluator = _evaluator(model, options)
+        residents += [evaluator] if options["speed"] and options["endpoint"] is None else []
         scores.append(score.score(model, items, slice_, evaluator, context, builtin, _tell))
     speeds = score.speeds(residents, min(s.context for s in scores), _tell) if residents else []
     if as_json:
@@ -91,6 +95,15 @@ def score_command(
     for found in scores:
         _show(found, show_items)
     _show_speeds(scores, speeds)
+
+
+def _evaluator(model: Any, options: dict[str, Any]) -> Any:
+    """Return who measures the model: the server that holds it, or this process."""
+    from evomerge.tasks import score
+
+    if options["endpoint"] is not None:
+        return score.served(model, options["endpoint"], options["served"])
+    return score.resident(model, options["device"])
 
 
 def _tell(what: str) -> None:
@@ -140,10 +153,15 @@ def _show(found: Any, show_items: bool) -> None:
     measured = found.components
     rows = [_row(domain, found) for domain in sorted(found.outcomes)]
     rows.append(
-        ["all", number(measured.perplexity, ".3f"), number(measured.bits_per_byte, ".4f"),
-         number(measured.next_token_accuracy, ".4f"),
-         number(measured.choice_accuracy, ".4f"), number(measured.solved, ".4f")]
-    )  # fmt: skip
+        [
+            "all",
+            number(measured.perplexity, ".3f"),
+            number(measured.bits_per_byte, ".4f"),
+            number(measured.next_token_accuracy, ".4f"),
+            number(measured.choice_accuracy, ".4f"),
+            number(measured.solved, ".4f"),
+        ]
+    )
     columns = ["domain", "perplexity", "bits/byte", "tokens", "questions", "problems"]
     table(columns, rows, title=f"{found.name}, {found.slice} slice")
     for told in found.left_out:
@@ -183,10 +201,15 @@ def _show_speeds(scores: list[Any], speeds: list[Any]) -> None:
         speed, measured = beside.speed, found.components
         peak = "-" if speed.peak_bytes is None else f"{speed.peak_bytes / 1e6:,.1f}"
         rows.append(
-            [found.name, f"{measured.flops / 1e9:.4g}", f"{measured.bytes / 1e6:,.1f}",
-             f"{speed.tokens_per_second:,.0f} ± {speed.spread:,.0f}",
-             f"{speed.latency_seconds * 1e3:,.1f} ± {(speed.latency_spread or 0) * 1e3:,.1f}",
-             peak, f"{beside.ratio:.2f} ({beside.least:.2f} to {beside.most:.2f})"]
-        )  # fmt: skip
+            [
+                found.name,
+                f"{measured.flops / 1e9:.4g}",
+                f"{measured.bytes / 1e6:,.1f}",
+                f"{speed.tokens_per_second:,.0f} ± {speed.spread:,.0f}",
+                f"{speed.latency_seconds * 1e3:,.1f} ± {(speed.latency_spread or 0) * 1e3:,.1f}",
+                peak,
+                f"{beside.ratio:.2f} ({beside.least:.2f} to {beside.most:.2f})",
+            ]
+        )
     columns = ["model", "GFLOP/token", "MB", "tokens/s", "ms/window", "peak MB", "beside the first"]
     table(columns, rows, title="Speed and memory; the first two columns are arithmetic")

@@ -31,11 +31,16 @@ def settings_command(name: str, as_json: bool) -> None:
 
     meant = {new for old, new in RENAMED.items() if name and name in old}
     rows = [
-        {"name": setting.name, "group": setting.group, "default": setting.default,
-         "what": setting.description, "strategies": list(setting.strategies)}
+        {
+            "name": setting.name,
+            "group": setting.group,
+            "default": setting.default,
+            "what": setting.description,
+            "strategies": list(setting.strategies),
+        }
         for setting in settings()
         if name in setting.name or setting.name in meant
-    ]  # fmt: skip
+    ]
     if not rows:
         why = REFUSED.get(name)
         told = f"is refused: {why}" if why else "is not known. `forge settings` lists them"

@@ -33,10 +33,16 @@ class EvoMergeView(View):
             score = state.champions[-1].score
             click.echo(f"champion  {short(state.champion)}  {name}  selection score {score:.4f}")
         cells = [
-            [str(g["generation"]), number(g["best"]), number(g["mean"]), number(g["champion"]),
-             number(g["diversity"], ".2f"), g["level"]]
+            [
+                str(g["generation"]),
+                number(g["best"]),
+                number(g["mean"]),
+                number(g["champion"]),
+                number(g["diversity"], ".2f"),
+                g["level"],
+            ]
             for g in data["generations"]
-        ]  # fmt: skip
+        ]
         table(["generation", "best", "mean", "champion", "diversity", ""], cells)
         if state.completed:
             say(data["verdict"]["sentence"])
@@ -106,10 +112,17 @@ class EvoMergeView(View):
         if data["diversity"] is not None:
             click.echo(f"diversity   {data['diversity']:.2f} ({data['level']})")
         cells = [
-            [f"{r['generation']}/{r['slot']}", short(r["recipe_id"]), r["kind"], r["pipeline"],
-             str(r["rank"] or "-"), number(r["search"]), number(r["selection"])]
+            [
+                f"{r['generation']}/{r['slot']}",
+                short(r["recipe_id"]),
+                r["kind"],
+                r["pipeline"],
+                str(r["rank"] or "-"),
+                number(r["search"]),
+                number(r["selection"]),
+            ]
             for r in data["population"]
-        ]  # fmt: skip
+        ]
         table(["slot", "candidate", "kind", "pipeline", "rank", "search", "selection"], cells)
         pending = data["pending"]
         click.echo(
@@ -166,10 +179,15 @@ class EvoMergeView(View):
         """Print two runs side by side, generation by generation."""
         self.differences(data)
         cells = [
-            [str(g["generation"]), number(g["a"]), number(g["b"]),
-             number(g["diversity_a"], ".2f"), number(g["diversity_b"], ".2f")]
+            [
+                str(g["generation"]),
+                number(g["a"]),
+                number(g["b"]),
+                number(g["diversity_a"], ".2f"),
+                number(g["diversity_b"], ".2f"),
+            ]
             for g in data["generations"]
-        ]  # fmt: skip
+        ]
         table(["generation", "champion a", "champion b", "diversity a", "diversity b"], cells)
         click.echo(f"test score  a {number(data['test'][0])}  b {number(data['test'][1])}")
         if data["comparable"]:

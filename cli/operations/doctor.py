@@ -18,9 +18,17 @@ from runs.system.thread_waiting import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
 OURS = (
-    "agent_forge", "api", "cli", "evaluation", "events", "evomerge", "phases", "runs", "weights",
+    "agent_forge",
+    "api",
+    "cli",
+    "evaluation",
+    "events",
+    "evomerge",
+    "phases",
+    "runs",
+    "weights",
     "worker",
-)  # fmt: skip
+)
 NEEDED_BYTES = 2_000_000_000
 
 Finding = tuple[str, str, str]  # level (ok, warning, error), what, detail

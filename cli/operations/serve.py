@@ -14,8 +14,13 @@ import click
 @click.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8083, show_default=True)
-@click.option("--models", "roots", multiple=True, type=click.Path(),
-              help="Where models and data may be; default: where it is started.")  # fmt: skip
+@click.option(
+    "--models",
+    "roots",
+    multiple=True,
+    type=click.Path(),
+    help="Where models and data may be; default: where it is started.",
+)
 def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     """Serve the dashboard and the API. The first start at a terminal prints an admin's token, once.
 

@@ -16,13 +16,23 @@ from runs.system.linked_processes import tied
 
 
 @click.command("up")
-@click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True,
-              help="Processes on the CPU; they share its cores.")  # fmt: skip
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Processes on the CPU; they share its cores.",
+)
 @click.option("--device", default="auto", show_default=True, help="As for forge worker.")
 @click.option("--postgres", is_flag=True, help="Start a PostgreSQL too, and keep the log in it.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8083, show_default=True,
-              help="Of the dashboard and the API, on 127.0.0.1.")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8083,
+    show_default=True,
+    help="Of the dashboard and the API, on 127.0.0.1.",
+)
 @click.option("--no-serve", is_flag=True, help="Leave out the dashboard and the API.")
 def up_command(
     concurrency: int,

@@ -18,20 +18,38 @@ STARTING = 300
 
 
 @click.command("worker")
-@click.option("--device", default="auto", show_default=True,
-              help="cpu, cuda:N, several with commas; auto: every GPU, else the CPU.")  # fmt: skip
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="cpu, cuda:N, several with commas; auto: every GPU, else the CPU.",
+)
 @click.option("--queues", default="", metavar="A,B", help="Labels that this worker offers to runs.")
 @click.option("--only", is_flag=True, help="Take only runs that ask for one of these labels.")
-@click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True,
-              help="Processes on the CPU; they share its cores.")  # fmt: skip
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Processes on the CPU; they share its cores.",
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
 @click.option("--metrics-address", default="127.0.0.1", show_default=True)
-@click.option("--log", "form", type=click.Choice(["json", "text"]),
-              help="Default: text on a terminal, else json.")  # fmt: skip
+@click.option(
+    "--log",
+    "form",
+    type=click.Choice(["json", "text"]),
+    help="Default: text on a terminal, else json.",
+)
 def worker_command(
-    device: str, queues: str, only: bool, concurrency: int, metrics_port: int | None,
-    metrics_address: str, form: str | None,
-) -> None:  # fmt: skip
+    device: str,
+    queues: str,
+    only: bool,
+    concurrency: int,
+    metrics_port: int | None,
+    metrics_address: str,
+    form: str | None,
+) -> None:
     """Work on the queue's runs, on this machine's devices. Ctrl-C finishes the tasks under way and
     stops; a second Ctrl-C returns the tasks to the queue.
 
@@ -42,19 +60,14 @@ def worker_command(
       forge worker --device cuda:0,cuda:1 --queues big-gpu
       forge worker --concurrency 2
     """
-    from cli.options import split
     from runs.home import Home, threads
     from weights.storage.artifact_store import open_vault
-    from worker.commands.submit import check_queued
     from worker.devices import logging_setup
     from worker.devices.service import Crew
     from worker.queue.celery_wakeup import broker_url
     from worker.queue.requirements import placements
 
-    labels = tuple(split(queues))
-    check_queued(labels=labels)
-    if queues and not labels:
-        raise click.UsageError("--queues names no label.")
+    labels = _labels(queues)
     if only and not labels:
         raise click.UsageError("--only goes with --queues.")
     threads()
@@ -176,3 +189,15 @@ def limits_command(
 
 def _limit(most: int | None) -> str:
     return "no limit" if most is None else str(most)
+
+
+def _labels(queues: str) -> tuple[str, ...]:
+    """Return the labels of --queues. Raises UsageError if it names none, ConfigError for bad ones."""
+    from cli.options import split
+    from worker.commands.submit import check_queued
+
+    labels = tuple(split(queues))
+    check_queued(labels=labels)
+    if queues and not labels:
+        raise click.UsageError("--queues names no label.")
+    return labels

@@ -12,14 +12,19 @@ from cli.options import emit, json_option, split
 @click.command("cognate")
 @click.option("--out", required=True, type=click.Path(), help="The folder for models and items.")
 @click.option(
-    "--preset", type=click.Choice(["tiny", "small", "25m"]), default="tiny", show_default=True,
+    "--preset",
+    type=click.Choice(["tiny", "small", "25m"]),
+    default="tiny",
+    show_default=True,
     help="How large, how long.",
-)  # fmt: skip
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
-    "--domains", default="code,math,data", show_default=True,
+    "--domains",
+    default="code,math,data",
+    show_default=True,
     help="A specialist each: code, math, data, prose, multilingual.",
-)  # fmt: skip
+)
 @json_option
 def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: bool) -> None:
     """Train a small base and specialists (code, math, data) on text that comes with the program.

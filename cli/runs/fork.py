@@ -12,8 +12,12 @@ from cli.options import emit, json_option, setting
 @click.command("fork")
 @click.argument("run")
 @click.option("--at", "place", type=int, metavar="POSITION", help="After this event.")
-@click.option("--generation", type=int, metavar="G",
-              help="When this generation is measured, before it is closed.")  # fmt: skip
+@click.option(
+    "--generation",
+    type=int,
+    metavar="G",
+    help="When this generation is measured, before it is closed.",
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
 @click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
 @click.option("--reason", help="Why; it is recorded.")

@@ -42,12 +42,19 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
         click.echo("no runs yet: start one with `forge evo`", err=True)
     columns = ["run", "kind", "status", "owner", "submitted (UTC)", "done", "result", "score", ""]
     cells = [
-        [r["run"], r["kind"], r["status"], r["owner"], r["submitted_at"][:19],
-         "-" if r["generation"] is None else str(r["generation"]),
-         short(r["champion"]), number(r["score"]),
-         f"fork of {r['parent']}" if r["parent"] else ""]
+        [
+            r["run"],
+            r["kind"],
+            r["status"],
+            r["owner"],
+            r["submitted_at"][:19],
+            "-" if r["generation"] is None else str(r["generation"]),
+            short(r["champion"]),
+            number(r["score"]),
+            f"fork of {r['parent']}" if r["parent"] else "",
+        ]
         for r in rows
-    ]  # fmt: skip
+    ]
     table(columns, cells)
     if total > len(rows):
         click.echo(f"{total - len(rows)} more: forge runs --all", err=True)
@@ -83,10 +90,18 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     if not rows:
         click.echo("nothing waits: submit a run with `forge submit` or `forge evo`", err=True)
     cells = [
-        [r["run"], r["kind"], r["status"], r["owner"], str(r["priority"]), r["submitted_at"][:19],
-         "-" if r["generation"] is None else str(r["generation"]), r["waits_for"]]
+        [
+            r["run"],
+            r["kind"],
+            r["status"],
+            r["owner"],
+            str(r["priority"]),
+            r["submitted_at"][:19],
+            "-" if r["generation"] is None else str(r["generation"]),
+            r["waits_for"],
+        ]
         for r in rows
-    ]  # fmt: skip
+    ]
     columns = ["run", "kind", "status", "owner", "priority", "submitted (UTC)", "done", "waits for"]
     table(columns, cells)
     if more:

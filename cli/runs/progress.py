@@ -77,8 +77,11 @@ class Progress:
                     if told.startswith(_MEASURED):
                         print(told, file=sys.stderr, flush=True)
             if row.type in _SAID:
-                print(f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}",
-                      file=sys.stderr, flush=True)  # fmt: skip
+                print(
+                    f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         if self._live is not None and state.submitted is not None:
             self._take(state, rows)
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli import config_file as files
 from cli.options import emit, json_option, queue_options, setting
 from cli.runs.carry_on import carry_on, recorded, resumed
+
+if TYPE_CHECKING:
+    from runs.home import Home
+    from runs.kinds.asked import Plan
 
 
 @click.command("start")
 @click.argument("kind", required=False)
 @click.option("--config", "config_file", type=click.Path(), help="Settings, TOML, JSON or YAML.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
-@click.option("--model", "models", multiple=True, metavar="ROLE=MODEL",
-              help="A folder, Hub id, run or registered model; again for several.")  # fmt: skip
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="ROLE=MODEL",
+    help="A folder, Hub id, run or registered model; again for several.",
+)
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of data.")
 @click.option("--output-dir", type=click.Path(), help="Folder for the result.")
 @click.option(
@@ -47,32 +57,25 @@ def start_command(
                   --model base=models/base --model sources=models/code --model sources=models/math
       forge start --resume 20261121-3fa9c1
     """
-    from cli import config_file as files
     from runs.home import Home
-    from runs.kinds.asked import Asked, Lookup
-    from worker.commands import validate
-    from worker.exports.model_origin import finder
 
     home = Home.default()
     if resume is not None:
         given = {
-            "KIND": kind, "config": config_file, "set": settings, "model": models, "data": data,
-            "output_dir": output_dir, "detach": detach, **queued,
-        }  # fmt: skip
-        run, output = resumed(home, resume, given)
+            "KIND": kind,
+            "config": config_file,
+            "set": settings,
+            "model": models,
+            "data": data,
+        }
+        rest = {"output_dir": output_dir, "detach": detach, **queued}
+        run, output = resumed(home, resume, {**given, **rest})
         carry_on(home, run, output, as_json)
         return
     if kind is None:
         raise click.UsageError("give the KIND of a new run, or --resume RUN.")
-    roles: dict[str, list[str]] = {}
-    for role, model in map(_role, models):
-        roles.setdefault(role, []).append(model)
     config = {**files.read(config_file), **dict(map(setting, settings))}
-    named = finder(home, lambda told: click.echo(told, err=True))
-    plan = validate.plan(
-        Asked(kind, config, roles, data, output_dir), Lookup({}, named, elsewhere=detach)
-    )
-    run = recorded(home, plan, queued)
+    run = recorded(home, _plan(home, kind, config, models, data, output_dir, detach), queued)
     if detach:
         emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
         return
@@ -81,6 +84,28 @@ def start_command(
         f"run {run} (go on with it after an interruption: forge start --resume {run})", err=True
     )
     carry_on(home, run, output, as_json)
+
+
+def _plan(
+    home: Home,
+    kind: str,
+    config: dict[str, Any],
+    models: tuple[str, ...],
+    data: tuple[str, ...],
+    output_dir: str | None,
+    elsewhere: bool,
+) -> Plan:
+    """Return the plan of a new run, checked. Raises ConfigError, UnavailableError."""
+    from runs.kinds.asked import Asked, Lookup
+    from worker.commands import validate
+    from worker.exports.model_origin import finder
+
+    roles: dict[str, list[str]] = {}
+    for role, model in map(_role, models):
+        roles.setdefault(role, []).append(model)
+    named = finder(home, lambda told: click.echo(told, err=True))
+    asked = Asked(kind, config, roles, data, output_dir)
+    return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
 
 
 def _role(text: str) -> tuple[str, str]:

@@ -21,10 +21,14 @@ from runs.system.plain_text import visible
 @click.option(
     "--rebuild", metavar="CANDIDATE|champion|all", help="Rebuild weights, compare digests."
 )
-@click.option("--recompute", is_flag=True, help="Measure fitness again too (of the champion, if "
-              "--rebuild names no candidate).")  # fmt: skip
-@click.option("--tolerance", type=float, default=1e-6, show_default=True,
-              help="Relative, for --recompute.")  # fmt: skip
+@click.option(
+    "--recompute",
+    is_flag=True,
+    help="Measure fitness again too (of the champion, if --rebuild names no candidate).",
+)
+@click.option(
+    "--tolerance", type=float, default=1e-6, show_default=True, help="Relative, for --recompute."
+)
 @click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
 @json_option
 def verify_command(

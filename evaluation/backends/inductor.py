@@ -82,10 +82,18 @@ def scorer(module: Any) -> Scorer:
 
     compile_: Any = torch.compile  # its types lack `isolate_recompiles`
     run = compile_(
-        whole, fullgraph=True, dynamic=False, isolate_recompiles=True,
+        whole,
+        fullgraph=True,
+        dynamic=False,
+        isolate_recompiles=True,
         # For the instructions that `compiler` names, not for this processor; no choice by timing.
-        options={"fx_graph_cache": False, "compile_threads": 1, "cpp.march": "", "deterministic": True},
-    )  # fmt: skip
+        options={
+            "fx_graph_cache": False,
+            "compile_threads": 1,
+            "cpp.march": "",
+            "deterministic": True,
+        },
+    )
 
     def compiled(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         try:

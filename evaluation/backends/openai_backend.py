@@ -141,8 +141,14 @@ class Endpoint:
         """Raise EndpointError for errors of reading an answer within this context."""
         try:
             yield
-        except (AttributeError, TypeError, LookupError, ArithmeticError, ValueError,
-                RecursionError) as error:  # fmt: skip
+        except (
+            AttributeError,
+            TypeError,
+            LookupError,
+            ArithmeticError,
+            ValueError,
+            RecursionError,
+        ) as error:
             what = f"{type(error).__name__}: {str(error)[:200]}"
             raise self._error(f"its answer is not that of a completion ({what})") from error
 

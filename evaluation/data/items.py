@@ -44,9 +44,17 @@ LISTED = 5
 #: The slices of such pieces in turn: of ten, one for train, four for search, three for selection
 #: and two for test, the nearest to `MEASURING_SHARES`.
 IN_TURN: tuple[Slice, ...] = (
-    "search", "selection", "test", "train", "search",
-    "selection", "test", "search", "selection", "search",
-)  # fmt: skip
+    "search",
+    "selection",
+    "test",
+    "train",
+    "search",
+    "selection",
+    "test",
+    "search",
+    "selection",
+    "search",
+)
 
 
 class _Item(BaseModel):

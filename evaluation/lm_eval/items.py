@@ -53,9 +53,14 @@ def _read(spec: Spec) -> Read:
         command = [sys.executable, "-m", "evaluation.lm_eval.reader", str(spec), str(out)]
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                env=child_environment("task"), timeout=LONGEST,
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=child_environment("task"),
+                timeout=LONGEST,
+            )
         except subprocess.TimeoutExpired as error:
             raise DataError(
                 f"{spec}: lm-evaluation-harness took longer than {LONGEST:g} s to read it. Fetch its "

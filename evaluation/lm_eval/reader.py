@@ -153,12 +153,15 @@ def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
     options = {"task": spec.task, "name": str(task.config.task), "metric": metric}
     return {
         "prompt": prompt,
-        "check": {"kind": "scorer", "scorer": "lm-eval",
-                  "options": {**options, "pin": pin(task), "doc": doc}},
+        "check": {
+            "kind": "scorer",
+            "scorer": "lm-eval",
+            "options": {**options, "pin": pin(task), "doc": doc},
+        },
         "max_tokens": int(how["max_gen_toks"]),
         "stop": [stop for stop in how["until"] if stop],
         "encoding": "harness",
-    }  # fmt: skip
+    }
 
 
 def _try(task: Any, metric: str, prompt: str, doc: dict[str, Any]) -> None:
@@ -178,9 +181,7 @@ def _text(spec: Spec, task: Any, requests: list[Any]) -> Row:
     return {"text": requests[0].args[0]}
 
 
-_KINDS = {
-    "multiple_choice": _choices, "generate_until": _reply, "loglikelihood_rolling": _text
-}  # fmt: skip
+_KINDS = {"multiple_choice": _choices, "generate_until": _reply, "loglikelihood_rolling": _text}
 
 
 def metric_of(spec: Spec, task: Any, known: Any) -> str:

@@ -20,28 +20,79 @@ ARCHITECTURES = {
     "x86_64": (
         0xC000003E,
         {
-            "read": 0, "write": 1, "close": 3, "fstat": 5, "lseek": 8, "mmap": 9, "mprotect": 10,
-            "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15,
-            "sched_yield": 24, "mremap": 25, "madvise": 28, "nanosleep": 35, "getpid": 39,
-            "exit": 60, "gettimeofday": 96, "getuid": 102, "getgid": 104, "geteuid": 107,
-            "getegid": 108, "sigaltstack": 131, "gettid": 186, "time": 201, "futex": 202,
-            "restart_syscall": 219, "clock_gettime": 228, "clock_getres": 229,
-            "clock_nanosleep": 230, "exit_group": 231, "getrandom": 318,
+            "read": 0,
+            "write": 1,
+            "close": 3,
+            "fstat": 5,
+            "lseek": 8,
+            "mmap": 9,
+            "mprotect": 10,
+            "munmap": 11,
+            "brk": 12,
+            "rt_sigaction": 13,
+            "rt_sigprocmask": 14,
+            "rt_sigreturn": 15,
+            "sched_yield": 24,
+            "mremap": 25,
+            "madvise": 28,
+            "nanosleep": 35,
+            "getpid": 39,
+            "exit": 60,
+            "gettimeofday": 96,
+            "getuid": 102,
+            "getgid": 104,
+            "geteuid": 107,
+            "getegid": 108,
+            "sigaltstack": 131,
+            "gettid": 186,
+            "time": 201,
+            "futex": 202,
+            "restart_syscall": 219,
+            "clock_gettime": 228,
+            "clock_getres": 229,
+            "clock_nanosleep": 230,
+            "exit_group": 231,
+            "getrandom": 318,
         },
     ),
     "aarch64": (
         0xC00000B7,
         {
-            "read": 63, "write": 64, "close": 57, "fstat": 80, "lseek": 62, "mmap": 222,
-            "mprotect": 226, "munmap": 215, "brk": 214, "rt_sigaction": 134, "rt_sigprocmask": 135,
-            "rt_sigreturn": 139, "sched_yield": 124, "mremap": 216, "madvise": 233,
-            "nanosleep": 101, "getpid": 172, "exit": 93, "gettimeofday": 169, "getuid": 174,
-            "getgid": 176, "geteuid": 175, "getegid": 177, "sigaltstack": 132, "gettid": 178,
-            "futex": 98, "restart_syscall": 128, "clock_gettime": 113, "clock_getres": 114,
-            "clock_nanosleep": 115, "exit_group": 94, "getrandom": 278,
+            "read": 63,
+            "write": 64,
+            "close": 57,
+            "fstat": 80,
+            "lseek": 62,
+            "mmap": 222,
+            "mprotect": 226,
+            "munmap": 215,
+            "brk": 214,
+            "rt_sigaction": 134,
+            "rt_sigprocmask": 135,
+            "rt_sigreturn": 139,
+            "sched_yield": 124,
+            "mremap": 216,
+            "madvise": 233,
+            "nanosleep": 101,
+            "getpid": 172,
+            "exit": 93,
+            "gettimeofday": 169,
+            "getuid": 174,
+            "getgid": 176,
+            "geteuid": 175,
+            "getegid": 177,
+            "sigaltstack": 132,
+            "gettid": 178,
+            "futex": 98,
+            "restart_syscall": 128,
+            "clock_gettime": 113,
+            "clock_getres": 114,
+            "clock_nanosleep": 115,
+            "exit_group": 94,
+            "getrandom": 278,
         },
     ),
-}  # fmt: skip
+}
 
 #: Calls that are allowed only without PROT_EXEC in their third argument.
 GUARDED = ("mmap", "mprotect")
@@ -60,17 +111,24 @@ def program(machine: str) -> bytes:
     """Return a machine's filter as `struct sock_filter`s. Raises KeyError for unknown machines."""
     arch, calls = ARCHITECTURES[machine]
     steps = [
-        (_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _KILL),
-    ]  # fmt: skip
+        (_LOAD, 0, 0, _ARCH),
+        (_EQUAL, 1, 0, arch),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32),
+        (_RETURN, 0, 0, _KILL),
+    ]
     for name, number in calls.items():
         if name not in GUARDED:
             steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
     for name in GUARDED:
         steps += [
-            (_EQUAL, 0, 4, calls[name]), (_LOAD, 0, 0, _THIRD), (_ANY_BIT, 0, 1, PROT_EXEC),
-            (_RETURN, 0, 0, _DENY), (_RETURN, 0, 0, _ALLOW),
-        ]  # fmt: skip
+            (_EQUAL, 0, 4, calls[name]),
+            (_LOAD, 0, 0, _THIRD),
+            (_ANY_BIT, 0, 1, PROT_EXEC),
+            (_RETURN, 0, 0, _DENY),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
     steps.append((_RETURN, 0, 0, _DENY))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 

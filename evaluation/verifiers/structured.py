@@ -50,9 +50,15 @@ class Structured(Check):
 
 #: Errors of parsers for text that is not their format; YAML's tags can raise nearly any of them.
 _UNREADABLE = (
-    ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError,
-    yaml.YAMLError, csv.Error,
-)  # fmt: skip
+    ValueError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    yaml.YAMLError,
+    csv.Error,
+)
 
 
 class _NoAliases(yaml.SafeLoader):

@@ -26,9 +26,20 @@ MOST_PADDING = 1 << 16
 LONGEST_NAME = 200
 #: Keys of a document.
 KEYS = {
-    "merge_method", "models", "slices", "modules", "base_model", "parameters", "dtype", "out_dtype",
-    "tokenizer_source", "tokenizer", "chat_template", "name", "seed",
-}  # fmt: skip
+    "merge_method",
+    "models",
+    "slices",
+    "modules",
+    "base_model",
+    "parameters",
+    "dtype",
+    "out_dtype",
+    "tokenizer_source",
+    "tokenizer",
+    "chat_template",
+    "name",
+    "seed",
+}
 #: Parameters that have no effect on a result here, and why.
 WITHOUT_EFFECT = {
     "int8_mask": "masks take no memory here",

@@ -29,9 +29,11 @@ from weights.tensors import HEADS
 
 _BLOCK = re.compile(r"^(.*?(?:layers|h|blocks)\.)(\d+)(\..+)$")
 DTYPES = {
-    "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
     "float64": torch.float64,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,14 @@ class _Layout:
         ops = [*self._edges(), *self._blocks()]
         ops.sort(key=lambda op: op.name)
         return Layout(
-            tuple(ops), self._sources, self._config(), self._donor, self._vocabulary, self._tied,
+            tuple(ops),
+            self._sources,
+            self._config(),
+            self._donor,
+            self._vocabulary,
+            self._tied,
             tuple(self._warnings),
-        )  # fmt: skip
+        )
 
     def _error(self, line: int, what: str) -> ConfigError:
         return ConfigError(f"{self._document.file}, line {line}: {what}")

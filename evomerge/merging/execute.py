@@ -220,10 +220,13 @@ def _side_by_side(
     for group in groups:
         if group[0].op.size > most:
             _make(group, sources, pool, strict)
-    pool.run([
-        lambda group=group: _make(group, sources, alone, strict)
-        for group in groups if group[0].op.size <= most
-    ])  # fmt: skip
+    pool.run(
+        [
+            lambda group=group: _make(group, sources, alone, strict)
+            for group in groups
+            if group[0].op.size <= most
+        ]
+    )
     pool.run([lambda job=job: job.end(sources) for job in jobs if job.op.noises])
 
 

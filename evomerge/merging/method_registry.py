@@ -15,10 +15,26 @@ from runs.errors import ConfigError
 #: Techniques that work on each tensor alone, by their module in evomerge.merging.methods. The
 #: module of `stages`, a whole pipeline as one technique, is in evomerge.merging.
 TECHNIQUES = (
-    "linear", "slerp", "task_arithmetic", "ties", "dare", "dfs", "della", "breadcrumbs", "sce",
-    "model_stock", "karcher", "nearswap", "passthrough", "stages", "nuslerp", "multislerp",
-    "arcee_fusion", "ram", "ramplus_tl",
-)  # fmt: skip
+    "linear",
+    "slerp",
+    "task_arithmetic",
+    "ties",
+    "dare",
+    "dfs",
+    "della",
+    "breadcrumbs",
+    "sce",
+    "model_stock",
+    "karcher",
+    "nearswap",
+    "passthrough",
+    "stages",
+    "nuslerp",
+    "multislerp",
+    "arcee_fusion",
+    "ram",
+    "ramplus_tl",
+)
 #: Techniques that draw random masks.
 SEEDED = ("dare", "della", "stages")
 

@@ -39,12 +39,14 @@ def prepare(work: Stretches, stages: Stages, genes: Genes, seed: int) -> Program
     if selection == "dfs":
         dfs.check(1 + work.count)
     return Program(
-        work.count, work.columns, factors=consensus,
+        work.count,
+        work.columns,
+        factors=consensus,
         drops={0: dare.mask(genes.drop, seed, work.name, 0)} if arithmetic == "dare" else {},
         vote=_voting(work, genes, consensus) if arithmetic == "ties" else None,
         epsilon=genes.epsilon if selection == "dfs" else None,
         scale=genes.scale,
-    )  # fmt: skip
+    )
 
 
 def _voting(work: Stretches, genes: Genes, factors: tuple[float, ...]) -> Vote:

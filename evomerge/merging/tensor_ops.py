@@ -94,14 +94,27 @@ Plan = Sequence[TensorOp]
 
 
 def merged(
-    name: str, spec: Spec, technique: str, params: BaseModel, seed: int, inputs: Iterable[Read],
+    name: str,
+    spec: Spec,
+    technique: str,
+    params: BaseModel,
+    seed: int,
+    inputs: Iterable[Read],
     base: Read | None,
-) -> TensorOp:  # fmt: skip
+) -> TensorOp:
     """Return the merge of one tensor, rounded once to the dtype of `spec`."""
     return TensorOp(
-        name, spec.shape, spec.dtype, spec.dtype, tuple(inputs), base, technique, params, seed,
+        name,
+        spec.shape,
+        spec.dtype,
+        spec.dtype,
+        tuple(inputs),
+        base,
+        technique,
+        params,
+        seed,
         drawn_as=name,
-    )  # fmt: skip
+    )
 
 
 def copied(name: str, spec: Spec, read: Read) -> TensorOp:

@@ -36,14 +36,25 @@ def headline(state: RunState) -> dict[str, Any] | None:
     unit = "fitness, 1 = the best source" if relative else "fitness"
     if state.completed is None:
         told = {"slice": "selection", "score": state.champions[-1].score, "over": None}
-        return {**told, "lead": None, "low": None, "high": None, "unit": unit,
-                "items": counts.get("selection")}  # fmt: skip
+        return {
+            **told,
+            "lead": None,
+            "low": None,
+            "high": None,
+            "unit": unit,
+            "items": counts.get("selection"),
+        }
     given = [r for r in report.rivals(state) if r["kind"] != "baseline" and r["score"] is not None]
     best = max(given, key=lambda r: r["score"], default=None)
     lead = {k: best[k] if best else None for k in ("lead", "low", "high")}
     told = {"slice": "test", "score": state.completed.test.scalar}
-    return {**told, "over": best["name"] if best else None, **lead, "unit": unit,
-            "items": counts.get("test")}  # fmt: skip
+    return {
+        **told,
+        "over": best["name"] if best else None,
+        **lead,
+        "unit": unit,
+        "items": counts.get("test"),
+    }
 
 
 def domains(state: RunState) -> dict[str, Any] | None:

@@ -35,12 +35,15 @@ def models(event: Event, state: RunState) -> list[dict[str, Any]]:
             assert state.started
             return [
                 {
-                    "name": f"champion of {state.run}", "kind": "champion", "digest": event.digest,
-                    "parameters": state.started.base.parameters, "path": None,
+                    "name": f"champion of {state.run}",
+                    "kind": "champion",
+                    "digest": event.digest,
+                    "parameters": state.started.base.parameters,
+                    "path": None,
                     "metrics": {"test": event.test.scalar, "quality": event.test.quality},
                     "lineage": [source.digest for source in state.started.sources],
                 }
-            ]  # fmt: skip
+            ]
     return []
 
 
@@ -56,10 +59,13 @@ def _given(event: events.Started, submitted: events.Submitted | None) -> list[di
         pairs.insert(0, ((event.base, "base"), given[0]))
     return [
         {
-            "name": record.name, "kind": kind, "digest": record.digest,
+            "name": record.name,
+            "kind": kind,
+            "digest": record.digest,
             "parameters": record.parameters,
             "path": None if reference is None else reference.hub_id or reference.path,
-            "metrics": {}, "lineage": [],
+            "metrics": {},
+            "lineage": [],
         }
         for (record, kind), reference in pairs
-    ]  # fmt: skip
+    ]

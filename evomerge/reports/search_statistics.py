@@ -194,17 +194,21 @@ def front(state: RunState) -> dict[str, Any] | None:
     worst = tuple(min(column) for column in zip(*corners, strict=True))
     axes = [_axis(name, next(iter(measures.values()))) for name in wanted]
     rows = sorted(
-        ({"candidate": id_, "objectives": list(points[id_]), "values": _plain(axes, points[id_])}
-         for id_ in ids),
-        key=lambda row: row["objectives"], reverse=True,
-    )  # fmt: skip
+        (
+            {"candidate": id_, "objectives": list(points[id_]), "values": _plain(axes, points[id_])}
+            for id_ in ids
+        ),
+        key=lambda row: row["objectives"],
+        reverse=True,
+    )
     return {
-        "objectives": list(wanted), "axes": [{k: a[k] for k in ("name", "better")} for a in axes],
+        "objectives": list(wanted),
+        "axes": [{k: a[k] for k in ("name", "better")} for a in axes],
         "candidates": [row for row in rows if row["candidate"] in best],
         "dominated": [row for row in rows if row["candidate"] not in best],
         "reference": list(worst),
         "hypervolume": pareto.hypervolume([points[id_] for id_ in sorted(best)], worst),
-    }  # fmt: skip
+    }
 
 
 def _axis(objective: str, measured: Components) -> dict[str, Any]:

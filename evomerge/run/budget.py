@@ -30,9 +30,11 @@ class SearchSpent(Spent):
     def minus(self, other: SearchSpent) -> SearchSpent:
         """Return what was spent since the earlier sums `other`."""
         return SearchSpent(
-            device=self.device - other.device, wall=self.wall - other.wall,
-            evaluations=self.evaluations - other.evaluations, items=self.items - other.items,
-        )  # fmt: skip
+            device=self.device - other.device,
+            wall=self.wall - other.wall,
+            evaluations=self.evaluations - other.evaluations,
+            items=self.items - other.items,
+        )
 
 
 def items(outcomes: Outcomes) -> int:

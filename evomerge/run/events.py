@@ -264,8 +264,23 @@ class Completed(common.Completed):
 
 REGISTRY = common.registry(
     (
-        Submitted, Forked, Started, Profiled, BaselineBuilt, Seeded, Merged, Mutated, Sampled, Crossed,
-        LayersChosen, Evaluated, DiversityMeasured, GenerationCompleted, ChampionChanged, Reseeded,
-        Converged, Completed,
+        Submitted,
+        Forked,
+        Started,
+        Profiled,
+        BaselineBuilt,
+        Seeded,
+        Merged,
+        Mutated,
+        Sampled,
+        Crossed,
+        LayersChosen,
+        Evaluated,
+        DiversityMeasured,
+        GenerationCompleted,
+        ChampionChanged,
+        Reseeded,
+        Converged,
+        Completed,
     )
-)  # fmt: skip
+)

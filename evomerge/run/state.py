@@ -137,9 +137,14 @@ def _on_built(state: RunState, event: events.BaselineBuilt | Candidate) -> None:
 #: Events that answer tasks of a generation. They change neither what was asked for in their
 #: generation nor, once its ranking is known, its finalists; see `State.remembered`.
 RunState.keeping = (
-    events.Seeded, events.Merged, events.Mutated, events.Sampled, events.Crossed, events.LayersChosen,
+    events.Seeded,
+    events.Merged,
+    events.Mutated,
+    events.Sampled,
+    events.Crossed,
+    events.LayersChosen,
     events.Evaluated,
-)  # fmt: skip
+)
 
 #: Event → the handler that applies it to a state, in place.
 _OWN: dict[type[Event], Handler] = {

@@ -295,8 +295,9 @@ class Bench:
         mine, theirs = self.profile().model_dump(), self.state.started.profile.model_dump()
         return [
             f"{k} is {mine[k] or 'not set'}, not {v or 'unset'}"
-            for k, v in theirs.items() if mine[k] != v
-        ]  # fmt: skip
+            for k, v in theirs.items()
+            if mine[k] != v
+        ]
 
     # ---- weights -------------------------------------------------------------------------
 

@@ -55,13 +55,20 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
     return {
         "budget_too_small": budget is not None and tally.generations == 1 and total > 3600 * budget,
         "ended_before_by": [n for n, h in limits.items() if h is not None and total > 3600 * h],
-        "generations": tally.generations, "ends_by": tally.reason, "tasks": dict(tally.tasks),
-        "items": dict(tally.items), "tokens": tally.items["windows"] * started.context,
-        "seconds": seconds, "total_seconds": total,
-        "disk_bytes": {"a_model": weights, "kept_at_the_end": kept * weights,
-                       "at_most": tally.tasks["build"] * weights},
+        "generations": tally.generations,
+        "ends_by": tally.reason,
+        "tasks": dict(tally.tasks),
+        "items": dict(tally.items),
+        "tokens": tally.items["windows"] * started.context,
+        "seconds": seconds,
+        "total_seconds": total,
+        "disk_bytes": {
+            "a_model": weights,
+            "kept_at_the_end": kept * weights,
+            "at_most": tally.tasks["build"] * weights,
+        },
         "warnings": list(started.warnings),
-    }  # fmt: skip
+    }
 
 
 def _tally(

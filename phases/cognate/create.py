@@ -106,17 +106,30 @@ def _train_all(
     """Train the base, then each specialist from it; return name → weights, and the module."""
     model = new_model(preset, seed)
     train(
-        model, streams, preset.base_mix, preset,
-        phase="base", tokens=preset.base_tokens, peak=preset.base_rate, seed=seed, report=trace,
-    )  # fmt: skip
+        model,
+        streams,
+        preset.base_mix,
+        preset,
+        phase="base",
+        tokens=preset.base_tokens,
+        peak=preset.base_rate,
+        seed=seed,
+        report=trace,
+    )
     result = {"base": as_weights(model)}
     for domain in domains:
         model.load_state_dict(result["base"], strict=False)
         train(
-            model, streams, preset.specialist_mix(domain), preset,
-            phase=domain, tokens=preset.specialist_tokens, peak=preset.specialist_rate,
-            seed=seed, report=trace,
-        )  # fmt: skip
+            model,
+            streams,
+            preset.specialist_mix(domain),
+            preset,
+            phase=domain,
+            tokens=preset.specialist_tokens,
+            peak=preset.specialist_rate,
+            seed=seed,
+            report=trace,
+        )
         result[domain] = as_weights(model)
     return result, model
 
@@ -193,10 +206,17 @@ def _card(name: str, preset: Preset, seed: int, report: Report) -> str:
     tokens = preset.base_tokens if name == "base" else preset.specialist_tokens
     origin = "from scratch" if name == "base" else "from `base`"
     return "\n".join(
-        [*front, "---", "", f"# {name} ({preset.name}, seed {seed})", "",
-         f"{preset.parameters:,} parameters, trained {origin} on {tokens:,} tokens ({shares}).",
-         f"Bits per byte on held-out text: {measured}.", ""]
-    )  # fmt: skip
+        [
+            *front,
+            "---",
+            "",
+            f"# {name} ({preset.name}, seed {seed})",
+            "",
+            f"{preset.parameters:,} parameters, trained {origin} on {tokens:,} tokens ({shares}).",
+            f"Bits per byte on held-out text: {measured}.",
+            "",
+        ]
+    )
 
 
 def check_folder(out: Path) -> None:

@@ -234,9 +234,13 @@ class Kind(View[S]):
         raise NotFoundError(f"run {state.run} is {self.title}: nothing of it can be rebuilt.")
 
     def rebuild(
-        self, state: S, cache: Any, ids: Sequence[str], tolerance: float | None,
+        self,
+        state: S,
+        cache: Any,
+        ids: Sequence[str],
+        tolerance: float | None,
         say: Callable[[str], None],
-    ) -> Iterator[Any]:  # fmt: skip
+    ) -> Iterator[Any]:
         """Make results again; yield a finding for each that differs from the recorded one.
 
         With a tolerance, numbers are measured again too. `say` hears of each result.

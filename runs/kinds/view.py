@@ -101,9 +101,14 @@ class View(Generic[S]):
         done, of = self.progress(state)
         share = 1.0 if state.completed else done / of if of else 0.0
         return {
-            "type": "progress", "run": state.run, "task_id": state.run, "phase": self.name,
-            "status": state.status, "progress": share, "percent": 100 * share,
-        }  # fmt: skip
+            "type": "progress",
+            "run": state.run,
+            "task_id": state.run,
+            "phase": self.name,
+            "status": state.status,
+            "progress": share,
+            "percent": 100 * share,
+        }
 
     def unit_of(self, row: Envelope) -> int | None:
         """Return the number of the unit that an event ends; None for every other event."""
@@ -117,9 +122,13 @@ class View(Generic[S]):
         """Return a run at a place of its history as plain data, for `forge replay`."""
         done, of = self.progress(state)
         return {
-            "run": state.run, "place": state.place, "status": state.status, "done": done, "of": of,
+            "run": state.run,
+            "place": state.place,
+            "status": state.status,
+            "done": done,
+            "of": of,
             "pending": pending(state),
-        }  # fmt: skip
+        }
 
     def difference(self, a: S, b: S) -> dict[str, Any]:
         """Return how run B differs from run A, for `forge diff`."""

@@ -33,10 +33,18 @@ def events(_state: State, rows: Sequence[Envelope]) -> Table:
     `data` is JSON, as recorded.
     """
     columns: dict[str, Kind] = {
-        "place": "int", "position": "int", "stream": "text", "version": "int", "type": "text",
-        "schema": "int", "recorded_at": "text", "actor": "text", "key": "text", "data": "text",
+        "place": "int",
+        "position": "int",
+        "stream": "text",
+        "version": "int",
+        "type": "text",
+        "schema": "int",
+        "recorded_at": "text",
+        "actor": "text",
+        "key": "text",
+        "data": "text",
         "hash": "text",
-    }  # fmt: skip
+    }
     wanted = list(columns)[1:]
     told = (
         {"place": place, **{name: getattr(row, name) for name in wanted}}

@@ -30,34 +30,90 @@ FURTHER = "FORGE_SCORER_ENVIRONMENT"
 
 #: What a Python program needs to start, to find its files and to compute; no secret has such a name.
 PROGRAM = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
-    "TMP", "TERM", "NO_COLOR", "XDG_*", "PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH",
-    "LD_PRELOAD", "DYLD_*", "NLTK_DATA", "COVERAGE_*", "COV_CORE_*",
-    "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMBA_*", "NUMEXPR_*", "MALLOC_*", "CUDA_*",
-    "NVIDIA_*", "TORCH_*", "PYTORCH_*", "TRITON_*", "TOKENIZERS_*", "TRANSFORMERS_*", "FORGE_THREADS",
-)  # fmt: skip
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "TERM",
+    "NO_COLOR",
+    "XDG_*",
+    "PYTHON*",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "DYLD_*",
+    "NLTK_DATA",
+    "COVERAGE_*",
+    "COV_CORE_*",
+    "OMP_*",
+    "GOMP_*",
+    "KMP_*",
+    "MKL_*",
+    "OPENBLAS_*",
+    "NUMBA_*",
+    "NUMEXPR_*",
+    "MALLOC_*",
+    "CUDA_*",
+    "NVIDIA_*",
+    "TORCH_*",
+    "PYTORCH_*",
+    "TRITON_*",
+    "TOKENIZERS_*",
+    "TRANSFORMERS_*",
+    "FORGE_THREADS",
+)
 #: What fetching data from the Hub needs besides, and the variables that allow a task's file.
 HUB = (
-    "HF_*", "HUGGING_FACE_HUB_*", "HUGGINGFACE_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-    "*_PROXY", "*_proxy", "FORGE_TASK_FOLDERS", "FORGE_WORKER",
-)  # fmt: skip
+    "HF_*",
+    "HUGGING_FACE_HUB_*",
+    "HUGGINGFACE_*",
+    "SSL_CERT_*",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "*_PROXY",
+    "*_proxy",
+    "FORGE_TASK_FOLDERS",
+    "FORGE_WORKER",
+)
 #: Variables in which libraries look for the Hub's token.
 TOKENS = (
-    "HF_TOKEN", "HF_TOKEN_PATH", "HF_API_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_*TOKEN",
+    "HF_TOKEN",
+    "HF_TOKEN_PATH",
+    "HF_API_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HUGGINGFACE_*TOKEN",
     "HUGGINGFACE_*KEY",
-)  # fmt: skip
+)
 #: Variables that keep libraries from the Hub, and from a token that `hf auth login` has left.
 OFFLINE = {
-    "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-    "HF_EVALUATE_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": "/dev/null",
-}  # fmt: skip
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_EVALUATE_OFFLINE": "1",
+    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "HF_TOKEN_PATH": "/dev/null",
+}
 #: Secrets that a device's process does not use: the process rings no doorbell and asks no endpoint.
 NOT_A_DEVICE_S = ("FORGE_BROKER_URL", "FORGE_ENDPOINT_KEY", "WANDB_API_KEY")
 #: The same, and the secrets that a process which only reads does not use.
 NOT_A_READER_S = (
-    *NOT_A_DEVICE_S, "FORGE_DATABASE_URL", "FORGE_ARTIFACT_*", "PGPASS*", "AWS_*", "GOOGLE_*",
+    *NOT_A_DEVICE_S,
+    "FORGE_DATABASE_URL",
+    "FORGE_ARTIFACT_*",
+    "PGPASS*",
+    "AWS_*",
+    "GOOGLE_*",
     "AZURE_*",
-)  # fmt: skip
+)
 
 
 def child_environment(

@@ -16,8 +16,13 @@ MOST_MERGED = 100_000
 MOST_REPEATED = 100_000
 #: Exceptions of the library for a text that is not YAML; for tags nearly any exception.
 UNREADABLE = (
-    yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
-)  # fmt: skip
+    yaml.YAMLError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+)
 
 _MERGE = "tag:yaml.org,2002:merge"
 

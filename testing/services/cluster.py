@@ -47,10 +47,14 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         """The environment variables of the cluster's processes."""
         mine = {
-            "FORGE_HOME": str(self.folder / "home"), "FORGE_BROKER_URL": self.redis.url,
-            "FORGE_LEASE_SECONDS": str(self.lease), "OMP_WAIT_POLICY": "PASSIVE",
-            "FORGE_THREADS": "1", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1",
-        }  # fmt: skip
+            "FORGE_HOME": str(self.folder / "home"),
+            "FORGE_BROKER_URL": self.redis.url,
+            "FORGE_LEASE_SECONDS": str(self.lease),
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "FORGE_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+            "HF_HUB_OFFLINE": "1",
+        }
         if self.url:
             mine["FORGE_DATABASE_URL"] = self.url
         return {**os.environ, **mine, **self.env}
@@ -60,9 +64,12 @@ class Cluster:
         log = (self.folder / f"worker-{len(self.workers)}.log").open("wb")
         process = subprocess.Popen(
             [*FORGE, "worker", "--device", "cpu", *options],
-            cwd=REPOSITORY, env={**self.environment, **env}, stderr=log, stdout=log,
+            cwd=REPOSITORY,
+            env={**self.environment, **env},
+            stderr=log,
+            stdout=log,
             start_new_session=True,
-        )  # fmt: skip
+        )
         log.close()
         self.workers.append(process)
         return process
@@ -70,9 +77,12 @@ class Cluster:
     def forge(self, *words: str, code: int = 0) -> str:
         """Run `forge` with these words; return its output. The exit code must be `code`."""
         done = subprocess.run(
-            [*FORGE, *words], cwd=REPOSITORY, env=self.environment,
-            capture_output=True, text=True,
-        )  # fmt: skip
+            [*FORGE, *words],
+            cwd=REPOSITORY,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == code, done.stderr
         return done.stdout
 

@@ -68,8 +68,16 @@ class Wandb:
         return reply(given) if reply else {}
 
     def _Viewer(self, _: Any) -> dict[str, Any]:  # noqa: N802 - operations are named so
-        return {"viewer": {"id": "u", "entity": "ada", "username": "ada", "email": "a@b", "flags": "{}",
-                           "teams": {"edges": []}}}  # fmt: skip
+        return {
+            "viewer": {
+                "id": "u",
+                "entity": "ada",
+                "username": "ada",
+                "email": "a@b",
+                "flags": "{}",
+                "teams": {"edges": []},
+            }
+        }
 
     def _RunResumeStatus(self, given: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
         kept = self.runs.get(given["name"])
@@ -78,13 +86,20 @@ class Wandb:
         if kept is not None:
             config = {k: {"value": v} for k, v in kept.config.items()}
             model["bucket"] = {
-                "id": given["name"], "name": given["name"], "displayName": given["name"],
-                "summaryMetrics": json.dumps(kept.summary), "config": json.dumps(config),
-                "logLineCount": 0, "eventsLineCount": 0, "historyLineCount": len(kept.history),
+                "id": given["name"],
+                "name": given["name"],
+                "displayName": given["name"],
+                "summaryMetrics": json.dumps(kept.summary),
+                "config": json.dumps(config),
+                "logLineCount": 0,
+                "eventsLineCount": 0,
+                "historyLineCount": len(kept.history),
                 "historyTail": json.dumps([json.dumps(line) for line in kept.history[-1:]]),
-                "eventsTail": "[]", "tags": [], "notes": None,
+                "eventsTail": "[]",
+                "tags": [],
+                "notes": None,
                 "wandbConfig": json.dumps({"t": {"value": {}}}),
-            }  # fmt: skip
+            }
         return {"model": model}
 
     def _UpsertBucket(self, given: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
@@ -93,9 +108,16 @@ class Wandb:
         kept.config |= {k: v["value"] for k, v in config.items()}
         kept.group = given.get("groupName") or kept.group
         project = {"id": "p", "name": given["project"], "entity": {"id": "e", "name": "ada"}}
-        bucket = {"id": given["name"], "name": given["name"], "displayName": given["name"],
-                  "description": None, "config": "{}", "sweepName": None, "project": project,
-                  "historyLineCount": len(kept.history)}  # fmt: skip
+        bucket = {
+            "id": given["name"],
+            "name": given["name"],
+            "displayName": given["name"],
+            "description": None,
+            "config": "{}",
+            "sweepName": None,
+            "project": project,
+            "historyLineCount": len(kept.history),
+        }
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
 
     def _CreateRunFiles(self, given: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
@@ -113,8 +135,11 @@ class Wandb:
         told = (given["digest"], json.loads(given["metadata"]))
         if given["digest"] not in [digest for digest, _ in known]:
             known.append(told)
-        artifact = {"id": f"a{len(known)}", "state": "COMMITTED", "artifactSequence": {
-            "id": "s", "latestArtifact": None}}  # fmt: skip
+        artifact = {
+            "id": f"a{len(known)}",
+            "state": "COMMITTED",
+            "artifactSequence": {"id": "s", "latestArtifact": None},
+        }
         return {"createArtifact": {"artifact": artifact}}
 
     def stream(self, run: str, sent: dict[str, Any]) -> None:

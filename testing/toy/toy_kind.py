@@ -77,9 +77,12 @@ class ToyContext:
             value += int.from_bytes(os.urandom(3))
         failpoints.hit("toy-counted")
         return Counted(
-            step=task.step, slot=task.slot, value=value, digest=digest_of(value),
+            step=task.step,
+            slot=task.slot,
+            value=value,
+            digest=digest_of(value),
             seconds=time.monotonic() - began,
-        )  # fmt: skip
+        )
 
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if this process has another arithmetic than the run."""
@@ -260,9 +263,13 @@ class Toy(Kind[ToyState]):
         return [which]
 
     def rebuild(
-        self, state: ToyState, cache: Any, ids: Sequence[str], tolerance: float | None,
+        self,
+        state: ToyState,
+        cache: Any,
+        ids: Sequence[str],
+        tolerance: float | None,
         say: Callable[[str], None],
-    ) -> Iterator[Any]:  # fmt: skip
+    ) -> Iterator[Any]:
         """Yield an error for each value that does not come out again."""
         from runs.history.audit import Finding
 

@@ -136,9 +136,11 @@ def due(state: ToyState) -> Decision:
     step, run = len(state.steps), state.run
     if step >= state.submitted.config.steps:
         done = Completed(
-            lineage_digest=state.lineage_digest(), chain_head=state.head, total=state.total,
+            lineage_digest=state.lineage_digest(),
+            chain_head=state.head,
+            total=state.total,
             digest=digest_of(state.total),
-        )  # fmt: skip
+        )
         return Decision(facts=[New(done, f"{run}/completed")])
     tasks = tasks_of(state)
     answered = [state.answers[task.key] for task in tasks if task.key in state.answers]

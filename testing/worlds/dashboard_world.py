@@ -109,9 +109,10 @@ def _break(store: EventStore, state: RunState) -> None:
     """Record that all attempts of a task have failed."""
     for attempt in (1, 2, 3):
         told = run_events.TaskFailed(
-            task=f"build/{state.generation}/1", attempt=attempt,
+            task=f"build/{state.generation}/1",
+            attempt=attempt,
             error="OutOfMemoryError: the device has 2.1 GiB left",
-        )  # fmt: skip
+        )
         new = New(told, f"{state.run}/build/{state.generation}/1/failed/{attempt}")
         store.append(
             stream("evomerge", state.run), store.version(stream("evomerge", state.run)), [new]
@@ -137,9 +138,13 @@ class Site:
     def start(self) -> None:
         """Serve, and wait until it answers."""
         config = uvicorn.Config(
-            create(self.home, self._options), host="127.0.0.1", port=self.port, log_level="error",
-            access_log=False, timeout_graceful_shutdown=1,
-        )  # fmt: skip
+            create(self.home, self._options),
+            host="127.0.0.1",
+            port=self.port,
+            log_level="error",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
@@ -186,8 +191,13 @@ class Site:
                 found.append(event["place"])
         return found
 
-    def worker(self, name: str = "host/cpu0", run: str | None = None, task: str | None = None,
-               labels: tuple[str, ...] = ()) -> Callable[[], None]:  # fmt: skip
+    def worker(
+        self,
+        name: str = "host/cpu0",
+        run: str | None = None,
+        task: str | None = None,
+        labels: tuple[str, ...] = (),
+    ) -> Callable[[], None]:
         """Connect a worker, busy if a task is given; return a function that disconnects it."""
         roster, owner = Roster(self.store.database), myself(name)
         name = roster.enter(name, owner, "cpu")

@@ -78,8 +78,13 @@ class Template:
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
         env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
-        asked = {"home": str(home.folder), "url": home.url, "run": run, "failpoints": failpoints,
-                 "env": env}  # fmt: skip
+        asked = {
+            "home": str(home.folder),
+            "url": home.url,
+            "run": run,
+            "failpoints": failpoints,
+            "env": env,
+        }
         with theirs:
             fds = [theirs.fileno(), out, err]
             socket.send_fds(self._line, [json.dumps(asked).encode()], fds)

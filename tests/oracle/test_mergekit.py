@@ -40,38 +40,104 @@ ROWS, COLUMNS = "nuslerp_flatten: false", "nuslerp_flatten: false, nuslerp_row_w
 #: Configs that both read, and the largest difference allowed, in units of the largest task vector element.
 SAME = {
     "linear": (TWO + "merge_method: linear\nparameters: {{weight: [0.2, 0.7]}}\n", 1e-5),
-    "slerp": (TWO + "merge_method: slerp\nbase_model: {a}\nparameters: {{t: [{{filter: mlp, value: [0.1, 0.9]}}, {{value: 0.4}}]}}\n", 1e-4),
-    "task_arithmetic": (THREE + "merge_method: task_arithmetic\nparameters: {{weight: 0.4, lambda: 0.9}}\n", 1e-5),
-    "task_arithmetic normalised": (THREE + "merge_method: task_arithmetic\nparameters: {{weight: 0.4, normalize: true}}\n", 1e-5),
+    "slerp": (
+        TWO
+        + "merge_method: slerp\nbase_model: {a}\nparameters: {{t: [{{filter: mlp, value: [0.1, 0.9]}}, {{value: 0.4}}]}}\n",
+        1e-4,
+    ),
+    "task_arithmetic": (
+        THREE + "merge_method: task_arithmetic\nparameters: {{weight: 0.4, lambda: 0.9}}\n",
+        1e-5,
+    ),
+    "task_arithmetic normalised": (
+        THREE + "merge_method: task_arithmetic\nparameters: {{weight: 0.4, normalize: true}}\n",
+        1e-5,
+    ),
     "ties": (THREE + "merge_method: ties\nparameters: {{weight: 0.5, density: 0.5}}\n", 1e-5),
-    "ties by depth": (THREE + "merge_method: ties\nparameters: {{weight: [0.1, 0.8], density: [{{filter: self_attn, value: 0.25}}, {{value: 0.5}}], normalize: false}}\n", 1e-5),
-    "dare_ties": (THREE + "merge_method: dare_ties\nparameters: {{weight: 0.5, density: 1.0}}\n", 1e-5),
-    "dare_linear": (THREE + "merge_method: dare_linear\nparameters: {{weight: 0.5, density: 1.0}}\n", 1e-5),
-    "breadcrumbs": (THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n", 1e-5),
-    "breadcrumbs_ties": (THREE + "merge_method: breadcrumbs_ties\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n", 1e-5),
+    "ties by depth": (
+        THREE
+        + "merge_method: ties\nparameters: {{weight: [0.1, 0.8], density: [{{filter: self_attn, value: 0.25}}, {{value: 0.5}}], normalize: false}}\n",
+        1e-5,
+    ),
+    "dare_ties": (
+        THREE + "merge_method: dare_ties\nparameters: {{weight: 0.5, density: 1.0}}\n",
+        1e-5,
+    ),
+    "dare_linear": (
+        THREE + "merge_method: dare_linear\nparameters: {{weight: 0.5, density: 1.0}}\n",
+        1e-5,
+    ),
+    "breadcrumbs": (
+        THREE
+        + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n",
+        1e-5,
+    ),
+    "breadcrumbs_ties": (
+        THREE
+        + "merge_method: breadcrumbs_ties\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n",
+        1e-5,
+    ),
     "sce": (THREE + "merge_method: sce\nparameters: {{select_topk: 0.5}}\n", 1e-4),
-    "breadcrumbs of everything": (THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5}}\n", 1e-5),
-    "breadcrumbs of more than there is": (THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.875, gamma: 0.25}}\n", 1e-5),
+    "breadcrumbs of everything": (
+        THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5}}\n",
+        1e-5,
+    ),
+    "breadcrumbs of more than there is": (
+        THREE
+        + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.875, gamma: 0.25}}\n",
+        1e-5,
+    ),
     "della": (THREE + "merge_method: della\nparameters: {{weight: 0.5}}\n", 1e-5),
     "della_linear": (THREE + "merge_method: della_linear\nparameters: {{weight: 0.5}}\n", 1e-5),
     "model_stock": (THREE + "merge_method: model_stock\n", 1e-4),
-    "model_stock by row": (THREE + "merge_method: model_stock\nparameters: {{filter_wise: true}}\n", 1e-4),
+    "model_stock by row": (
+        THREE + "merge_method: model_stock\nparameters: {{filter_wise: true}}\n",
+        1e-4,
+    ),
     "karcher": (TWO + "merge_method: karcher\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n", 1e-3),
-    "linear with a base": (TWO + "merge_method: linear\nbase_model: {base}\nparameters: {{weight: 0.4}}\n", 1e-5),
-    "karcher with a base": (TWO + "merge_method: karcher\nbase_model: {base}\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n", 1e-3),
+    "linear with a base": (
+        TWO + "merge_method: linear\nbase_model: {base}\nparameters: {{weight: 0.4}}\n",
+        1e-5,
+    ),
+    "karcher with a base": (
+        TWO
+        + "merge_method: karcher\nbase_model: {base}\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n",
+        1e-3,
+    ),
     "nuslerp": (PAIR + "merge_method: nuslerp\n", 1e-4),
     "nuslerp on a base": (PAIR + "merge_method: nuslerp\nbase_model: {base}\n", 1e-5),
-    "nuslerp of rows": (PAIR + "merge_method: nuslerp\nbase_model: {base}\nparameters: {{" + ROWS + "}}\n", 1e-5),
-    "nuslerp of columns": (PAIR + "merge_method: nuslerp\nbase_model: {base}\nparameters: {{" + COLUMNS + "}}\n", 1e-5),
+    "nuslerp of rows": (
+        PAIR + "merge_method: nuslerp\nbase_model: {base}\nparameters: {{" + ROWS + "}}\n",
+        1e-5,
+    ),
+    "nuslerp of columns": (
+        PAIR + "merge_method: nuslerp\nbase_model: {base}\nparameters: {{" + COLUMNS + "}}\n",
+        1e-5,
+    ),
     "multislerp": (PAIR + "merge_method: multislerp\n", 1e-4),
-    "multislerp on a base": (THREE + "merge_method: multislerp\nparameters: {{weight: 0.7, normalize_weights: false}}\n", 1e-5),
-    "arcee_fusion": ("models: [{{model: {a}}}]\nbase_model: {base}\nmerge_method: arcee_fusion\ndtype: float64\n", 1e-5),
+    "multislerp on a base": (
+        THREE + "merge_method: multislerp\nparameters: {{weight: 0.7, normalize_weights: false}}\n",
+        1e-5,
+    ),
+    "arcee_fusion": (
+        "models: [{{model: {a}}}]\nbase_model: {base}\nmerge_method: arcee_fusion\ndtype: float64\n",
+        1e-5,
+    ),
     "ram": (THREE + "merge_method: ram\nparameters: {{epsilon: 0.0005}}\n", 1e-5),
-    "ramplus_tl": (THREE + "merge_method: ramplus_tl\nparameters: {{epsilon: 0.0005, r: 0.4, alpha: 0.9}}\n", 1e-5),
+    "ramplus_tl": (
+        THREE + "merge_method: ramplus_tl\nparameters: {{epsilon: 0.0005, r: 0.4, alpha: 0.9}}\n",
+        1e-5,
+    ),
     "nearswap": (TWO + "merge_method: nearswap\nbase_model: {a}\nparameters: {{t: 0.001}}\n", 1e-5),
-    "passthrough": ("slices:\n  - sources: [{{model: {a}, layer_range: [0, 2]}}]\n  - sources: [{{model: {b}, layer_range: [2, 3]}}]\nmerge_method: passthrough\ndtype: float32\n", 0.0),
-    "slices of slerp": ("slices:\n  - sources: [{{model: {a}, layer_range: [0, 3]}}, {{model: {b}, layer_range: [0, 3]}}]\nmerge_method: slerp\nbase_model: {a}\nparameters: {{t: [0, 1]}}\ndtype: float32\n", 1e-4),
-}  # fmt: skip
+    "passthrough": (
+        "slices:\n  - sources: [{{model: {a}, layer_range: [0, 2]}}]\n  - sources: [{{model: {b}, layer_range: [2, 3]}}]\nmerge_method: passthrough\ndtype: float32\n",
+        0.0,
+    ),
+    "slices of slerp": (
+        "slices:\n  - sources: [{{model: {a}, layer_range: [0, 3]}}, {{model: {b}, layer_range: [0, 3]}}]\nmerge_method: slerp\nbase_model: {a}\nparameters: {{t: [0, 1]}}\ndtype: float32\n",
+        1e-4,
+    ),
+}
 
 
 def both(text: str, toys: Toys, folder: Path) -> tuple[dict, dict, float]:
@@ -84,8 +150,10 @@ def both(text: str, toys: Toys, folder: Path) -> tuple[dict, dict, float]:
     merge.run(merge.prepare(document, folder / "ours", {}))
     done = subprocess.run(
         [TOOL, str(config), str(folder / "theirs"), "--no-copy-tokenizer"],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     ours, theirs, base, first = (
         dict(open_checkpoint(p).tensors())
@@ -162,8 +230,12 @@ def test_the_same_as_mergekit_on_trained_models(trained: Toys, tmp_path: Path, n
     assert set(ours) == set(theirs)
     off = {n: (ours[n] - theirs[n]).abs() > max(most, 1e-4) * unit for n in ours}
     if name == "model_stock by row":
-        off = {n: o & ~rows.view(-1, *[1] * (o.dim() - 1)) for (n, rows), o in zip(
-            sorted(apart(trained).items()), (off[n] for n in sorted(off)), strict=True)}  # fmt: skip
+        off = {
+            n: o & ~rows.view(-1, *[1] * (o.dim() - 1))
+            for (n, rows), o in zip(
+                sorted(apart(trained).items()), (off[n] for n in sorted(off)), strict=True
+            )
+        }
     edge = {n: int(o.sum()) for n, o in off.items() if bool(o.any())}
     assert all(count <= 2 * len(trained.sources) for count in edge.values()), edge
 

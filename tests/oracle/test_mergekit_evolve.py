@@ -59,13 +59,18 @@ def test_a_genome_gives_the_same_configuration(method: str, toys: Toys) -> None:
     depths = 3
     genotype = np.random.default_rng(3).normal(0.3, 0.8, (depths, len(models), 1, kinds))
     definition = {
-        "models": models, "base_model": base, "merge_method": method, "layer_granularity": 1,
-    }  # fmt: skip
+        "models": models,
+        "base_model": base,
+        "merge_method": method,
+        "layer_granularity": 1,
+    }
     done = subprocess.run(
-        [str(Path(TOOL).parent / "python"), "-c", _THEIRS], text=True, capture_output=True,
+        [str(Path(TOOL).parent / "python"), "-c", _THEIRS],
+        text=True,
+        capture_output=True,
         input=json.dumps({"definition": definition, "genotype": genotype.ravel().tolist()}),
         env={**os.environ, "PYTHONPATH": ""},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     start, theirs = json.loads(done.stdout.splitlines()[-1])
     ours = incumbent.configuration(genotype, models, base, depths, method)
@@ -89,8 +94,11 @@ def test_the_configuration_as_a_recipe() -> None:
     config = incumbent.configuration(genotype, ["a", "b"], "base", 4)
     made = incumbent.recipe(config, ("a", "b"), "base", 1)
     assert made.params[0] == {
-        "weights": [0.4, 0.2], "drop": [pytest.approx(0.1), 0.5], "normalise": True, "vote": True,
-    }  # fmt: skip
+        "weights": [0.4, 0.2],
+        "drop": [pytest.approx(0.1), 0.5],
+        "normalise": True,
+        "vote": True,
+    }
     assert made.params[3]["drop"] == [0.0, 0.75]
     names = tensor_groups.names(2)
     assert made.params[names.index("embedding")] == made.params[0]

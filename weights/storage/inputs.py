@@ -88,8 +88,10 @@ class Supply:
         elif written_since(place, Path(given.path)):
             log.warning(
                 "the files of model %s were changed since the run started: %s. The run goes on with "
-                "its own copy of the model as it was.", given.name, given.path,
-            )  # fmt: skip
+                "its own copy of the model as it was.",
+                given.name,
+                given.path,
+            )
         if place.name != pinned.model:
             raise SourceChangedError(_difference(given, pinned, place))
         return place

@@ -234,9 +234,12 @@ def issue(
         raise ConfigError(f"a token is given for 1 to {MOST_DAYS:,} days, not for {days}.")
     secret, id_ = f"forge_{secrets.token_urlsafe(32)}", uuid.uuid4().hex[:12]
     event = TokenIssued(
-        id=id_, name=name, hash=hashed(secret), note=check(note[:200], "the note"),
+        id=id_,
+        name=name,
+        hash=hashed(secret),
+        note=check(note[:200], "the note"),
         expires=None if days is None else time.time() + days * 86_400,
-    )  # fmt: skip
+    )
     _append(store, event, by, lambda known: _known(known, name))
     return id_, secret
 

@@ -91,9 +91,12 @@ def record(
     Raises ConfigError, ConflictError.
     """
     event = model_registry.ModelRegistered(
-        name=_named(Path(measured.path), name), kind=kind, metrics=dict(metrics or {}),
-        lineage=parents, **vars(measured),
-    )  # fmt: skip
+        name=_named(Path(measured.path), name),
+        kind=kind,
+        metrics=dict(metrics or {}),
+        lineage=parents,
+        **vars(measured),
+    )
     by, id_ = by or actor(), model_registry.id_of(measured.digest)
     while True:
         version = store.version(model_registry.STREAM)

@@ -8,12 +8,12 @@ import re
 import time
 import uuid
 
-from events import Context, EventStore, IdempotencyError, New
+from events import Appended, Context, EventStore, IdempotencyError, New
 from runs import kinds
 from runs.errors import ConfigError, ConflictError
 from runs.kinds import events
 from runs.kinds.asked import Plan
-from runs.kinds.events import Quarantine
+from runs.kinds.events import Quarantine, Submitted
 from runs.streams import check_name, stream
 from runs.system.plain_text import check
 from worker.append import actor
@@ -62,26 +62,35 @@ def submit(
     check_name(run)
     kind = kinds.of(plan.kind)
     event = kind.submitted(
-        run=run, owner=by or actor(), config=plan.config, output_dir=plan.output_dir,
-        priority=priority or 0, labels=labels, quarantine=quarantine or "fail", reason=reason,
+        run=run,
+        owner=by or actor(),
+        config=plan.config,
+        output_dir=plan.output_dir,
+        priority=priority or 0,
+        labels=labels,
+        quarantine=quarantine or "fail",
+        reason=reason,
         **plan.fields,
-    )  # fmt: skip
+    )
     for text, what in ((reason, "the reason"), (plan.output_dir, "a path"), *kind.texts(event)):
         check(text or "", what)
-    context = Context(actor=by or actor(), correlation=asked)
-    try:
-        new = [New(event, f"{run}/submitted")]
-        done = store.append(stream(kind.name, run), 0, new, context)
-    except IdempotencyError as error:
-        raise ConflictError(
-            f"run {run} exists already, and is of another kind. Choose another name or key."
-        ) from error
+    done = _append(store, stream(kind.name, run), event, Context(by or actor(), asked))
     same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
     if not same and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(
             f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
         )
     return run
+
+
+def _append(store: EventStore, name: str, event: Submitted, context: Context) -> Appended:
+    """Append a run's first event. Raises ConflictError if a run of another kind has the name."""
+    try:
+        return store.append(name, 0, [New(event, f"{event.run}/submitted")], context)
+    except IdempotencyError as error:
+        raise ConflictError(
+            f"run {event.run} exists already, and is of another kind. Choose another name or key."
+        ) from error
 
 
 def check_queued(

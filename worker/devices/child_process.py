@@ -21,9 +21,13 @@ class Process:
     def __init__(self, env: dict[str, str]) -> None:
         self._process = subprocess.Popen(
             tied([sys.executable, "-m", "worker.devices.child_main"]),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-            env={**child_environment("device"), **env}, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**child_environment("device"), **env},
+            start_new_session=True,
+        )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
         #: Number of tasks that the process was sent.

@@ -76,14 +76,17 @@ class Redis:
         """Start the server without data and wait until it answers. Raises UnavailableError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = (
-            f"port {self.port}\nbind 127.0.0.1\nrequirepass {self._password}\nsave \"\"\n"
+            f'port {self.port}\nbind 127.0.0.1\nrequirepass {self._password}\nsave ""\n'
             f"appendonly no\ndir {self._folder}\n"
-        )  # fmt: skip
+        )
         with (self._folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                tied([redis_binary(), "-"]), stdin=subprocess.PIPE, stdout=log, stderr=log,
+                tied([redis_binary(), "-"]),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         assert self._process.stdin  # settings go by stdin: all users can read a process's arguments
         self._process.stdin.write(settings.encode())
         self._process.stdin.close()
@@ -157,8 +160,9 @@ class Postgres:
         self._server: Any = get_server(folder, cleanup_mode="stop")
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", postgres_guard.__file__, str(folder), str(os.getpid())],
-            stdin=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:

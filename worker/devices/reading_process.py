@@ -43,8 +43,10 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
         _bound_memory()
         found = plans.check(made)
         told |= {
-            "warnings": list(found.warnings), "parameters": found.parameters, "items": found.items
-        }  # fmt: skip
+            "warnings": list(found.warnings),
+            "parameters": found.parameters,
+            "items": found.items,
+        }
     return told
 
 

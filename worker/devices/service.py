@@ -54,11 +54,15 @@ class Crew:
             level,
             "task ended",
             extra={
-                "run": run, "task": task, "candidate": told.get("candidate"),
-                "position": told.get("position"), "ended": told["ended"],
-                "seconds": round(told["seconds"], 4), "why": told["why"] or None,
+                "run": run,
+                "task": task,
+                "candidate": told.get("candidate"),
+                "position": told.get("position"),
+                "ended": told["ended"],
+                "seconds": round(told["seconds"], 4),
+                "why": told["why"] or None,
             },
-        )  # fmt: skip
+        )
         if self.dispatcher is not None:
             self.dispatcher.nudge()
 

@@ -72,9 +72,12 @@ def _write(path: Path, table: tables.Table, run: str) -> int:
     from pyarrow import parquet
 
     kinds: dict[tables.Kind, Any] = {
-        "int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_(),
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "text": pa.string(),
+        "bool": pa.bool_(),
         "texts": pa.list_(pa.string()),
-    }  # fmt: skip
+    }
     fields = [(name, kinds[kind]) for name, kind in table.columns.items()]
     schema = pa.schema(fields, metadata={"run": run})
     count = 0

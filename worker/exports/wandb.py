@@ -171,9 +171,13 @@ class Sender:
             if self._files is not None:
                 self._files.supersede()
         return Sent(
-            run=state.run, status=state.status, generations=self._kind.progress(state)[0], new=self.new,
-            place=place, offline=self.offline,
-        )  # fmt: skip
+            run=state.run,
+            status=state.status,
+            generations=self._kind.progress(state)[0],
+            new=self.new,
+            place=place,
+            offline=self.offline,
+        )
 
     def leave(self) -> None:
         """Close the run at W&B after an error; a further error is ignored."""

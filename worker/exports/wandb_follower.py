@@ -78,9 +78,13 @@ def _start(home: Home, run: str, said: Any) -> subprocess.Popen[bytes]:
     """Start the process that follows the run; the end of its standard input tells it to stop."""
     env = {**os.environ, "FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     return subprocess.Popen(
-        [sys.executable, "-m", "worker.exports.wandb_follower", run], env=env, stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "worker.exports.wandb_follower", run],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        start_new_session=True,
+    )
 
 
 def _end(process: subprocess.Popen[bytes], run: str, patience: float, said: Any) -> str:

@@ -89,9 +89,12 @@ class Bells:
             device, run, task = wanted
             try:
                 self._app.send_task(
-                    "forge.hint", [device, run, task], queue=queue_of(device), expires=STALE,
+                    "forge.hint",
+                    [device, run, task],
+                    queue=queue_of(device),
+                    expires=STALE,
                     retry=False,
-                )  # fmt: skip
+                )
             except Exception as error:  # any error of a broker's client: no grant depends on it
                 log.warning("the broker cannot be reached: %s. Devices look by themselves.", error)
                 self._rest_until = time.monotonic() + REST

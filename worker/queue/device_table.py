@@ -116,12 +116,20 @@ class Roster:
         beats = row.now - row.beat < self._lifetime
         granted = (row.grant_run, row.grant_task) if row.grant_run else None
         return Device(
-            name=row.name, owner=row.owner, device=row.device, status=row.status,
+            name=row.name,
+            owner=row.owner,
+            device=row.device,
+            status=row.status,
             offer=Offer(frozenset(row.labels.split()), row.memory, row.profile, row.only),
-            run=row.run, task=row.task, done=row.done, grant=granted,
+            run=row.run,
+            task=row.task,
+            done=row.done,
+            grant=granted,
             refused={k: (v[0], v[1]) for k, v in json.loads(row.refused).items()},
-            seconds=row.now - row.since, living=beats and alive(row.owner) is not False, now=row.now,
-        )  # fmt: skip
+            seconds=row.now - row.since,
+            living=beats and alive(row.owner) is not False,
+            now=row.now,
+        )
 
     # ---- written by a device's worker ------------------------------------------------------
 
@@ -138,17 +146,33 @@ class Roster:
                 row = connection.execute(query).first()
                 if row is None or not self._device(row).living or row.owner == owner:
                     connection.execute(delete(DEVICES).where(DEVICES.c.name == numbered))
-                    values = {"name": numbered, "owner": owner, "device": device, "labels": "",
-                              "memory": 0, "only": False, "status": "starting", "done": 0,
-                              "refused": "{}", "beat": self._now, "since": self._now}  # fmt: skip
+                    values = {
+                        "name": numbered,
+                        "owner": owner,
+                        "device": device,
+                        "labels": "",
+                        "memory": 0,
+                        "only": False,
+                        "status": "starting",
+                        "done": 0,
+                        "refused": "{}",
+                        "beat": self._now,
+                        "since": self._now,
+                    }
                     connection.execute(insert(DEVICES).values(**values))
                     return numbered
             number += 1
 
     def offers(self, name: str, owner: str, offer: Offer) -> None:
         """Write what the device offers."""
-        self._update(name, owner, labels=" ".join(sorted(offer.labels)), memory=offer.memory,
-                     profile=offer.profile, only=offer.only)  # fmt: skip
+        self._update(
+            name,
+            owner,
+            labels=" ".join(sorted(offer.labels)),
+            memory=offer.memory,
+            profile=offer.profile,
+            only=offer.only,
+        )
 
     def say(self, name: str, owner: str, status: str, **also: Any) -> bool:
         """Write the device's status; return True if the row is still this owner's."""

@@ -73,8 +73,16 @@ def _sequence(r: random.Random) -> str:
 
 
 PROBLEMS: list[Callable[[random.Random], str]] = [
-    _addition, _subtraction, _product, _quotient, _comparison, _gain, _loss, _groups, _sequence,
-]  # fmt: skip
+    _addition,
+    _subtraction,
+    _product,
+    _quotient,
+    _comparison,
+    _gain,
+    _loss,
+    _groups,
+    _sequence,
+]
 
 
 def documents(limit: int, seed: int) -> Iterator[Document]:

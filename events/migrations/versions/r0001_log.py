@@ -19,9 +19,13 @@ def upgrade() -> None:
     op.drop_index("ix_events_stream", "events", if_exists=True)
     first = sa.text("version = 1")
     op.create_index(
-        "events_first", "events", ["stream"], postgresql_where=first, sqlite_where=first,
+        "events_first",
+        "events",
+        ["stream"],
+        postgresql_where=first,
+        sqlite_where=first,
         if_not_exists=True,
-    )  # fmt: skip
+    )
 
 
 def _create() -> None:

@@ -43,9 +43,10 @@ def take(size: int) -> Bytes:
 
 def _waited_for(size: int) -> Bytes | None:
     fitting = [
-        (memory.size, key) for key, memory in list(_waiting.items())
+        (memory.size, key)
+        for key, memory in list(_waiting.items())
         if size <= memory.size <= size / _LEAST
-    ]  # fmt: skip
+    ]
     for _, key in sorted(fitting):
         memory = _waiting.pop(key, None)
         if memory is not None:

@@ -179,11 +179,19 @@ def _stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
     ends = [shape[1], 2 * shape[1], 3 * shape[1]]
     low, high, weights, factors = (part.copy() for part in np.split(numbers, ends, axis=1))
     return (
-        np.array([int(p.factors is not None) for p in programs]), factors, lost, rescale, words,
+        np.array([int(p.factors is not None) for p in programs]),
+        factors,
+        lost,
+        rescale,
+        words,
         np.array([0 if p.vote is None else len(p.vote.weights) for p in programs]),
-        low, high, weights, np.array([p.vote is None or p.vote.normalise for p in programs]),
+        low,
+        high,
+        weights,
+        np.array([p.vote is None or p.vote.normalise for p in programs]),
         np.array([-1.0 if p.epsilon is None else p.epsilon for p in programs]),
-        np.array([p.scale for p in programs], np.float32), np.array([p.made for p in programs]),
+        np.array([p.scale for p in programs], np.float32),
+        np.array([p.made for p in programs]),
         np.array([p.adds for p in programs]),
         np.array([False, *(p.goes_on(q) for q, p in pairwise(programs))]),
-    )  # fmt: skip
+    )

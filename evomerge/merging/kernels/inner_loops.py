@@ -228,11 +228,15 @@ def merged(
     told = np.zeros(len(outs), np.int64)
     passes = _compiled("passes")
     passes.merged(
-        stored.addresses, stored.codes, start, *outs[0].shape,
+        stored.addresses,
+        stored.codes,
+        start,
+        *outs[0].shape,
         passes.Programs(*arguments),
         np.array([out.data_ptr() for out in outs], np.uint64),
-        np.array([_CODES[out.dtype] for out in outs]), told,
-    )  # fmt: skip
+        np.array([_CODES[out.dtype] for out in outs]),
+        told,
+    )
     return told.tolist()
 
 
@@ -258,9 +262,17 @@ def splits(
     counts, found = np.zeros((len(layers), 4), np.int64), np.zeros(len(layers), np.int64)
     between = np.empty((len(layers), stored.size + 1), np.float32)
     _compiled("passes").splits(
-        stored.addresses, stored.codes, stored.size, factors, np.array(layers), lows, highs,
-        counts, between, found,
-    )  # fmt: skip
+        stored.addresses,
+        stored.codes,
+        stored.size,
+        factors,
+        np.array(layers),
+        lows,
+        highs,
+        counts,
+        between,
+        found,
+    )
     return [(c, row[:n].copy()) for c, row, n in zip(counts, between, found, strict=True)]
 
 

@@ -104,12 +104,13 @@ def prepare(work: Stretches, params: Params, seed: int) -> Merge:
     share = linear.normalised if params.normalise and not params.vote else linear.one_each
     weights = tuple(share(params.weights, work.count))
     return Program(
-        work.count, work.columns,
+        work.count,
+        work.columns,
         drops={i: drop for i, drop in enumerate(masks, start=1) if drop.lost or drop.factor != 1.0},
         factors=None if params.vote else weights,
         vote=Vote(weights, normalise=params.normalise) if params.vote else None,
         scale=params.scale,
-    )  # fmt: skip
+    )
 
 
 def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:

@@ -24,29 +24,54 @@ def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
     Evaluations, items and seconds are what the run had spent when the generation was closed.
     """
     columns: dict[str, Kind] = {
-        "generation": "int", "best": "float", "mean": "float", "champion": "float",
-        "champion_id": "text", "diversity": "float", "level": "text", "evaluations": "int",
-        "items": "int", "device_seconds": "float", "wall_seconds": "float",
-    }  # fmt: skip
+        "generation": "int",
+        "best": "float",
+        "mean": "float",
+        "champion": "float",
+        "champion_id": "text",
+        "diversity": "float",
+        "level": "text",
+        "evaluations": "int",
+        "items": "int",
+        "device_seconds": "float",
+        "wall_seconds": "float",
+    }
     return Table(columns, generation_rows.rows(state, generation_rows.SPENT))
 
 
 def candidates(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
     """Return a table with one row a model: base, sources, baselines, and what each slot held."""
     columns: dict[str, Kind] = {
-        "recipe_id": "text", "kind": "text", "name": "text", "generation": "int", "slot": "int",
-        "pipeline": "text", "technique": "text", "parents": "texts", "digest": "text",
-        "rank": "int", "search": "float", "selection": "float", "champion": "bool", "recipe": "text",
-    }  # fmt: skip
+        "recipe_id": "text",
+        "kind": "text",
+        "name": "text",
+        "generation": "int",
+        "slot": "int",
+        "pipeline": "text",
+        "technique": "text",
+        "parents": "texts",
+        "digest": "text",
+        "rank": "int",
+        "search": "float",
+        "selection": "float",
+        "champion": "bool",
+        "recipe": "text",
+    }
     models = (*candidate_rows.given(state), *candidate_rows.slots(state))
     return Table(columns, [candidate_rows.row(model, tuple(columns)) for model in models])
 
 
 #: Components that are a number, in the order of their columns.
 _COMPONENTS = (
-    "perplexity", "next_token_accuracy", "choice_accuracy", "solved", "accuracy", "bits_per_byte",
-    "flops", "bytes",
-)  # fmt: skip
+    "perplexity",
+    "next_token_accuracy",
+    "choice_accuracy",
+    "solved",
+    "accuracy",
+    "bits_per_byte",
+    "flops",
+    "bytes",
+)
 
 
 def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
@@ -59,9 +84,12 @@ def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
     domains = _domains(state)
     weights = state.submitted.config.fitness_weights.parts if state.submitted else {}
     columns: dict[str, Kind] = {
-        "recipe_id": "text", "slice": "text", "generation": "int", "fitness": "float",
+        "recipe_id": "text",
+        "slice": "text",
+        "generation": "int",
+        "fitness": "float",
         "quality": "float",
-    }  # fmt: skip
+    }
     columns |= {f"part/{name}": "float" for name in weights}
     columns |= dict.fromkeys(_COMPONENTS, "float")
     columns |= {f"perplexity/{d}": "float" for d in domains}
@@ -78,10 +106,14 @@ def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
 def _evaluation(state: RunState, event: run_events.Evaluated) -> Row:
     fitness = state.fitness((event.recipe_id, event.slice, event.generation))
     told: Row = {
-        "recipe_id": event.recipe_id, "slice": event.slice, "generation": event.generation,
-        "items": budget.items(event.outcomes), "stopped": event.stopped, "why_none": event.why_none,
+        "recipe_id": event.recipe_id,
+        "slice": event.slice,
+        "generation": event.generation,
+        "items": budget.items(event.outcomes),
+        "stopped": event.stopped,
+        "why_none": event.why_none,
         "seconds": event.seconds,
-    }  # fmt: skip
+    }
     if fitness is not None:
         told |= {"fitness": fitness.scalar, "quality": fitness.quality}
         told |= {f"part/{name}": value for name, value in fitness.normalised.items()}
@@ -105,10 +137,18 @@ def items(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
     item's place among those of its kind and domain in the slice.
     """
     columns: dict[str, Kind] = {
-        "recipe_id": "text", "slice": "text", "generation": "int", "domain": "text", "kind": "text",
-        "item": "int", "value": "float", "tokens": "int", "hits": "int", "bytes": "int",
+        "recipe_id": "text",
+        "slice": "text",
+        "generation": "int",
+        "domain": "text",
+        "kind": "text",
+        "item": "int",
+        "value": "float",
+        "tokens": "int",
+        "hits": "int",
+        "bytes": "int",
         "chance": "float",
-    }  # fmt: skip
+    }
     return Table(columns, _items(state))
 
 
@@ -118,8 +158,12 @@ def _items(state: RunState) -> Iterator[Row]:
             continue
         draws = event.scored or state.draws(event.slice, event.generation)
         for domain, seen in event.outcomes.items():
-            key = {"recipe_id": event.recipe_id, "slice": event.slice,
-                   "generation": event.generation, "domain": domain}  # fmt: skip
+            key = {
+                "recipe_id": event.recipe_id,
+                "slice": event.slice,
+                "generation": event.generation,
+                "domain": domain,
+            }
             yield from (key | row for row in _outcomes(seen, draws[domain]))
 
 

@@ -37,11 +37,15 @@ def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Pa
         known.append(_told(state, generation, ranking))
     before = [c.recipe_id for c in state.champions if c.generation < len(known)]
     return Past(
-        family=family(state), settings=state.settings, recipes=state.recipes,
-        generations=tuple(known), since=state.since(generation),
-        champion=before[-1] if before else None, reseeded=frozenset(state.reseeded),
+        family=family(state),
+        settings=state.settings,
+        recipes=state.recipes,
+        generations=tuple(known),
+        since=state.since(generation),
+        champion=before[-1] if before else None,
+        reseeded=frozenset(state.reseeded),
         measured=Measurements(state.components, state.fitness, state.outcomes),
-    )  # fmt: skip
+    )
 
 
 def _ranking(done: events.GenerationCompleted) -> Ranking:
@@ -53,10 +57,11 @@ def _told(state: RunState, generation: int, ranking: Ranking) -> Generation:
     return Generation(
         number=generation,
         slots={slot: candidate.recipe_id for slot, candidate in own.items()},
-        ranking=tuple(id_ for id_, _ in ranking), scores=tuple(score for _, score in ranking),
+        ranking=tuple(id_ for id_, _ in ranking),
+        scores=tuple(score for _, score in ranking),
         parents={slot: getattr(c, "parents", ()) for slot, c in own.items()},
         dropped=frozenset(id_ for id_, _ in ranking if dropped(state, id_, generation)),
-    )  # fmt: skip
+    )
 
 
 def dropped(state: RunState, id_: str, generation: int) -> bool:

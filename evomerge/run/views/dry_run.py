@@ -56,8 +56,11 @@ def rehearse(submitted: events.Submitted, started: events.Started) -> Tally:
         for task in decision.tasks:
             tally.tasks[_kind(task)] += 1
             state.take(_answer(task, state, tally))
-            tested |= isinstance(task, Evaluate) and task.recipe_id == state.champion \
-                and task.slice == "test"  # fmt: skip
+            tested |= (
+                isinstance(task, Evaluate)
+                and task.recipe_id == state.champion
+                and task.slice == "test"
+            )
         if tested or state.failed:
             break
     tally.generations = len(state.generations)
@@ -91,10 +94,14 @@ def _answer(task: Task, state: RunState, tally: Tally):
             assert state.started
             blocks, inputs = state.started.blocks, len(state.started.sources)
             return events.LayersChosen(
-                generation=task.generation, slot=task.proposal.slot,
-                proposal=task.proposal.recipe.id, measure="", seconds=0.0,
-                scores=((0.0,) * inputs,) * blocks, layers=(0,) * blocks,
-            )  # fmt: skip
+                generation=task.generation,
+                slot=task.proposal.slot,
+                proposal=task.proposal.recipe.id,
+                measure="",
+                seconds=0.0,
+                scores=((0.0,) * inputs,) * blocks,
+                layers=(0,) * blocks,
+            )
         case Evaluate():
             return _evaluated(task, state, tally)
         case _:
@@ -105,8 +112,13 @@ def _answer(task: Task, state: RunState, tally: Tally):
 def _built(recipe: Recipe) -> dict:
     values = keys.generator("rehearsal", recipe.id).standard_normal(8).astype("<f4")
     sketch = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
-    return {"recipe_id": recipe.id, "recipe": recipe, "digest": recipe.id, "sketch": sketch,
-            "seconds": 0.0}  # fmt: skip
+    return {
+        "recipe_id": recipe.id,
+        "recipe": recipe,
+        "digest": recipe.id,
+        "sketch": sketch,
+        "seconds": 0.0,
+    }
 
 
 def _evaluated(task: Evaluate, state: RunState, tally: Tally) -> events.Evaluated:
@@ -122,9 +134,15 @@ def _evaluated(task: Evaluate, state: RunState, tally: Tally) -> events.Evaluate
     measured = state.measure(task.recipe_id, seen)
     best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
     return events.Evaluated(
-        recipe_id=task.recipe_id, slice=task.slice, generation=task.generation, outcomes=seen,
-        components=measured, reference=best, fitness=fitness, seconds=0.0,
-    )  # fmt: skip
+        recipe_id=task.recipe_id,
+        slice=task.slice,
+        generation=task.generation,
+        outcomes=seen,
+        components=measured,
+        reference=best,
+        fitness=fitness,
+        seconds=0.0,
+    )
 
 
 def _outcomes(recipe_id: str, slice_: Slice, domain: str, draw: Draw) -> DomainOutcomes:
@@ -132,7 +150,10 @@ def _outcomes(recipe_id: str, slice_: Slice, domain: str, draw: Draw) -> DomainO
     windows, questions, problems = len(draw.windows), len(draw.questions), len(draw.problems)
     return DomainOutcomes(
         nll=tuple(float(x) for x in _TOKENS * rng.uniform(1.0, 1.2, windows)),
-        tokens=(_TOKENS,) * windows, hits=(1,) * windows, bytes=(_TOKENS,) * windows,
-        right=tuple(int(x) for x in rng.integers(0, 2, questions)), chance=(0.25,) * questions,
+        tokens=(_TOKENS,) * windows,
+        hits=(1,) * windows,
+        bytes=(_TOKENS,) * windows,
+        right=tuple(int(x) for x in rng.integers(0, 2, questions)),
+        chance=(0.25,) * questions,
         solved=tuple(float(x) for x in rng.uniform(0, 1, problems)),
-    )  # fmt: skip
+    )

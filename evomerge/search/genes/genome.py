@@ -176,9 +176,13 @@ class Space:
         technique = TECHNIQUES[self.species][0]
         drawn = "dare" in self.species
         return Grouped(
-            method=technique, inputs=self.family.sources, base=self.family.base,
-            depths=self.depths, params=params, seed=seed if drawn else 0,
-        )  # fmt: skip
+            method=technique,
+            inputs=self.family.sources,
+            base=self.family.base,
+            depths=self.depths,
+            params=params,
+            seed=seed if drawn else 0,
+        )
 
     def _params(self, values: Sequence[float]) -> dict[str, Any]:
         found: dict[str, Any] = dict(TECHNIQUES[self.species][1])

@@ -67,8 +67,11 @@ def complement(past: Past, first: str, others: Sequence[str]) -> str:
     table = _table(past, (first, *others))
     if first not in table or len({len(row) for row in table.values()}) != 1:  # some ended early
         return others[0]
-    return max((id_ for id_ in others if id_ in table), default=others[0],
-               key=lambda id_: attraction(table, first, id_))  # fmt: skip
+    return max(
+        (id_ for id_ in others if id_ in table),
+        default=others[0],
+        key=lambda id_: attraction(table, first, id_),
+    )
 
 
 def by_share(past: Past) -> list[str]:

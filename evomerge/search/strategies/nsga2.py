@@ -44,12 +44,14 @@ def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ..
                 return None
             found.append(measured.accuracies[domain] if rate is None else -math.log(rate))
         else:
-            found.append({
-                "perplexity": -math.log(measured.perplexity),
-                "accuracy": measured.accuracy,
-                "speed": -measured.flops,
-                "memory": -measured.bytes,
-            }[kind])  # fmt: skip
+            found.append(
+                {
+                    "perplexity": -math.log(measured.perplexity),
+                    "accuracy": measured.accuracy,
+                    "speed": -measured.flops,
+                    "memory": -measured.bytes,
+                }[kind]
+            )
     return tuple(found)
 
 

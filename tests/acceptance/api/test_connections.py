@@ -27,10 +27,20 @@ from worker.commands import accounts
 
 #: Bounds so small that they are reached at once.
 SMALL = {
-    "head": 4096, "head_seconds": 0.5, "body_seconds": 0.5, "idle_seconds": 1, "stall_seconds": 0.5,
-    "stranger_seconds": 0.5, "connections": 20, "connections_per_address": 20, "strangers": 8,
-    "strangers_per_address": 8, "user_watchers": 3, "rate": 1e5, "burst": 100_000,
-}  # fmt: skip
+    "head": 4096,
+    "head_seconds": 0.5,
+    "body_seconds": 0.5,
+    "idle_seconds": 1,
+    "stall_seconds": 0.5,
+    "stranger_seconds": 0.5,
+    "connections": 20,
+    "connections_per_address": 20,
+    "strangers": 8,
+    "strangers_per_address": 8,
+    "user_watchers": 3,
+    "rate": 1e5,
+    "burst": 100_000,
+}
 
 
 @dataclass

@@ -45,12 +45,18 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
-        env = {**os.environ, "FORGE_HOME": str(folder), "FORGE_API_RATE": "100000",
-               "FORGE_API_WATCHERS": "2000"}  # fmt: skip
+        env = {
+            **os.environ,
+            "FORGE_HOME": str(folder),
+            "FORGE_API_RATE": "100000",
+            "FORGE_API_WATCHERS": "2000",
+        }
         self.process = subprocess.Popen(
-            [*command, "--port", str(self.port), "--models", str(folder)], env=env, cwd=ROOT,
+            [*command, "--port", str(self.port), "--models", str(folder)],
+            env=env,
+            cwd=ROOT,
             stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         self.wait()
 
     def wait(self) -> None:
@@ -157,8 +163,9 @@ def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) ->
     generations = [m["generation"] for m in progress]
     assert generations == list(range(sum(r.type == "generation_completed" for r in rows)))
     assert [(m["type"], m.get("status")) for m in found[-2:]] == [
-        ("complete", "completed"), ("event", None),
-    ]  # fmt: skip
+        ("complete", "completed"),
+        ("event", None),
+    ]
 
 
 @pytest.mark.slow

@@ -43,9 +43,11 @@ def test_a_run_from_the_form_to_the_folder(toys: Toys, tmp_path: Path, monkeypat
     head = {"Authorization": f"Bearer {accounts.issue(store, 'ada')[1]}"}
     roots = (toys.base.parent, toys.data.parent)
     body = {
-        "models": [s.name for s in toys.sources], "base": str(toys.base), "data": [toys.data.name],
+        "models": [s.name for s in toys.sources],
+        "base": str(toys.base),
+        "data": [toys.data.name],
         "config": {**SETTINGS, "generations": 1},
-    }  # fmt: skip
+    }
     with TestClient(create(home, Options(roots)), "http://127.0.0.1") as client:
         checked = client.post("/runs/check", json=body, headers=head)
         assert checked.status_code == 200, checked.text

@@ -62,13 +62,21 @@ def visit(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
     contexts, wrong = [], []
 
     def go(
-        where: str = "/runs", who: str | None = "ada", width: int = 1280, height: int = 900,
-        dark: bool = False, expected: tuple[str, ...] = (), before: Any = None,
-    ) -> Any:  # fmt: skip
+        where: str = "/runs",
+        who: str | None = "ada",
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        expected: tuple[str, ...] = (),
+        before: Any = None,
+    ) -> Any:
         context = browser.new_context(
-            viewport={"width": width, "height": height}, reduced_motion="reduce",
-            color_scheme="dark" if dark else "light", timezone_id="Europe/Berlin", locale="en-GB",
-        )  # fmt: skip
+            viewport={"width": width, "height": height},
+            reduced_motion="reduce",
+            color_scheme="dark" if dark else "light",
+            timezone_id="Europe/Berlin",
+            locale="en-GB",
+        )
         context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()

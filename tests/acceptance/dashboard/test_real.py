@@ -38,11 +38,19 @@ class Up:
             env.pop(name, None)
         with self._log.open("wb") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from cli.main import main; main()", "up",
-                 "--port", str(port)],
-                env={**env, "FORGE_THREADS": "1"}, cwd=REPOSITORY, stderr=said,
+                [
+                    sys.executable,
+                    "-c",
+                    "from cli.main import main; main()",
+                    "up",
+                    "--port",
+                    str(port),
+                ],
+                env={**env, "FORGE_THREADS": "1"},
+                cwd=REPOSITORY,
+                stderr=said,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self.address = self._printed()
 
     def _printed(self) -> str:

@@ -206,8 +206,9 @@ def test_a_fork_that_is_refused_marks_the_setting(visit: Callable[..., Any], sit
     made = site.get(f"runs/{page.locator('h1').inner_text()}")
     assert made["forked_from"]["place"] == at
     assert (made["config"]["mutation_rate"], made["config"]["objectives"]) == (
-        0.05, ["perplexity", "speed"],
-    )  # fmt: skip
+        0.05,
+        ["perplexity", "speed"],
+    )
 
 
 @pytest.mark.slow

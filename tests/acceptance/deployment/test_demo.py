@@ -74,8 +74,10 @@ def test_an_interrupted_headline_takes_its_time_from_the_log() -> None:
 def seed_result(**more: Any) -> dict[str, Any]:
     return {
         "rivals": [{"name": "base", "lead": 0.1, "low": 0.0, "high": 0.2}],
-        "verdict": {"beats_sources_and_base": True}, "evaluation": None, **more,
-    }  # fmt: skip
+        "verdict": {"beats_sources_and_base": True},
+        "evaluation": None,
+        **more,
+    }
 
 
 def test_minutes_are_those_of_seeds_that_were_done_in_one_go(

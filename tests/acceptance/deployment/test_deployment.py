@@ -263,8 +263,10 @@ def test_the_image_has_what_the_program_needs(tmp_path: Path) -> None:
                 shutil.copy(source, place)
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path / "out"), "."],
-        cwd=tmp_path / "context", check=True, capture_output=True,
-    )  # fmt: skip
+        cwd=tmp_path / "context",
+        check=True,
+        capture_output=True,
+    )
     (wheel,) = (tmp_path / "out").glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
     for folder in OURS:
@@ -300,11 +302,18 @@ def test_a_unit_may_do_little_beside_its_work(name: str) -> None:
     """Who breaks into a service reads no home, writes nothing but its state, and gains nothing."""
     lines = (ROOT / "docs" / "systemd" / f"{name}.service").read_text().splitlines()
     needed = {
-        "NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ProtectHome=yes",
-        "PrivateTmp=yes", "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6", "UMask=0077",
-        "SystemCallFilter=@system-service", "SystemCallFilter=~@privileged",
-        "SystemCallArchitectures=native", "RestrictNamespaces=yes",
-    }  # fmt: skip
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "PrivateTmp=yes",
+        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
+        "UMask=0077",
+        "SystemCallFilter=@system-service",
+        "SystemCallFilter=~@privileged",
+        "SystemCallArchitectures=native",
+        "RestrictNamespaces=yes",
+    }
     assert needed <= set(lines)
     assert ("PrivateDevices=yes" in lines) == (name != "forge-worker"), "GPUs are devices"
 

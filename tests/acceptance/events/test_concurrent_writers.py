@@ -75,8 +75,11 @@ def started(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]
     """Yield a process that prints a line when it is ready; kill it at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     with process:
         try:
             yield process

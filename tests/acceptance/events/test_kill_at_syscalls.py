@@ -316,8 +316,11 @@ def walk(folder: Path, mode: str, each: int) -> tuple[dict[str, int], list[Kille
     """`main` in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", __name__, str(folder), mode, str(each)],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     results = [Killed(*row[:3], Verdict(*row[3])) for row in said["results"]]

@@ -153,8 +153,10 @@ def test_a_file_that_may_not_grow_stops_the_appends_and_takes_none_of_them(tmp_p
     """A quota: another error of the system than a full disk, and needs no rights to try."""
     done = subprocess.run(
         [sys.executable, "-c", _LIMITED, str(tmp_path / "log.db")],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     number, why = done.stdout.split(maxsplit=1)
     assert 5 < int(number) < 15

@@ -199,9 +199,13 @@ def start_up(home: Path, log: Path) -> subprocess.Popen[bytes]:
         env.pop(name, None)
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [*FORGE, "up", "--port", str(free_port())], cwd=REPOSITORY, env=env, stdout=out,
-            stderr=out, start_new_session=True,
-        )  # fmt: skip
+            [*FORGE, "up", "--port", str(free_port())],
+            cwd=REPOSITORY,
+            env=env,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
     assert soon(lambda: process.poll() is not None or len(tree(process.pid)) >= 5, 120)
     assert process.poll() is None, log.read_text()
     return process

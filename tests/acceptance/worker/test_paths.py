@@ -30,9 +30,15 @@ from weights.checkpoint import digest, open_checkpoint
 from weights.storage.weight_cache import Artifacts
 
 SETTINGS = {
-    "strategy": "tournament", "path_repeats": 2, "population_size": 6, "elite_size": 1,
-    "generations": 2, "genome_detail": "whole", "mutation": "both", "gate_perplexity": 0.0,
-}  # fmt: skip
+    "strategy": "tournament",
+    "path_repeats": 2,
+    "population_size": 6,
+    "elite_size": 1,
+    "generations": 2,
+    "genome_detail": "whole",
+    "mutation": "both",
+    "gate_perplexity": 0.0,
+}
 
 
 @pytest.fixture(scope="module")

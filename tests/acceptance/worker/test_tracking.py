@@ -49,8 +49,13 @@ def clean(home: Home, folder: Path) -> dict[str, str]:
     """The environment of processes that use W&B, with every folder of its own below this one."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("WANDB_", "FORGE_"))}
     own = {f"WANDB_{n}_DIR": str(folder / n) for n in ("DATA", "CACHE", "CONFIG", "ARTIFACT")}
-    return {**kept, **own, "FORGE_HOME": str(home.folder), "WANDB_ERROR_REPORTING": "false",
-            "PYTHONPATH": str(REPOSITORY)}  # fmt: skip
+    return {
+        **kept,
+        **own,
+        "FORGE_HOME": str(home.folder),
+        "WANDB_ERROR_REPORTING": "false",
+        "PYTHONPATH": str(REPOSITORY),
+    }
 
 
 @pytest.fixture
@@ -77,9 +82,13 @@ def forge(env: dict[str, str], *words: str, code: int = 0) -> subprocess.Complet
     """`forge WORDS` in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", "from cli.main import main; main()", *words],
-        env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=REPOSITORY,
+        env=env,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        cwd=REPOSITORY,
         timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -116,8 +125,14 @@ def test_every_key_and_value_of_the_file_is_the_logs(sent: Any) -> None:
     assert (written.project, written.entity) == ("merges", "team")
     assert written.metrics["*"] == "generation"
     assert written.exit_code == 0
-    assert told == {"run": "whole", "status": "completed", "generations": 3, "new": 3,
-                    "place": told["place"], "offline": True}  # fmt: skip
+    assert told == {
+        "run": "whole",
+        "status": "completed",
+        "generations": 3,
+        "new": 3,
+        "place": told["place"],
+        "offline": True,
+    }
 
 
 def test_the_champion_goes_along_as_its_recipe(sent: Any) -> None:
@@ -212,9 +227,13 @@ def test_offline_files_of_one_run_add_up_to_it(
 def upload(env: dict[str, str], server: Wandb, place: str) -> None:
     """`wandb sync`, as its users call it."""
     done = subprocess.run(
-        [sys.executable, "-m", "wandb", "sync", place], env={**env, **server.env},
-        capture_output=True, text=True, timeout=120, cwd=place,
-    )  # fmt: skip
+        [sys.executable, "-m", "wandb", "sync", place],
+        env={**env, **server.env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=place,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -223,12 +242,25 @@ def test_a_live_run_is_followed_until_it_has_ended(
     home: Home, env: dict[str, str], server: Wandb
 ) -> None:
     """What was there, what comes, and the end."""
-    command = [sys.executable, "-c", "from cli.main import main; main()", "wandb", "sync", "half",
-               "--follow", "--json"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-c",
+        "from cli.main import main; main()",
+        "wandb",
+        "sync",
+        "half",
+        "--follow",
+        "--json",
+    ]
     process = subprocess.Popen(
-        command, env={**env, **server.env}, cwd=REPOSITORY, text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        command,
+        env={**env, **server.env},
+        cwd=REPOSITORY,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     wait(lambda: "half" in server.runs and len(server.runs["half"].history) == 2)
     with closing(home.open_store()) as store:
         fake_runs.finish(store, "half", lambda s: len(s.generations) == 4)
@@ -379,9 +411,12 @@ def test_a_process_whose_parent_is_gone_comes_to_an_end(
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", code], env={**env, **server.env}, cwd=REPOSITORY, text=True,
+        [sys.executable, "-c", code],
+        env={**env, **server.env},
+        cwd=REPOSITORY,
+        text=True,
         stdin=subprocess.PIPE,
-    )  # fmt: skip
+    )
     wait(lambda: "half" in server.runs and len(server.runs["half"].history) == 2)
     assert parent.stdin
     parent.communicate("now\n", timeout=60)

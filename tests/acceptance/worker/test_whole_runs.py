@@ -66,8 +66,11 @@ def test_a_run_ends_with_a_champion_compared_with_everybody(undisturbed) -> None
     assert names[0] == ("base", "base")
     assert [n for k, n in names if k == "source"] == ["source0", "source1", "source2"]
     assert sorted(n for k, n in names if k == "baseline") == [
-        "mean", "task-arithmetic-0.3", "task-arithmetic-0.5", "task-arithmetic-1",
-    ]  # fmt: skip
+        "mean",
+        "task-arithmetic-0.3",
+        "task-arithmetic-0.5",
+        "task-arithmetic-1",
+    ]
 
 
 def test_the_test_slice_is_read_once_and_last(undisturbed) -> None:
@@ -208,8 +211,15 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
     """By hand: 2 generations of 3 candidates, of 48 windows in passes of 20 two are full, in one of
     two domains; 2 · 3 · 2 · 20 · 64 tokens at 960 a second are 16 s, half of which is saved.
     """
-    config = parse({"evaluation_compile": "probe", "generations": 2, "population_size": 3,
-                    "strategy": "cma-es", "batch_tokens": 20 * 64})  # fmt: skip
+    config = parse(
+        {
+            "evaluation_compile": "probe",
+            "generations": 2,
+            "population_size": 3,
+            "strategy": "cma-es",
+            "batch_tokens": 20 * 64,
+        }
+    )
     data = {
         "long": Packed(windows=[np.zeros(64, np.int64)]),
         "short": Packed(windows=[np.zeros(9, np.int64)]),
@@ -218,9 +228,11 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
         trial = autotune.Trial(2.0, 0.0, seconds, 960.0)
         monkeypatch.setattr(autotune, "compiled", lambda *given, trial=trial: trial)
         model: Any = SimpleNamespace(
-            device=torch.device("cpu"), load=lambda weights: None, rows=lambda length: 20,
+            device=torch.device("cpu"),
+            load=lambda weights: None,
+            rows=lambda length: 20,
             compiled=None,
-        )  # fmt: skip
+        )
         (told,) = evaluation_mode.probe(model, config, [{}], data, 64)
         assert model.compiled == used
         assert told.endswith("not used" if used is None else ": used")
@@ -418,12 +430,23 @@ def soak(*values: object) -> Any:
 
 #: Where a kill hurts most; benchmarks/crash_walk.py does them all. CI has one of each kind.
 POINTS = [
-    soak("append-began:2"), soak("append-inserted:4"), "append-committed:9",
-    soak("task-claimed:12"), "task-done:15", soak("task-appended:30"), soak("task-released:40"),
-    pytest.param("build-computed:7", marks=pytest.mark.smoke), soak("build-stored:11"),
-    soak("evaluate-loaded:9"), "evaluate-scored:15", "layers-scored:2",
-    soak("facts-decided:1"), "facts-appended:2", soak("publish-filled:1"), "publish-renamed:1",
-]  # fmt: skip
+    soak("append-began:2"),
+    soak("append-inserted:4"),
+    "append-committed:9",
+    soak("task-claimed:12"),
+    "task-done:15",
+    soak("task-appended:30"),
+    soak("task-released:40"),
+    pytest.param("build-computed:7", marks=pytest.mark.smoke),
+    soak("build-stored:11"),
+    soak("evaluate-loaded:9"),
+    "evaluate-scored:15",
+    "layers-scored:2",
+    soak("facts-decided:1"),
+    "facts-appended:2",
+    soak("publish-filled:1"),
+    "publish-renamed:1",
+]
 
 
 @pytest.mark.slow

@@ -37,10 +37,17 @@ def test_evolve_returns_the_result_of_the_source_documents(evolved) -> None:
     assert result.phase_name == "evomerge"
     assert result.duration_seconds > 0
     assert set(result.metrics) == {
-        "best_fitness", "initial_fitness", "improvement", "improvement_pct", "generations_run",
-        "convergence_reason", "final_diversity", "best_combo", "combo_usage",
+        "best_fitness",
+        "initial_fitness",
+        "improvement",
+        "improvement_pct",
+        "generations_run",
+        "convergence_reason",
+        "final_diversity",
+        "best_combo",
+        "combo_usage",
         "fitness_components",
-    }  # fmt: skip
+    }
     assert result.metrics["generations_run"] == 1
     assert result.metrics["convergence_reason"] == "generations"
     assert sum(result.metrics["combo_usage"].values()) == 16

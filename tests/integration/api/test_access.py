@@ -188,9 +188,13 @@ def test_an_admin_that_forge_did_not_record_lets_nobody_in(served: Served) -> No
     issued = last._replace(type="token_issued", data=json.dumps(token))
     for behind, row in enumerate((added, issued), start=1):
         row = row._replace(
-            version=last.version + behind, schema=1, event_id=f"{behind}", key=f"{behind}",
-            prev_hash=last.hash, hash="bogus",
-        )  # fmt: skip
+            version=last.version + behind,
+            schema=1,
+            event_id=f"{behind}",
+            key=f"{behind}",
+            prev_hash=last.hash,
+            hash="bogus",
+        )
         columns = ", ".join(row._fields[1:])
         with store.database.appending() as cursor:
             marks = ", ".join("?" * (len(row) - 1))

@@ -137,8 +137,11 @@ def test_a_key_means_its_run_whatever_a_model_s_name_means_by_then(served: Serve
         assert again.headers["location"] == first.headers["location"]
     folders[:] = ["/first"]
     others: list[dict[str, Any]] = [
-        {"models": ["code", "code"]}, {"config": {}}, {"priority": 3}, {"reason": "x"},
-    ]  # fmt: skip
+        {"models": ["code", "code"]},
+        {"config": {}},
+        {"priority": 3},
+        {"reason": "x"},
+    ]
     for other in others:
         assert ask(**other).status_code == 409
     assert ask(config={"generations": 2, "seed": EvoMergeConfig().seed}).status_code == 200

@@ -152,17 +152,23 @@ def test_what_did_not_change_is_not_sent_again(served: Served) -> None:
 
 def test_what_is_asked_is_an_event_with_its_actor_and_reason(served: Served) -> None:
     run = served.forks["submitter"]
-    asked = [("pause", {"reason": "a"}), ("resume", {"reason": "b"}), ("priority", {"priority": 7}),
-             ("cancel", {"reason": "c"})]  # fmt: skip
+    asked = [
+        ("pause", {"reason": "a"}),
+        ("resume", {"reason": "b"}),
+        ("priority", {"priority": 7}),
+        ("cancel", {"reason": "c"}),
+    ]
     for name, body in asked:
         answer = served.ask("POST", f"/runs/{run}/{name}", "submitter", json=body)
         assert answer.status_code == 200, answer.text
     _, rows = state_of(served, run)
     told = [(row.type, row.actor, json.loads(row.data).get("reason")) for row in rows[-4:]]
     assert told == [
-        ("paused", "submitter", "a"), ("resumed", "submitter", "b"),
-        ("priority_changed", "submitter", None), ("cancelled", "submitter", "c"),
-    ]  # fmt: skip
+        ("paused", "submitter", "a"),
+        ("resumed", "submitter", "b"),
+        ("priority_changed", "submitter", None),
+        ("cancelled", "submitter", "c"),
+    ]
     again = served.ask("POST", f"/runs/{run}/cancel", "submitter", json={})
     assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
 
@@ -226,8 +232,10 @@ def test_a_setting_that_the_strategy_lacks_is_named_with_the_strategies_that_hav
 def test_a_fork_takes_settings_of_the_search_flat_nested_and_by_their_place(served: Served) -> None:
     """What is recorded is flat, whatever the body was like; the run's settings are shown flat."""
     for settings in (
-        {"mutation_rate": 0.3}, {"search": {"mutation_rate": 0.3}}, {"search.mutation_rate": 0.3},
-    ):  # fmt: skip
+        {"mutation_rate": 0.3},
+        {"search": {"mutation_rate": 0.3}},
+        {"search.mutation_rate": 0.3},
+    ):
         body = {"generation": 1, "settings": settings}
         run = served.ask("POST", f"/runs/{RUN}/fork", json=body).json()["run"]
         forked = state_of(served, run)[0].forked
@@ -251,8 +259,13 @@ def test_the_known_settings_say_which_strategies_have_them(served: Served) -> No
 
 
 def test_problems_are_problem_details(served: Served) -> None:
-    for path, status in (("/runs/none", 404), ("/runs?limit=0", 422), ("/nothing", 404),
-                         (f"/runs/{RUN}?at=99999", 404), ("/runs?status=odd", 422)):  # fmt: skip
+    for path, status in (
+        ("/runs/none", 404),
+        ("/runs?limit=0", 422),
+        ("/nothing", 404),
+        (f"/runs/{RUN}?at=99999", 404),
+        ("/runs?status=odd", 422),
+    ):
         answer = served.get(path)
         assert answer.headers["content-type"] == "application/problem+json"
         body = answer.json()

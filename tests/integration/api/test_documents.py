@@ -38,9 +38,12 @@ def real(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 def config(toys: Toys) -> dict[str, Any]:
     """A phase's `config` with everything in it, as the documents have it."""
     return {
-        "models": [source.name for source in toys.sources], "base": toys.base.name,
-        "data": [str(toys.data)], "generations": 1, "search_windows": 2,
-    }  # fmt: skip
+        "models": [source.name for source in toys.sources],
+        "base": toys.base.name,
+        "data": [str(toys.data)],
+        "generations": 1,
+        "search_windows": 2,
+    }
 
 
 @pytest.mark.slow
@@ -60,8 +63,11 @@ def test_the_rest_endpoints_of_the_specification(real: tuple[TestClient, str], t
 
     status = client.get("/phases/status").json()
     assert {k: type(status[k]) for k in ("phase", "progress", "message", "percent")} == {
-        "phase": str, "progress": float, "message": str, "percent": float,
-    }  # fmt: skip
+        "phase": str,
+        "progress": float,
+        "message": str,
+        "percent": float,
+    }
     assert status["task_id"] == told["task_id"]
     assert status["message"] == "waiting for a worker (none is connected)"
     assert status["phases"]["evomerge"]["total_generations"] == 1
@@ -74,8 +80,11 @@ def test_the_rest_endpoints_of_the_specification(real: tuple[TestClient, str], t
     assert made["metadata"]["kind"] == "specialist"
     [listed] = [m for m in client.get("/models/list").json() if m["id"] == made["model_id"]]
     assert {k: type(listed[k]) for k in ("id", "name", "size", "metrics")} == {
-        "id": str, "name": str, "size": int, "metrics": dict,
-    }  # fmt: skip
+        "id": str,
+        "name": str,
+        "size": int,
+        "metrics": dict,
+    }
 
 
 def test_a_type_beside_empty_params_is_the_kind() -> None:
@@ -124,8 +133,10 @@ def test_the_websocket_messages_of_the_specification(
         assert socket.receive_json()["type"] == "welcome"
         socket.send_json({"type": "subscribe", "channel": "phase_updates"})
         assert socket.receive_json() | {"after": 0} == {
-            "type": "subscribed", "run": None, "after": 0,
-        }  # fmt: skip
+            "type": "subscribed",
+            "run": None,
+            "after": 0,
+        }
         socket.send_json({"type": "start_phase", "phase": "cognate", "config": {}})
         error = socket.receive_json()
         assert (error["type"], error["phase"]) == ("error", "cognate")

@@ -43,9 +43,12 @@ def test_made_up_requests_are_answered_as_the_document_says(served: Served) -> N
 
 def _try(served: Served, operation) -> None:
     @settings(
-        max_examples=12, deadline=None, database=None, derandomize=True,
+        max_examples=12,
+        deadline=None,
+        database=None,
+        derandomize=True,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
     @given(case=operation.as_strategy())
     def one(case) -> None:
         if case.path_parameters and "run" in case.path_parameters:

@@ -85,6 +85,11 @@ def test_phases_say_what_they_always_said_before_there_is_a_run(tmp_path: Path) 
     with TestClient(create(home, Options((tmp_path,))), "http://127.0.0.1") as client:
         told = client.get("/phases/status", headers=head).json()
     assert told == {
-        "phase": "evomerge", "task_id": None, "status": None, "progress": 0.0, "percent": 0.0,
-        "message": "no run yet", "phases": {"evomerge": None},
-    }  # fmt: skip
+        "phase": "evomerge",
+        "task_id": None,
+        "status": None,
+        "progress": 0.0,
+        "percent": 0.0,
+        "message": "no run yet",
+        "phases": {"evomerge": None},
+    }

@@ -208,9 +208,10 @@ def test_a_task_asks_no_hub_and_takes_no_folder_instead(
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # else the tests' own settings hold
             monkeypatch.delenv(name, raising=False)
         for name, value in {
-            "FORGE_TASK_FOLDERS": str(folder), "HF_TOKEN": "hf_secret",
+            "FORGE_TASK_FOLDERS": str(folder),
+            "HF_TOKEN": "hf_secret",
             "HF_ENDPOINT": f"http://127.0.0.1:{hub.getsockname()[1]}",
-        }.items():  # fmt: skip
+        }.items():
             monkeypatch.setenv(name, value)
         app: Any = served.client.app
         app.state.readers = Readers(app.state.options)
@@ -218,9 +219,10 @@ def test_a_task_asks_no_hub_and_takes_no_folder_instead(
         for source in (*toys.sources, toys.base):
             shutil.copytree(source, roots / source.name)
         body = {
-            "models": [s.name for s in toys.sources], "base": toys.base.name,
+            "models": [s.name for s in toys.sources],
+            "base": toys.base.name,
             "data": ["lm-eval:mine"],
-        }  # fmt: skip
+        }
         answer = served.ask("POST", "/runs/check", "submitter", json=body)
         assert (answer.status_code, "lm-eval:mine" in answer.json()["detail"]) == (422, True)
         assert "lm-evaluation-harness has no task" not in answer.text

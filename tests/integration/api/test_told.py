@@ -199,10 +199,13 @@ def device(*labels: str) -> Device:
         ("b a", [device()], "a worker with the labels a and b (none is connected)"),
         ("demo", [], "a worker (none is connected)"),
         ("demo", [device("demo")], ""),
-        ("a b", [device("a"), device("b")],
-         "one worker with all of a cpu and the labels a and b (none is connected)"),
+        (
+            "a b",
+            [device("a"), device("b")],
+            "one worker with all of a cpu and the labels a and b (none is connected)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_label_that_no_worker_has_is_named(labels: str, devices: list[Device], told: str) -> None:
     """Labels look like tags and are constraints: such a run waits for ever."""
     row = {"run": "r", "paused": None, "device": "cpu", "labels": labels, "profile": None}
@@ -257,8 +260,9 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
     store.close()
     front = served.get("/runs/front").json()["front"]
     assert front["axes"] == [
-        {"name": "perplexity", "better": "down"}, {"name": "accuracy", "better": "up"},
-    ]  # fmt: skip
+        {"name": "perplexity", "better": "down"},
+        {"name": "accuracy", "better": "up"},
+    ]
     assert len(front["candidates"]) > 1
     for row in (*front["candidates"], *front["dominated"]):
         measured = state.components((row["candidate"], "selection", None))

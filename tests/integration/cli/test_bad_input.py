@@ -95,9 +95,13 @@ def test_an_archive_replaces_ordinary_files_only(finished, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("FORGE_THREADS", "0"), ("FORGE_THREADS", "x"), ("FORGE_LEASE_SECONDS", "x"),
-     ("FORGE_DATABASE_URL", "postgresql://127.0.0.1:notaport/x")],
-)  # fmt: skip
+    [
+        ("FORGE_THREADS", "0"),
+        ("FORGE_THREADS", "x"),
+        ("FORGE_LEASE_SECONDS", "x"),
+        ("FORGE_DATABASE_URL", "postgresql://127.0.0.1:notaport/x"),
+    ],
+)
 def test_a_setting_of_the_environment_is_named(
     finished, monkeypatch, name: str, value: str
 ) -> None:

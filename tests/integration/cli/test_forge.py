@@ -48,10 +48,22 @@ def finished(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     settings = folder / "settings.toml"
     settings.write_text("search_windows = 3\nsearch_questions = 2\n")
     result = call(
-        folder / "home", "evo", "--base-models", toys.names, "--base-model", str(toys.base),
-        "--data", str(toys.data), "--gens", "1", "--config", str(settings),
-        "--output-dir", str(folder / "champion"), "--json",
-    )  # fmt: skip
+        folder / "home",
+        "evo",
+        "--base-models",
+        toys.names,
+        "--base-model",
+        str(toys.base),
+        "--data",
+        str(toys.data),
+        "--gens",
+        "1",
+        "--config",
+        str(settings),
+        "--output-dir",
+        str(folder / "champion"),
+        "--json",
+    )
     assert result.exit_code == 0, result.output
     return folder / "home", result, folder / "champion"
 
@@ -75,9 +87,21 @@ def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_pa
     settings = tmp_path / "settings.toml"
     settings.write_text("search_windows = 3\nsearch_questions = 2\npopulation_size = 5\n")
     words = [
-        "evo", "--dry-run", "--strategy", "auto", "--base-models", toys.names, "--gens", "2",
-        "--base-model", str(toys.base), "--data", str(toys.data), "--config", str(settings),
-    ]  # fmt: skip
+        "evo",
+        "--dry-run",
+        "--strategy",
+        "auto",
+        "--base-models",
+        toys.names,
+        "--gens",
+        "2",
+        "--base-model",
+        str(toys.base),
+        "--data",
+        str(toys.data),
+        "--config",
+        str(settings),
+    ]
     told = call(tmp_path, *words, "--json")
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
@@ -124,9 +148,18 @@ def test_a_search_that_cannot_be_is_named_before_any_work(
     settings = tmp_path / "settings.toml"
     settings.write_text(text)
     said = fails(
-        tmp_path, 2, "evo", "--base-models", toys.names, "--base-model", str(toys.base),
-        "--data", str(toys.data), "--config", str(settings),
-    )  # fmt: skip
+        tmp_path,
+        2,
+        "evo",
+        "--base-models",
+        toys.names,
+        "--base-model",
+        str(toys.base),
+        "--data",
+        str(toys.data),
+        "--config",
+        str(settings),
+    )
     assert message in said
 
 
@@ -161,10 +194,18 @@ def test_the_champions_folder_is_what_the_ecosystem_takes(finished) -> None:
     _, _, folder = finished
     names = {p.name for p in folder.iterdir()}
     assert names >= {
-        "model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json",
-        "generation_config.json", "README.md", "evomerge_recipe.json", "report.json",
-        "report.md", "report.svg", "report.png",
-    }  # fmt: skip
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "README.md",
+        "evomerge_recipe.json",
+        "report.json",
+        "report.md",
+        "report.svg",
+        "report.png",
+    }
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~_umask()
     card = (folder / "README.md").read_text()
     assert "base_model:" in card
@@ -241,8 +282,9 @@ def test_doctor_finds_this_machine_fit(tmp_path) -> None:
     for what in ("torch", "home", "free disk", "sqlite", "log"):
         assert what in result.stdout
     assert {f["level"] for f in json.loads(call(tmp_path, "doctor", "--json").stdout)} <= {
-        "ok", "warning",
-    }  # fmt: skip
+        "ok",
+        "warning",
+    }
 
 
 def test_doctor_says_what_is_wrong(tmp_path) -> None:
@@ -314,9 +356,19 @@ def test_a_run_with_a_budget_ends_by_it_and_writes_its_champion(toys: Toys, tmp_
         'budget = "8s"\n[search]\nstrategy = "auto"\npopulation_size = 5\n'
     )
     words = (
-        "evo", "--base-models", toys.names, "--base-model", str(toys.base), "--data", str(toys.data),
-        "--config", str(file), "--output-dir", str(tmp_path / "champion"), "--json",
-    )  # fmt: skip
+        "evo",
+        "--base-models",
+        toys.names,
+        "--base-model",
+        str(toys.base),
+        "--data",
+        str(toys.data),
+        "--config",
+        str(file),
+        "--output-dir",
+        str(tmp_path / "champion"),
+        "--json",
+    )
     told = call(tmp_path / "home", *words)
     assert told.exit_code == 0, told.output
     run = json.loads(told.stdout)["run"]
@@ -357,8 +409,10 @@ def test_every_way_of_saying_the_settings_means_the_same(toys: Toys, tmp_path: P
     told.append(json.loads(call(tmp_path / "home", *words, *options).stdout)["config"])
     assert told == [told[0]] * 5
     assert (told[0]["strategy"], told[0]["elite_size"], told[0]["mutation_sigma"]) == (
-        "tournament", 1, 0.3,
-    )  # fmt: skip
+        "tournament",
+        1,
+        0.3,
+    )
 
 
 def test_an_option_overrides_the_strategy_of_a_nested_search(toys: Toys, tmp_path) -> None:
@@ -386,8 +440,13 @@ def test_a_config_file_may_name_models_and_data(toys: Toys, tmp_path) -> None:
 
 def test_an_unknown_run_is_not_found(finished) -> None:
     """Exit code 5, and the runs that there are."""
-    for words in (("show", "x"), ("events", "x"), ("lineage", "x"), ("evo", "--resume", "x"),
-                  ("export", "x", "--out", "y")):  # fmt: skip
+    for words in (
+        ("show", "x"),
+        ("events", "x"),
+        ("lineage", "x"),
+        ("evo", "--resume", "x"),
+        ("export", "x", "--out", "y"),
+    ):
         message = fails(finished[0], 5, *words)
         assert "is not known" in message
         assert run_of(finished) in message
@@ -485,9 +544,12 @@ _leave(7)
 def test_what_is_under_way_and_what_is_registered_is_done_before_the_end() -> None:
     """Though the interpreter is not taken apart."""
     ended = subprocess.run(
-        [sys.executable, "-c", LEAVING], capture_output=True, text=True, cwd=runs.REPOSITORY,
+        [sys.executable, "-c", LEAVING],
+        capture_output=True,
+        text=True,
+        cwd=runs.REPOSITORY,
         check=False,
-    )  # fmt: skip
+    )
     assert ended.returncode == 7
     assert ended.stdout == "without an end, pooled\nwaited for\nregistered\n"
     assert not ended.stderr
@@ -498,12 +560,27 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     """Exit code 130 and the command; then the command works."""
     forge_command = [sys.executable, "-c", "from cli.main import main; main()"]
     env = {**os.environ, "FORGE_HOME": str(tmp_path / "home")}
-    words = ["evo", "--base-models", toys.names, "--base-model", str(toys.base), "--data",
-             str(toys.data), "--gens", "1", "--output-dir", str(tmp_path / "champion")]  # fmt: skip
+    words = [
+        "evo",
+        "--base-models",
+        toys.names,
+        "--base-model",
+        str(toys.base),
+        "--data",
+        str(toys.data),
+        "--gens",
+        "1",
+        "--output-dir",
+        str(tmp_path / "champion"),
+    ]
     process = subprocess.Popen(
-        forge_command + words, env=env, text=True, stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE, cwd=runs.REPOSITORY,
-    )  # fmt: skip
+        forge_command + words,
+        env=env,
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=runs.REPOSITORY,
+    )
     home = Home(tmp_path / "home")
     _wait_for_events(home, 8)
     process.send_signal(signal.SIGINT)
@@ -513,8 +590,11 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     run = command.split()[-1]
     done = subprocess.run(  # the champion goes where it was wanted at the start
         [*forge_command, "evo", "--resume", run],
-        env=env, capture_output=True, text=True, cwd=runs.REPOSITORY,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        cwd=runs.REPOSITORY,
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "champion" / "model.safetensors").exists()
 
@@ -539,13 +619,17 @@ def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
     every = json.loads(call(tmp_path, "settings", "--json").stdout)
     assert [row["name"] for row in every] == [setting.name for setting in settings()]
     assert {row["name"]: row["strategies"] for row in every}["elite_size"] == [
-        "elite-loser", "tournament",
-    ]  # fmt: skip
+        "elite-loser",
+        "tournament",
+    ]
     assert all(row["what"] for row in every)
     drawn = json.loads(call(tmp_path, "settings", "search_", "--json").stdout)
     assert {row["name"]: row["default"] for row in drawn} == {
-        "search_sigma": 0.1, "search_windows": 48, "search_questions": 24, "search_problems": 8,
-    }  # fmt: skip
+        "search_sigma": 0.1,
+        "search_windows": 48,
+        "search_questions": 24,
+        "search_problems": 8,
+    }
     assert [
         row["name"]
         for row in json.loads(call(tmp_path, "settings", "dare_threshold", "--json").stdout)

@@ -97,8 +97,11 @@ def test_a_shell_is_told_commands_and_options(tmp_path: Path) -> None:
     link.chmod(0o755)
     for words, expected in (("forge pri", "priority"), ("forge submit --prio", "--priority")):
         env = {
-            **os.environ, "_FORGE_COMPLETE": "bash_complete", "COMP_WORDS": words,
-            "COMP_CWORD": str(words.count(" ")), "PYTHONPATH": str(REPOSITORY),
-        }  # fmt: skip
+            **os.environ,
+            "_FORGE_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+            "PYTHONPATH": str(REPOSITORY),
+        }
         done = subprocess.run([str(link)], env=env, capture_output=True, text=True, check=False)
         assert f"plain,{expected}" in done.stdout.splitlines(), done.stderr

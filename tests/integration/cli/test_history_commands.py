@@ -82,17 +82,25 @@ def test_an_honest_run_is_verified(place: Place) -> None:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("UPDATE events SET data = replace(data, '\"seed\":3', '\"seed\":4') WHERE version = 1",
-         r"event 1 \(submitted\) of stream evomerge/r was changed"),
+        (
+            "UPDATE events SET data = replace(data, '\"seed\":3', '\"seed\":4') WHERE version = 1",
+            r"event 1 \(submitted\) of stream evomerge/r was changed",
+        ),
         ("UPDATE events SET actor = 'mallory' WHERE version = 12", "event 12"),
         ("DELETE FROM events WHERE version = 20", "event 20 is missing"),
-        ("UPDATE events SET version = CASE version WHEN 30 THEN 1031 ELSE 1030 END "
-         "WHERE version IN (30, 31); UPDATE events SET version = version - 1000 WHERE version > 1000",
-         "events 30 and 31 .*were swapped"),
-        ("DELETE FROM events WHERE version > 40", "events 41 to .* gone from the end .*: the run list"),
+        (
+            "UPDATE events SET version = CASE version WHEN 30 THEN 1031 ELSE 1030 END "
+            "WHERE version IN (30, 31); "
+            "UPDATE events SET version = version - 1000 WHERE version > 1000",
+            "events 30 and 31 .*were swapped",
+        ),
+        (
+            "DELETE FROM events WHERE version > 40",
+            "events 41 to .* gone from the end .*: the run list",
+        ),
     ],
     ids=["byte", "actor", "removed", "swapped", "tail"],
-)  # fmt: skip
+)
 def test_tampering_is_found_and_named(place: Place, statement: str, why: str) -> None:
     place("runs")
     for part in statement.split(";"):
@@ -435,8 +443,10 @@ def test_streams_of_users_limits_and_models_are_verified(place: Place) -> None:
     data = json.loads(place("verify", "--all", "--json", code=1).stdout)
     assert data["ok"] is False
     assert {one["run"]: bool(one["findings"]) for one in data["streams"]} == {
-        "r": False, "users": True, "queue": False,
-    }  # fmt: skip
+        "r": False,
+        "users": True,
+        "queue": False,
+    }
 
 
 def test_a_stream_that_cannot_be_verified_hides_no_other(place: Place) -> None:

@@ -113,8 +113,13 @@ def test_the_population_is_a_row_a_slot() -> None:
     rows = candidate_rows.newest(made.state)
     assert len(rows) > 2
     for row, line in zip(rows, lines[start + 1 :], strict=False):
-        told = [str(row["slot"]), number(row["search"]), number(row["selection"]), row["kind"],
-                row["pipeline"]]  # fmt: skip
+        told = [
+            str(row["slot"]),
+            number(row["search"]),
+            number(row["selection"]),
+            row["kind"],
+            row["pipeline"],
+        ]
         assert line.split()[:5] == told
     assert any(row["search"] is None for row in rows)
 
@@ -221,8 +226,11 @@ def terminal(home: Path, *words: str, **env: str) -> str:
     process = subprocess.Popen(
         [sys.executable, "-c", "from cli.main import main; main()", *words],
         env={**kept, "FORGE_HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", **env},
-        stdin=theirs, stdout=theirs, stderr=theirs, cwd=REPOSITORY,
-    )  # fmt: skip
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=REPOSITORY,
+    )
     os.close(theirs)
     seen, end = b"", time.monotonic() + 60
     while time.monotonic() < end:

@@ -184,8 +184,12 @@ def test_logs_are_lines_of_json_with_run_task_and_position(
     found = json.loads(line)
     assert found.pop("timestamp")
     assert found == {
-        "event": "task ended", "level": "info", "run": "r", "task": "build/0/1", "position": 7,
-    }  # fmt: skip
+        "event": "task ended",
+        "level": "info",
+        "run": "r",
+        "task": "build/0/1",
+        "position": 7,
+    }
 
 
 def test_metrics_count_what_they_are_told() -> None:

@@ -131,8 +131,12 @@ def test_the_built_in_domains_are_the_default(finished, toys: Toys) -> None:
     """What does not fit a tiny model's context is left out and counted."""
     result = ok(call(finished[0], "score", str(toys.base), "--slice", "selection"))
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [
-        "code", "data", "math", "multilingual", "all",
-    ]  # fmt: skip
+        "code",
+        "data",
+        "math",
+        "multilingual",
+        "all",
+    ]
     assert "built-in items are longer than 64 tokens and left out" in result.stderr
 
 
@@ -182,8 +186,11 @@ def test_check_finds_what_only_the_tokenizer_knows(finished, toys: Toys, tmp_pat
     assert "weighs the domain 'code'" in told
     result = ok(call(finished[0], "check", *models, "--config", str(weights)))
     assert [line.split("\t")[0] for line in result.stdout.splitlines()[3:7]] == [
-        "code", "data", "math", "multilingual",
-    ]  # fmt: skip
+        "code",
+        "data",
+        "math",
+        "multilingual",
+    ]
 
 
 # ---- items ---------------------------------------------------------------------------------

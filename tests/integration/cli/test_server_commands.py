@@ -33,8 +33,9 @@ def test_users_are_added_changed_and_removed(tmp_path: Path) -> None:
     call(tmp_path, "users", "role", "bob", "viewer")
     rows = json.loads(call(tmp_path, "users", "list", "--json").stdout)
     assert [(r["name"], r["role"], len(r["tokens"])) for r in rows] == [
-        ("ada", "admin", 1), ("bob", "viewer", 1),
-    ]  # fmt: skip
+        ("ada", "admin", 1),
+        ("bob", "viewer", 1),
+    ]
     call(tmp_path, "users", "remove", "bob")
     assert "not known" in fails(tmp_path, 5, "users", "token", "bob")
 

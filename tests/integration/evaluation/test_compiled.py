@@ -83,9 +83,13 @@ def test_other_depths_are_not_compiled(resident, weights, monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "change", "tokens", "pays"),
-    [(1.5, 0.0, 3_100, True), (1.5, 0.0, 2_900, False), (1.05, 0.0, 1e9, False),
-     (1.5, 0.006, 1e9, False)],
-)  # fmt: skip
+    [
+        (1.5, 0.0, 3_100, True),
+        (1.5, 0.0, 2_900, False),
+        (1.05, 0.0, 1e9, False),
+        (1.5, 0.006, 1e9, False),
+    ],
+)
 def test_it_must_win_back_what_compiling_takes(ratio, change, tokens, pays) -> None:
     """By hand: 3,000 tokens at 100 a second are 30 s, a third of it is saved, compiling takes 10."""
     assert autotune.Trial(ratio, change, 10.0, 100.0).pays(tokens) is pays

@@ -18,7 +18,7 @@ import pytest
 from evaluation.data import domains
 from evaluation.data import items as data_items
 from evaluation.data.builtin import corpus, phrase_grammar
-from evaluation.data.domains import code, math, structured
+from evaluation.data.domains import code, code_long_tasks, code_task, math, structured
 from evaluation.data.items import Item, Problem, Question, Text
 from evaluation.sandbox.sandbox import Sandbox
 from evaluation.verifiers import program
@@ -59,12 +59,14 @@ def test_one_function_under_two_names_is_in_one_slice(items: list[Item]):
     right: dict[str, set[str]] = {}
     for item in items:
         if isinstance(item, Question) and item.domain == "code":
-            task = code.Task("f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ())
+            task = code_task.Task(
+                "f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ()
+            )
             body = textwrap.dedent(item.choices[item.answer]).rstrip()
             right.setdefault(replace(task, right=body).about, set()).add(item.slice)
     assert max(map(len, right.values())) == 1
     assert len(right) > 100
-    first, second = code._gcd(random.Random(1)), code._gcd(random.Random(5))
+    first, second = code_long_tasks._gcd(random.Random(1)), code_long_tasks._gcd(random.Random(5))
     assert first.name != second.name
     assert (
         first.about
@@ -93,7 +95,7 @@ def test_right_bodies_pass_and_wrong_bodies_fail(maker: Any):
             bodies = [task.right, *task.wrong]
             assert len(set(bodies)) == 4
             for body in bodies:
-                found = program.verify(check, task.prompt, code.indented(body), sandbox)
+                found = program.verify(check, task.prompt, code_task.indented(body), sandbox)
                 assert found.score == (body == task.right), (task, body, found.why)
 
 
@@ -107,11 +109,15 @@ def test_items_do_not_depend_on_the_process():
     root = Path(__file__).resolve().parents[3]
     digests = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, cwd=root,
-            capture_output=True, text=True, check=True,
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("1", "2", "3")
-    }  # fmt: skip
+    }
     assert len(digests) == 1
 
 

@@ -32,9 +32,14 @@ def server(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 def problem(number: int, prompt: str, **fields: Any) -> dict[str, Any]:
     return {
-        "id": f"p{number}", "domain": "d", "slice": "test", "prompt": prompt,
-        "check": {"kind": "exact", "answer": "x"}, "max_tokens": 10, **fields,
-    }  # fmt: skip
+        "id": f"p{number}",
+        "domain": "d",
+        "slice": "test",
+        "prompt": prompt,
+        "check": {"kind": "exact", "answer": "x"},
+        "max_tokens": 10,
+        **fields,
+    }
 
 
 def test_windows_questions_and_replies_are_those_of_the_model(server, resident, tokenizer) -> None:
@@ -144,8 +149,10 @@ def test_what_a_server_does_wrong_is_said(status: int, body: Any, what: str) -> 
 
 def test_what_is_right_is_read() -> None:
     """The token that is generated besides is dropped; the most likely one is known by its value."""
-    longer = {"token_logprobs": [*LOGPROBS["token_logprobs"], -3.0],
-              "top_logprobs": [*LOGPROBS["top_logprobs"], {"c": -3.0}]}  # fmt: skip
+    longer = {
+        "token_logprobs": [*LOGPROBS["token_logprobs"], -3.0],
+        "top_logprobs": [*LOGPROBS["top_logprobs"], {"c": -3.0}],
+    }
     with serving(lambda asked: (200, {"choices": [{**GOOD, "logprobs": longer}]})) as (url, _):
         ((losses, best),) = Endpoint(url + "/", NAME).losses([np.asarray([1, 2, 3])])
     assert losses.tolist() == [1.0, 2.0]

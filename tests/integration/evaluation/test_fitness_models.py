@@ -96,14 +96,27 @@ def test_batches_hold_every_window_once_and_one_length_each():
 
 
 SIZES: dict[str, Any] = {
-    "vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "intermediate_size": 32, "max_position_embeddings": 128,
-    "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
-}  # fmt: skip
+    "vocab_size": 320,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 32,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
 OTHER: dict[str, Any] = {
-    "vocab_size": 320, "n_embd": 16, "hidden_size": 16, "n_layer": 3, "n_head": 2,
-    "n_positions": 128, "bos_token_id": 0, "eos_token_id": 0,
-}  # fmt: skip
+    "vocab_size": 320,
+    "n_embd": 16,
+    "hidden_size": 16,
+    "n_layer": 3,
+    "n_head": 2,
+    "n_positions": 128,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
 
 
 @pytest.mark.parametrize(

@@ -127,10 +127,16 @@ def test_evaluating_problems_gives_scores_in_order(
     """The model's own reply planted as the answer of one of two problems."""
     (said,) = generation.replies(resident, posed(tokenizer, "one", max_tokens=8), tokenizer)
     rows: list[dict[str, Any]] = [
-        {"id": f"p{i}", "domain": "d", "slice": "test", "prompt": "one", "max_tokens": 8,
-         "check": {"kind": "exact", "answer": answer}}
+        {
+            "id": f"p{i}",
+            "domain": "d",
+            "slice": "test",
+            "prompt": "one",
+            "max_tokens": 8,
+            "check": {"kind": "exact", "answer": answer},
+        }
         for i, answer in enumerate(["something else", said.strip() or "?", "neither"])
-    ]  # fmt: skip
+    ]
     items = [*from_rows(rows), *texts(*toy_models.texts()[:1])]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]
     draws = {"d": Draw(windows=(0,), questions=(), problems=(1, 2))}
@@ -146,9 +152,11 @@ def test_evaluating_problems_gives_scores_in_order(
 
 
 def test_a_verifier_that_fails_is_in_the_outcomes_with_the_item(
-    folder: Path, resident: ResidentModel, tokenizer: PreTrainedTokenizerFast,
+    folder: Path,
+    resident: ResidentModel,
+    tokenizer: PreTrainedTokenizerFast,
     monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+):
     """Never a silent zero."""
     from evaluation.verifiers import verifier
     from evaluation.verifiers.base import Verdict
@@ -166,9 +174,11 @@ def test_a_verifier_that_fails_is_in_the_outcomes_with_the_item(
 
 
 def test_without_a_sandbox_an_evaluation_is_put_off(
-    folder: Path, resident: ResidentModel, tokenizer: PreTrainedTokenizerFast,
+    folder: Path,
+    resident: ResidentModel,
+    tokenizer: PreTrainedTokenizerFast,
     monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+):
     """Another machine may have one; a score without it would be another number."""
     monkeypatch.setattr("sys.platform", "darwin")
     tests = {"kind": "program", "tests": ["assert f(1) == 2"]}

@@ -286,9 +286,18 @@ def test_a_refusal_names_the_task(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["gsm8k", "mmlu_abstract_algebra", "arc_challenge", "allenai/ai2_arc", "openai/gsm8k",
-     "Rowan/hellaswag", "leaderboard_bbh", "cais/mmlu", "TruthfulQA_mc1"],
-)  # fmt: skip
+    [
+        "gsm8k",
+        "mmlu_abstract_algebra",
+        "arc_challenge",
+        "allenai/ai2_arc",
+        "openai/gsm8k",
+        "Rowan/hellaswag",
+        "leaderboard_bbh",
+        "cais/mmlu",
+        "TruthfulQA_mc1",
+    ],
+)
 def test_well_known_benchmarks_are_known(name: str) -> None:
     assert lm_eval_spec.benchmark([name]) == name
 

@@ -144,8 +144,15 @@ def test_choices_are_divided_by_what_was_asked_for(
 ):
     """Mutual information needs each choice a second time, after the start token alone."""
     choices = (" 4", " fifty-five")
-    row = {"id": "q", "domain": "d", "slice": "test", "prompt": "2 + 2 =", "choices": choices,
-           "answer": 0, "normalise": normalise}  # fmt: skip
+    row = {
+        "id": "q",
+        "domain": "d",
+        "slice": "test",
+        "prompt": "2 + 2 =",
+        "choices": choices,
+        "answer": 0,
+        "normalise": normalise,
+    }
     (asked,) = packing.pack(from_rows([row]), tokenizer, 64)["test"]["d"].questions
     encoded = [tokenizer.encode(c, add_special_tokens=False) for c in choices]
     expected = {
@@ -163,8 +170,15 @@ def test_choices_are_divided_by_what_was_asked_for(
 def problem(id_: str, grade: int = 0, **fields: object) -> dict[str, object]:
     """A row of a data file."""
     check = {"kind": "exact", "answer": "x"}
-    return {"id": id_, "domain": "d", "slice": "test", "prompt": "say x", "check": check,
-            "grade": grade, **fields}  # fmt: skip
+    return {
+        "id": id_,
+        "domain": "d",
+        "slice": "test",
+        "prompt": "say x",
+        "check": check,
+        "grade": grade,
+        **fields,
+    }
 
 
 def test_problems_are_sorted_by_grade_and_counted(tokenizer: PreTrainedTokenizerFast):

@@ -85,9 +85,9 @@ def test_bfloat16_is_computed_in_bfloat16(resident, weights, data) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "change", "used"), [(1.5, 0.004, True), (1.05, 0.0, False), (3.0, 0.006, False),
-                                  (3.0, float("inf"), False)],
-)  # fmt: skip
+    ("ratio", "change", "used"),
+    [(1.5, 0.004, True), (1.05, 0.0, False), (3.0, 0.006, False), (3.0, float("inf"), False)],
+)
 def test_it_must_pay_and_give_the_same(ratio: float, change: float, used: bool) -> None:
     assert autotune.Trial(ratio, change).better is used
 
@@ -108,9 +108,14 @@ def a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str) -> 
 
 @pytest.mark.parametrize(
     ("flags", "native"),
-    [("avx512_bf16", True), ("amx_bf16 amx_tile", True), ("i8mm bf16 sve", True),
-     ("avx512_vbmi2 avx512_bf16x", False), ("avx2", False)],
-)  # fmt: skip
+    [
+        ("avx512_bf16", True),
+        ("amx_bf16 amx_tile", True),
+        ("i8mm bf16 sve", True),
+        ("avx512_vbmi2 avx512_bf16x", False),
+        ("avx2", False),
+    ],
+)
 def test_a_processor_that_multiplies_in_bfloat16_is_known(
     flags: str, native: bool, tmp_path, monkeypatch
 ) -> None:

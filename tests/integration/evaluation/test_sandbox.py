@@ -61,26 +61,35 @@ HOSTILE = {
     "file for writing": ("open('here', 'w').write('x')", "PermissionError"),
     "another program": ("import os\nos.execv('/bin/sh', ['sh'])", "PermissionError"),
     "a shell": ("import os\nos.system('true')\nraise ValueError(os.system('true'))", "ValueError"),
-    "network": ("import ctypes\nraise ValueError(ctypes.CDLL(None).socket(2, 1, 0))", "ValueError: -1"),
+    "network": (
+        "import ctypes\nraise ValueError(ctypes.CDLL(None).socket(2, 1, 0))",
+        "ValueError: -1",
+    ),
     "killing its parent": ("import os\nos.kill(os.getppid(), 9)", "PermissionError"),
     "killing everybody": ("import os\nos.kill(-1, 9)", "PermissionError"),
     "machine code": (
         "import ctypes\n"
         "p = ctypes.CDLL(None, use_errno=True)\n"
-        "raise ValueError(p.mmap(None, 4096, 7, 0x22, -1, 0))", "ValueError: -1",
+        "raise ValueError(p.mmap(None, 4096, 7, 0x22, -1, 0))",
+        "ValueError: -1",
     ),
     "a crash": ("import ctypes\nctypes.string_at(0)", "SIGSEGV"),
     "leaving early": ("import os\nos._exit(0)", "ended without an answer"),
     "leaving politely": ("raise SystemExit(0)", "SystemExit"),
     "a flood of answers": ("import os\nwhile True: os.write(3, b'x' * 65536)", "answered too much"),
-    "an answer that is none": ("import os\nos.write(3, b'[1, 2')\nos._exit(0)", "without an answer"),
+    "an answer that is none": (
+        "import os\nos.write(3, b'[1, 2')\nos._exit(0)",
+        "without an answer",
+    ),
     "answers of the wrong kind": (
-        "import os\nos.write(3, b'{\"values\": 7}')\nos._exit(0)", "without an answer",
+        "import os\nos.write(3, b'{\"values\": 7}')\nos._exit(0)",
+        "without an answer",
     ),
     "an exception that raises": (
-        "class E(Exception):\n    def __str__(self): raise ValueError\nraise E", "cannot be shown",
+        "class E(Exception):\n    def __str__(self): raise ValueError\nraise E",
+        "cannot be shown",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -370,8 +379,11 @@ def test_an_ordinary_user_has_the_same_lock():
     reading = ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
     done = subprocess.run(
         ["setpriv", *user, *reading, sys.executable, "-c", code],
-        cwd="/", capture_output=True, text=True, env={"PATH": os.environ["PATH"]},
-    )  # fmt: skip
+        cwd="/",
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"]},
+    )
     assert done.returncode == 0, done.stderr
     first, *rest = done.stdout.splitlines()
     assert first == "65533 ran out of time"

@@ -234,9 +234,16 @@ def test_kinds_of_literals_count_as_what_they_are(verifier: Verifier):
 
 @pytest.mark.parametrize(
     ("returned", "meant"),
-    [("10**400", "0.5"), ("[10**400]", "[0.5]"), ("10**4299", "0.5"), ("-10**400", "-0.5"),
-     ("{1: 10**400}", "{1: 0.5}"), ("0.5", "10**400"), ("1e400", "10**400")],
-)  # fmt: skip
+    [
+        ("10**400", "0.5"),
+        ("[10**400]", "[0.5]"),
+        ("10**4299", "0.5"),
+        ("-10**400", "-0.5"),
+        ("{1: 10**400}", "{1: 0.5}"),
+        ("0.5", "10**400"),
+        ("1e400", "10**400"),
+    ],
+)
 def test_a_number_beyond_floats_is_another_number(verifier: Verifier, returned: str, meant: str):
     """It raised OverflowError in the judge, three times, and the run had failed for good."""
     meant = meant.replace("10**400", "1" + "0" * 400)

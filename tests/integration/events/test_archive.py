@@ -62,8 +62,9 @@ def test_it_can_be_read_by_anybody_with_tar(store: EventStore, file: Path) -> No
         lines = content.read().decode().splitlines()
     assert names == ["manifest.json", "schemas.json", "events.jsonl", "blobs/x/y.bin", "seal.json"]
     assert [json.loads(line)["key"] for line in lines] == [
-        *(f"a{n}" for n in range(5)), *(f"b{n}" for n in range(5)),
-    ]  # fmt: skip
+        *(f"a{n}" for n in range(5)),
+        *(f"b{n}" for n in range(5)),
+    ]
 
 
 def test_the_same_log_gives_the_same_bytes(store: EventStore, file: Path, tmp_path: Path) -> None:
@@ -119,8 +120,10 @@ def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[str, bytes]
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lines(lambda ls: [*ls[:3], ls[3].replace(b'n\\":3', b'n\\":4'), *ls[4:]]),
-         r"after event 3 \(a/1 3\): the next event \(counted\) was changed"),
+        (
+            lines(lambda ls: [*ls[:3], ls[3].replace(b'n\\":3', b'n\\":4'), *ls[4:]]),
+            r"after event 3 \(a/1 3\): the next event \(counted\) was changed",
+        ),
         (lines(lambda ls: [*ls[:2], *ls[3:]]), "events.jsonl was changed"),
         (lines(lambda ls: [ls[1], ls[0], *ls[2:]]), "events.jsonl was changed"),
         (lines(lambda ls: [*ls[:2], b"{}", *ls[3:]]), "after event 2 .* is no event"),
@@ -133,14 +136,24 @@ def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[str, bytes]
         (lambda name, data: b"[]" if name == "manifest.json" else data, "its format is not"),
         (lambda name, data: b"{" if name == "seal.json" else data, "seal.json is no JSON"),
         (lambda name, data: b"[]" if name == "seal.json" else data, "not of its format"),
-        (lambda name, data: data.replace(b'"streams"', b'"x"') if name == "manifest.json" else data,
-         "not of its format"),
-        (lambda name, data: data.replace(b'"events": 5', b'"events": 0')
-         if name == "manifest.json" else data, "not of its format"),
-        (lines(lambda ls: [ls[0].replace(b'"version":1', b'"version":"1"'), *ls[1:]]),
-         "is no event"),
+        (
+            lambda name, data: (
+                data.replace(b'"streams"', b'"x"') if name == "manifest.json" else data
+            ),
+            "not of its format",
+        ),
+        (
+            lambda name, data: (
+                data.replace(b'"events": 5', b'"events": 0') if name == "manifest.json" else data
+            ),
+            "not of its format",
+        ),
+        (
+            lines(lambda ls: [ls[0].replace(b'"version":1', b'"version":"1"'), *ls[1:]]),
+            "is no event",
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_alteration_is_refused(file: Path, change, why: str) -> None:
     repacked(file, change)
     with pytest.raises(ArchiveError, match=why):

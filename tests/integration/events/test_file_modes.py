@@ -78,8 +78,10 @@ def test_another_user_can_neither_read_the_log_nor_lock_its_writers_out(
     home.folder.chmod(mode)
     done = subprocess.run(
         [sys.executable, "-I", "-c", STRANGER.format(uid=NOBODY), str(home.folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
 
 

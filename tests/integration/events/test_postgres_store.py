@@ -68,10 +68,13 @@ def followed(url: str, locked: bool) -> tuple[int, int]:
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", _WRITER, url, f"w{n}", str(EVENTS), "yes" if locked else "no"],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for n in range(WRITERS)
-    ]  # fmt: skip
+    ]
     for writer in writers:
         assert writer.stdout
         writer.stdout.readline()

@@ -58,9 +58,14 @@ def recipes(toys: Toys) -> dict[str, Recipe]:
     for number, (first, second, third) in enumerate(PIPELINES):
         genes = Genes(layers=(0, number % 3, 0), scale=0.9)
         found["-".join((first, second, third))] = Pipeline(
-            inputs=sources, base=base, interpolation=first, arithmetic=second, selection=third,
-            genes=genes, seed=number,
-        )  # fmt: skip
+            inputs=sources,
+            base=base,
+            interpolation=first,
+            arithmetic=second,
+            selection=third,
+            genes=genes,
+            seed=number,
+        )
     groups = tensor_groups.count(2)
     params = tuple({"density": 0.1 + 0.05 * group} for group in range(groups))
     grouped = Grouped(method="ties", inputs=sources, base=base, depths=2, params=params)
@@ -196,9 +201,14 @@ def test_what_does_not_fit_is_refused_before_weights_are_read() -> None:
     """Layers of a wrong length, from shapes alone."""
     toys = Toys(SHAPES)
     recipe = Pipeline(
-        inputs=toys.sources, base=toys.base, interpolation="linear", arithmetic="dare",
-        selection="frankenmerge", genes=Genes(layers=(0,)), seed=1,
-    )  # fmt: skip
+        inputs=toys.sources,
+        base=toys.base,
+        interpolation="linear",
+        arithmetic="dare",
+        selection="frankenmerge",
+        genes=Genes(layers=(0,)),
+        seed=1,
+    )
     shapes = {toys.base: tensor_ops.specs(toys.origin)}
     with pytest.raises(ConfigError, match="frankenmerge needs 3 layer entries"):
         plan(recipe, {}, shapes)

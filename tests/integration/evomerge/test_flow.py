@@ -55,8 +55,11 @@ def test_a_path_comes_back_from_its_point(x: list[float]) -> None:
 def test_paths_by_hand() -> None:
     """Block 1 of the merge, then twice block 2: of source 3, halved, and of source 1, doubled."""
     x = [0.3, 0.5, 0.1, 0.5, 0.99, 0.0, 0.76, 1.0, 0.19, 0.5, 0.5, 0.5]
-    expected = (Step(model=0, block=0), Step(model=3, block=1, scale=0.5),
-                Step(model=1, block=1, scale=2.0))  # fmt: skip
+    expected = (
+        Step(model=0, block=0),
+        Step(model=3, block=1, scale=0.5),
+        Step(model=1, block=1, scale=2.0),
+    )
     assert PATHS.steps(x) == expected
     assert PATHS.steps(PATHS.straight) == tuple(Step(model=0, block=b) for b in range(3))
     assert PATHS.steps([0.0] * 12) == PATHS.steps(PATHS.straight)  # nothing is no model
@@ -128,9 +131,11 @@ def test_a_child_computes_what_the_path_says(family, tmp_path: Path) -> None:
     mask = torch.full((12, 12), float("-inf")).triu(1).view(1, 1, 12, 12)
     for step in recipe.steps:
         hidden = layers[step.model][step.block](
-            step.scale * hidden, attention_mask=mask, position_ids=places,
+            step.scale * hidden,
+            attention_mask=mask,
+            position_ids=places,
             position_embeddings=turned,
-        )  # fmt: skip
+        )
     expected = top.lm_head(top.model.norm(hidden))
     resident = ResidentModel(folders[0], "cpu", tied=True)
     resident.load(made, len(recipe.steps))
@@ -186,8 +191,9 @@ def test_scales_are_no_part_of_a_task_vector(family) -> None:
         number = block_names.block_of(name)
         folded = number is not None and any(part in name for part in dataflow.INTO_STREAM)
         scale = 1.3 ** (number + 1) if folded else 1.0  # pyright: ignore[reportOptionalOperand]
-        torch.testing.assert_close(scale * (two[name] - other[name]), one[name] - zero[name],
-                                   rtol=1e-4, atol=1e-7)  # fmt: skip
+        torch.testing.assert_close(
+            scale * (two[name] - other[name]), one[name] - zero[name], rtol=1e-4, atol=1e-7
+        )
 
 
 def test_weights_of_another_depth_are_refused_unless_a_path_made_them(family) -> None:
@@ -249,8 +255,14 @@ def test_models_whose_blocks_differ_or_norm_elsewhere_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHING)
 def test_runs_search_paths(name: str) -> None:
-    given = small(strategy=name, population_size=8, generations=4, path_repeats=2,
-                  path_blocks=4, species=("ties", "slerp"))  # fmt: skip
+    given = small(
+        strategy=name,
+        population_size=8,
+        generations=4,
+        path_repeats=2,
+        path_blocks=4,
+        species=("ties", "slerp"),
+    )
     world, other = World(given), World(given)
     state = world.run()
     assert state.completed, state.failed
@@ -286,8 +298,14 @@ def test_a_distribution_is_told_the_path_that_it_asked_for() -> None:
 
 def test_what_techniques_earn_counts_under_their_names() -> None:
     """A path over a merge by ties is by ties, for the next choice and for the report's genes."""
-    given = small(strategy="tournament", population_size=8, generations=6, path_repeats=1,
-                  technique_selection="earned", species=("ties", "slerp"))  # fmt: skip
+    given = small(
+        strategy="tournament",
+        population_size=8,
+        generations=6,
+        path_repeats=1,
+        technique_selection="earned",
+        species=("ties", "slerp"),
+    )
     state = World(given).run()
     assert set(method_choice.earned(told(state, 6))) <= {"ties", "slerp"}
     assert search_statistics.genes(state)

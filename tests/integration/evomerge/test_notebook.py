@@ -140,8 +140,11 @@ def test_a_lineage_reads_as_a_tree(home: Home) -> None:
         told = [line for line in lines if f"{node.recipe_id[:12]}  {node.place}" in line]
         assert told, node
     for parent, child in lineage.edges:
-        at = next(i for i, line in enumerate(lines) if f"{child[:12]}  generation" in line
-                  or line.startswith(child[:12]))  # fmt: skip
+        at = next(
+            i
+            for i, line in enumerate(lines)
+            if f"{child[:12]}  generation" in line or line.startswith(child[:12])
+        )
         assert any(parent[:12] in line for line in lines[at + 1 :])
 
 

@@ -25,19 +25,41 @@ ALLOWED: dict[str, set[str]] = {
     "agent_forge": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
     "api": {"worker", "evaluation", "weights", "runs", "events"},
     "cli": {
-        "worker", "phases", "evomerge", "evaluation", "weights", "runs", "events", "agent_forge",
+        "worker",
+        "phases",
+        "evomerge",
+        "evaluation",
+        "weights",
+        "runs",
+        "events",
+        "agent_forge",
         "api",
     },
-}  # fmt: skip
+}
 
 #: Rooms that must not load torch, whatever they import; and single modules of other rooms.
 PURE = [
-    "events", "runs", "evaluation.data", "evaluation.verifiers", "evomerge.config",
-    "evomerge.recipes", "evomerge.fitness", "evomerge.search", "evomerge.run", "evomerge.reports",
-    "worker.exports.wandb", "worker.exports.wandb_follower", "worker.exports.parquet",
-    "worker.queue.leases", "worker.tasks.runner", "worker.devices.service", "worker.exports.archive",
-    "weights.storage.weight_cache", "api.app", "cli.runs.carry_on",
-]  # fmt: skip
+    "events",
+    "runs",
+    "evaluation.data",
+    "evaluation.verifiers",
+    "evomerge.config",
+    "evomerge.recipes",
+    "evomerge.fitness",
+    "evomerge.search",
+    "evomerge.run",
+    "evomerge.reports",
+    "worker.exports.wandb",
+    "worker.exports.wandb_follower",
+    "worker.exports.parquet",
+    "worker.queue.leases",
+    "worker.tasks.runner",
+    "worker.devices.service",
+    "worker.exports.archive",
+    "weights.storage.weight_cache",
+    "api.app",
+    "cli.runs.carry_on",
+]
 
 
 def _imports(file: Path) -> set[str]:
@@ -101,9 +123,10 @@ def test_the_check_of_kinds_can_fail(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     assert kinds_imported(tmp_path) == [
-        "worker/a.py imports evomerge", "cli/c.py imports phases",
+        "worker/a.py imports evomerge",
+        "cli/c.py imports phases",
         "cli/evomerge/d.py imports phases",
-    ]  # fmt: skip
+    ]
 
 
 def _modules() -> dict[str, Path]:

@@ -15,9 +15,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = (
-    "agent_forge", "api", "benchmarks", "cli", "docs", "evaluation", "events", "evomerge", "phases",
-    "runs", "testing", "weights", "worker",
-)  # fmt: skip
+    "agent_forge",
+    "api",
+    "benchmarks",
+    "cli",
+    "docs",
+    "evaluation",
+    "events",
+    "evomerge",
+    "phases",
+    "runs",
+    "testing",
+    "weights",
+    "worker",
+)
 #: Pages that describe the past: a changelog quotes what it replaced.
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
 
@@ -35,11 +46,32 @@ NOUN_PHRASES = (
 )
 #: Words without a noun behind them, and turns that are not current English.
 BARRED = (
-    "somebody", "nobody", "anybody", "everybody", "whoever", "whatever", "anew", "of before",
-    "so many", "so much", "as it were", "whether or no", "theirs", "thereby",
-    "said again", "admins may everything", "leave it", "who are you", "may not do that",
-    "too much to do", "first mend", "time at them", "is like that", "as one types", "mends it",
-)  # fmt: skip
+    "somebody",
+    "nobody",
+    "anybody",
+    "everybody",
+    "whoever",
+    "whatever",
+    "anew",
+    "of before",
+    "so many",
+    "so much",
+    "as it were",
+    "whether or no",
+    "theirs",
+    "thereby",
+    "said again",
+    "admins may everything",
+    "leave it",
+    "who are you",
+    "may not do that",
+    "too much to do",
+    "first mend",
+    "time at them",
+    "is like that",
+    "as one types",
+    "mends it",
+)
 
 _CLAUSE = re.compile(CLAUSES)
 _NOUN_PHRASE = re.compile(NOUN_PHRASES)
@@ -148,10 +180,15 @@ def test_the_dashboard_speaks_like_other_products() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Whether it is so.", "Of somebody.", "The server's desk.", "(place, row) of a run.",
-        "Until it has ended.", "Return what nobody reads.", "Merge so many rows.",
+        "Whether it is so.",
+        "Of somebody.",
+        "The server's desk.",
+        "(place, row) of a run.",
+        "Until it has ended.",
+        "Return what nobody reads.",
+        "Merge so many rows.",
     ],
-)  # fmt: skip
+)
 def test_a_bad_docstring_of_a_function_is_found(text: str) -> None:
     """A check that cannot fail is a defect."""
     assert list(docstring_faults(f'def f():\n    """{text}"""\n', "m.py"))

@@ -108,9 +108,10 @@ def test_a_run_is_checked_started_asked_and_carried_on(client: TestClient, ended
     assert got(client, f"/runs/{run}")["status"] == "submitted"
     assert "wait" in str(got(client, "/queue")["runs"][0])
     for path, body, status in (
-        ("pause", {"reason": "lunch"}, "paused"), ("resume", {}, "submitted"),
+        ("pause", {"reason": "lunch"}, "paused"),
+        ("resume", {}, "submitted"),
         ("priority", {"priority": 3}, "submitted"),
-    ):  # fmt: skip
+    ):
         post(client, f"/runs/{run}/{path}", 200, **body)
         assert got(client, f"/runs/{run}")["status"] == status
     assert post(client, f"/runs/{run}/pause", 200)["asked"] == "paused"

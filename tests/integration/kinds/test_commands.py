@@ -46,23 +46,41 @@ def told(home: Home, *words: str) -> dict:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("run.toml", "steps = 1\nwidth = 2\n"), ("run.json", '{"steps": 1, "width": 2}'),
-     ("run.yml", "steps: 1\nwidth: 2\n")],
-)  # fmt: skip
+    [
+        ("run.toml", "steps = 1\nwidth = 2\n"),
+        ("run.json", '{"steps": 1, "width": 2}'),
+        ("run.yml", "steps: 1\nwidth: 2\n"),
+    ],
+)
 def test_a_run_of_any_kind_is_started_carried_and_announced(
     home: Home, tmp_path: Path, name: str, content: str
 ) -> None:
     (tmp_path / name).write_text(content)
     out = tmp_path / "out"
     result = call(
-        home, "start", "toy", "--config", str(tmp_path / name), "--set", "seed=3",
-        "--output-dir", str(out), "--key", "one",
-    )  # fmt: skip
+        home,
+        "start",
+        "toy",
+        "--config",
+        str(tmp_path / name),
+        "--set",
+        "seed=3",
+        "--output-dir",
+        str(out),
+        "--key",
+        "one",
+    )
     ((run, state),) = every(home)
     assert state.submitted.config.model_dump() == {
-        "steps": 1, "width": 2, "seed": 3, "device": "cpu", "slow": 0.0, "failing": "", "poison": "",
+        "steps": 1,
+        "width": 2,
+        "seed": 3,
+        "device": "cpu",
+        "slow": 0.0,
+        "failing": "",
+        "poison": "",
         "divergent": "",
-    }  # fmt: skip
+    }
     assert result.stdout.splitlines() == [
         f"run {run} completed: {digest_of(state.total)[:12]}  total of step 0",
         f"folder:   {out}",
@@ -224,9 +242,11 @@ def test_every_kind_has_a_view_and_every_view_a_kind() -> None:
 def test_wishes_are_recorded_with_their_reasons(home: Home) -> None:
     toy_runs.submit(home)
     for words, status in (
-        (("pause", "r", "--reason", "lunch"), "paused"), (("resume", "r"), "submitted"),
-        (("priority", "r", "9"), "submitted"), (("cancel", "r"), "cancelled"),
-    ):  # fmt: skip
+        (("pause", "r", "--reason", "lunch"), "paused"),
+        (("resume", "r"), "submitted"),
+        (("priority", "r", "9"), "submitted"),
+        (("cancel", "r"), "cancelled"),
+    ):
         call(home, *words)
         assert toy_runs.state(home).status == status
     assert call(home, "pause", "r", code=6).exception
@@ -273,8 +293,12 @@ def test_a_tracker_is_sent_the_kinds_rows_and_its_result(ended: Home, tmp_path: 
     env = {**kept, **own, "FORGE_HOME": str(ended.folder), "WANDB_ERROR_REPORTING": "false"}
     done = subprocess.run(
         [*FORGE, "wandb", "sync", "r", "--offline", "--json"],
-        env=env, cwd=REPOSITORY, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        env=env,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     written = wandb_files.read(Path(json.loads(done.stdout)["place"]))
     state = toy_runs.state(ended)

@@ -61,9 +61,13 @@ def insert(after: str, type_: str, key: str, nth: int = 0, **data: Any) -> Forge
     def forged(rows: Rows) -> Rows:
         place = at(rows, after, nth)
         told = {
-            "type": type_, "schema": 1, "data": canonical_json(data), "key": f"r/{key}",
-            "event_id": digest_of(place)[:32], "causation": None,
-        }  # fmt: skip
+            "type": type_,
+            "schema": 1,
+            "data": canonical_json(data),
+            "key": f"r/{key}",
+            "event_id": digest_of(place)[:32],
+            "causation": None,
+        }
         return [*rows[: place + 1], rows[place]._replace(**told), *rows[place + 1 :]]
 
     return forged
@@ -114,10 +118,12 @@ def counted(step: int, slot: int, value: int) -> dict[str, Any]:
 #: Name → the forgery, and a part of what the audit says.
 FORGERIES: dict[str, tuple[Forge, str]] = {
     "a changed result": (
-        edit("counted", 1, value=7, digest=digest_of(7)), "step_completed does not say",
+        edit("counted", 1, value=7, digest=digest_of(7)),
+        "step_completed does not say",
     ),
     "a result that is not of its digest": (
-        edit("counted", value=7), "the digest is not that of the value",
+        edit("counted", value=7),
+        "the digest is not that of the value",
     ),
     "a missing result": (drop("counted", 2), "step_completed does not follow"),
     "a result that no open task asked for": (
@@ -125,7 +131,8 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
         "counted answers task count/5/0, which the events before do not ask for",
     ),
     "a second result of a task": (
-        insert("counted", "counted", "count/0/0", **counted(0, 0, 7)), "do not ask for",
+        insert("counted", "counted", "count/0/0", **counted(0, 0, 7)),
+        "do not ask for",
     ),
     "a result under the key of another task": (
         insert("step_completed", "counted", "count/1/0", **counted(1, 2, 7)),
@@ -133,31 +140,40 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
     ),
     "a result before the start": (swap(("started", 0), ("counted", 0)), "do not ask for"),
     "a step closed before its last result": (
-        swap(("step_completed", 0), ("counted", 2)), "step_completed does not follow",
+        swap(("step_completed", 0), ("counted", 2)),
+        "step_completed does not follow",
     ),
     "a wrong total of a step": (edit("step_completed", total=1), "step_completed does not say"),
     "a wrong result at the end": (
-        edit("completed", total=1, digest=digest_of(1)), "the total is not that of the steps",
+        edit("completed", total=1, digest=digest_of(1)),
+        "the total is not that of the steps",
     ),
     "a wrong lineage digest": (
-        edit("completed", lineage_digest="0" * 64), "the lineage digest is not that of the events",
+        edit("completed", lineage_digest="0" * 64),
+        "the lineage digest is not that of the events",
     ),
     "a wrong chain head": (
-        edit("completed", chain_head="0" * 64), "the chain head is not the event before's hash",
+        edit("completed", chain_head="0" * 64),
+        "the chain head is not the event before's hash",
     ),
     "other settings": (other_seed, "the lineage digest is not that of the events"),
     "a cause that an answer cannot have": (
-        replace("counted", causation="0" * 32), "is appended together with|names a cause",
+        replace("counted", causation="0" * 32),
+        "is appended together with|names a cause",
     ),
     "a result under another key": (
-        replace("counted", key="r/count/9/9"), "do not ask for",
+        replace("counted", key="r/count/9/9"),
+        "do not ask for",
     ),
     "an event of another run": (replace("counted", key="other/count/0/0"), "is recorded under"),
     "an end without a reason": (
-        insert("counted", "failed", "failed", reason="I say so"), "failed does not follow",
+        insert("counted", "failed", "failed", reason="I say so"),
+        "failed does not follow",
     ),
     "a failure that is not the first": (
-        insert("started", "task_failed", "count/0/0/failed/2", task="count/0/0", attempt=2, error=""),
+        insert(
+            "started", "task_failed", "count/0/0/failed/2", task="count/0/0", attempt=2, error=""
+        ),
         r"failed for the 2\. time, after 0 before",
     ),
     "a quarantine without deaths": (
@@ -165,16 +181,23 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
         "task_quarantined does not follow",
     ),
     "a divergence from no result": (
-        insert("started", "divergence_detected", "count/0/0/divergence/1", task="count/0/0",
-               recorded="a", found="b"),
+        insert(
+            "started",
+            "divergence_detected",
+            "count/0/0/divergence/1",
+            task="count/0/0",
+            recorded="a",
+            found="b",
+        ),
         "differs from a result that is not there",
     ),
     "a resumption of a run that was not paused": (
-        insert("counted", "resumed", "resumed/1", reason=None), "it is not paused",
+        insert("counted", "resumed", "resumed/1", reason=None),
+        "it is not paused",
     ),
     "a field that is none": (edit("counted", colour="red"), "counted"),
     "a schema that was never written": (replace("counted", schema=9), "counted"),
-}  # fmt: skip
+}
 
 
 def verify(home: Home, target: str) -> tuple[int, str]:

@@ -59,9 +59,13 @@ def test_a_fork_with_more_steps_shares_the_past_and_goes_on(honest: ToyState, en
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"seed": 1}, "setting seed cannot change"), ({"steps": 1}, "2 steps are done"),
-     ({"steps": -1}, "steps"), ({"colour": 1}, "colour")],
-)  # fmt: skip
+    [
+        ({"seed": 1}, "setting seed cannot change"),
+        ({"steps": 1}, "2 steps are done"),
+        ({"steps": -1}, "steps"),
+        ({"colour": 1}, "colour"),
+    ],
+)
 def test_a_fork_is_refused_what_its_past_contradicts(
     ended: Home, changes: dict[str, Any], said: str
 ) -> None:

@@ -35,10 +35,20 @@ from worker.tasks.recorder import Hands
 
 #: Every failpoint that a toy run passes, with its store and its runner.
 FAILPOINTS = {
-    "append-began", "append-inserted", "append-committed", "facts-appended", "facts-decided",
-    "projection-applied", "projection-made", "projection-read", "task-appended", "task-claimed",
-    "task-done", "task-released", "toy-counted",
-}  # fmt: skip
+    "append-began",
+    "append-inserted",
+    "append-committed",
+    "facts-appended",
+    "facts-decided",
+    "projection-applied",
+    "projection-made",
+    "projection-read",
+    "task-appended",
+    "task-claimed",
+    "task-done",
+    "task-released",
+    "toy-counted",
+}
 
 #: Of these, what a log passes once in its life.
 ONCE = {"projection-made"}

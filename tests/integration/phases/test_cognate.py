@@ -18,12 +18,23 @@ from runs.errors import UnavailableError
 #: Seconds of training: the machinery is real, the models are poor.
 MINIATURE = TINY.model_copy(
     update={
-        "name": "miniature", "parameters": 28_960, "vocabulary": 512, "hidden": 32, "layers": 2,
-        "heads": 2, "kv_heads": 1, "intermediate": 32, "context": 64, "batch": 4,
-        "base_tokens": 60_000, "specialist_tokens": 25_000, "base_rate": 1e-2,
-        "specialist_rate": 5e-3, "characters": 1_200_000,
+        "name": "miniature",
+        "parameters": 28_960,
+        "vocabulary": 512,
+        "hidden": 32,
+        "layers": 2,
+        "heads": 2,
+        "kv_heads": 1,
+        "intermediate": 32,
+        "context": 64,
+        "batch": 4,
+        "base_tokens": 60_000,
+        "specialist_tokens": 25_000,
+        "base_rate": 1e-2,
+        "specialist_rate": 5e-3,
+        "characters": 1_200_000,
     }
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("name", PRESETS)

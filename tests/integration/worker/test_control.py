@@ -186,8 +186,10 @@ def test_the_queue_has_the_highest_priority_first_then_the_oldest(store: EventSt
     control(store, "b", run_events.Paused())
     rows = queries.queue(store)
     assert [(r["run"], r["priority"], r["status"]) for r in rows] == [
-        ("c", 5, "submitted"), (RUN, 0, "submitted"), ("b", 0, "paused"),
-    ]  # fmt: skip
+        ("c", 5, "submitted"),
+        (RUN, 0, "submitted"),
+        ("b", 0, "paused"),
+    ]
 
 
 def test_a_fork_of_a_cancelled_or_paused_run_goes_on(store: EventStore) -> None:

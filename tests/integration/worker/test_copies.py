@@ -159,8 +159,9 @@ def test_config_and_tokenizer_changed_during_a_run_reach_neither_log_nor_champio
         (out / name).write_bytes(before.replace(b"0", b"1", 1))
         (found,) = verify_folder.check(home, out, document, weights)
         assert (found.level, found.message) == (
-            "error", f"{name} of the folder is not what the run wrote",
-        )  # fmt: skip
+            "error",
+            f"{name} of the folder is not what the run wrote",
+        )
         (out / name).write_bytes(before)
     (out / "chat_template.jinja").write_text("{{ 1 }}", "utf-8")
     (found,) = verify_folder.check(home, out, document, weights)

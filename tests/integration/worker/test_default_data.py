@@ -37,9 +37,7 @@ def test_check_and_run_take_the_items_that_fit_the_models(
     plan = plans.plan(Asked("evomerge", {}, {"sources": sources, "base": [str(toys.base)]}))
     assert plan.fields["data"] == ()
     state = RunState()
-    state.take(events.Submitted(
-        run="r", owner="o", config=plan.config, **plan.fields
-    ))  # fmt: skip
+    state.take(events.Submitted(run="r", owner="o", config=plan.config, **plan.fields))
     totals = []
     for most in (corpus.FULL_UP_TO, 1):  # as if the toys were far beyond
         monkeypatch.setattr(corpus, "FULL_UP_TO", most)

@@ -297,9 +297,10 @@ def test_what_devices_refuse_or_do_not_offer_is_given_to_others(
 ) -> None:
     submit(store, "big", "ada", labels=("big",))
     submit(store, "plain", "ada")
-    small, large = Hand(store, "small"), Hand(
-        store, "large", Offer(frozenset({"device:cpu", "big"}), 1 << 40, PROFILE, only=True)
-    )  # fmt: skip
+    small, large = (
+        Hand(store, "small"),
+        Hand(store, "large", Offer(frozenset({"device:cpu", "big"}), 1 << 40, PROFILE, only=True)),
+    )
     now = small.roster.now()
     small.roster.refuse(small.name, small.owner, {"plain": (now + 60, "no such model")})
     one = dispatcher(home)

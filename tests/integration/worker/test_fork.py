@@ -172,8 +172,9 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "population_size": {"population_size": 8, "elite_size": 2},
         "elite_size": {"population_size": 8, "elite_size": 2},
         "mutants_per_elite": {"population_size": 5, "elite_size": 2, "mutants_per_elite": 2},
-        "fitness_weights": {"fitness_weights": {"perplexity": 1, "accuracy": 0, "speed": 0,
-                                                "memory": 0}},
+        "fitness_weights": {
+            "fitness_weights": {"perplexity": 1, "accuracy": 0, "speed": 0, "memory": 0}
+        },
         "normalise": {"normalise": "none"},
         "context": {"context": 16},
         "device": {"device": "cuda:0"},
@@ -188,7 +189,7 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
         "search_sigma": {"search_sigma": 0.2},
         "path_repeats": {"path_repeats": 1, "strategy": "cma-es", "population_size": 5},
         "path_blocks": {"path_blocks": 4},
-    }  # fmt: skip
+    }
     run = RUN
     if setting in ("species", "layer_groups", "genome_detail", "search_sigma", "path_blocks"):
         own = {"strategy": "cma-es", "population_size": 5, "path_repeats": 1}

@@ -180,16 +180,32 @@ def test_a_pipeline_is_what_a_run_builds(toys: Toys, tmp_path: Path) -> None:
     stored = {Source(digest=str(i)).id: tensors(f) for i, f in enumerate(folders)}
     base, *sources = stored
     recipe = Pipeline(
-        inputs=tuple(sources), base=base, interpolation="slerp", arithmetic="ties", selection="dfs",
-        genes=Genes(density=0.5), seed=0,
-    )  # fmt: skip
+        inputs=tuple(sources),
+        base=base,
+        interpolation="slerp",
+        arithmetic="ties",
+        selection="dfs",
+        genes=Genes(density=0.5),
+        seed=0,
+    )
     assert digest(Builder({}, stored.get).build(recipe)) == found
 
 
 METHODS = [
-    "task_arithmetic", "ties", "dare_linear", "dare_ties", "della_linear", "della", "breadcrumbs",
-    "breadcrumbs_ties", "sce", "model_stock", "dfs", "linear-dare-dfs", "slerp-ties-dfs",
-]  # fmt: skip
+    "task_arithmetic",
+    "ties",
+    "dare_linear",
+    "dare_ties",
+    "della_linear",
+    "della",
+    "breadcrumbs",
+    "breadcrumbs_ties",
+    "sce",
+    "model_stock",
+    "dfs",
+    "linear-dare-dfs",
+    "slerp-ties-dfs",
+]
 
 
 @pytest.mark.slow
@@ -215,17 +231,26 @@ def test_the_same_bits_for_threads_and_shards(toys: Toys, tmp_path: Path, method
 def forge(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from cli.main import main; main()", *words]
     return subprocess.run(
-        command, cwd=REPOSITORY, env={**os.environ, "PYTHONWARNINGS": "ignore", **env},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONWARNINGS": "ignore", **env},
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
-    ["merge-tensor-written:1", "merge-tensor-written:9", "merge-journal-noted:1",
-     "merge-journal-noted:4", "merge-weights-written:1", "merge-settled:1"],
-)  # fmt: skip
+    [
+        "merge-tensor-written:1",
+        "merge-tensor-written:9",
+        "merge-journal-noted:1",
+        "merge-journal-noted:4",
+        "merge-weights-written:1",
+        "merge-settled:1",
+    ],
+)
 def test_a_kill_leaves_no_folder_and_the_same_command_goes_on(
     toys: Toys, tmp_path: Path, place: str
 ) -> None:
@@ -537,10 +562,12 @@ def adapter(folder: Path, target: str = "model.layers.1.self_attn.q_proj", **con
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     g = torch.Generator().manual_seed(1)
     save_file(
-        {f"base_model.model.{target}.lora_A.weight": torch.randn(2, 16, generator=g),
-         f"base_model.model.{target}.lora_B.weight": torch.randn(16, 2, generator=g)},
+        {
+            f"base_model.model.{target}.lora_A.weight": torch.randn(2, 16, generator=g),
+            f"base_model.model.{target}.lora_B.weight": torch.randn(16, 2, generator=g),
+        },
         folder / "adapter_model.safetensors",
-    )  # fmt: skip
+    )
     return folder
 
 
@@ -636,11 +663,16 @@ def test_an_adapter_s_config_is_read_within_bounds(toys: Toys, tmp_path: Path, t
 @pytest.mark.parametrize(
     ("pattern", "alpha"),
     [
-        ("q_proj", 8), ("self_attn.q_proj", 8), ("model.layers.1.self_attn.q_proj", 8),
-        (r"layers\.[01]\..*q_proj", 8), ("layers.0.self_attn.q_proj", 4), ("proj", 4), ("k_proj", 4),
+        ("q_proj", 8),
+        ("self_attn.q_proj", 8),
+        ("model.layers.1.self_attn.q_proj", 8),
+        (r"layers\.[01]\..*q_proj", 8),
+        ("layers.0.self_attn.q_proj", 4),
+        ("proj", 4),
+        ("k_proj", 4),
         ("((([a-z_.0-9]+)+)+)+X", 4),
     ],
-)  # fmt: skip
+)
 def test_a_pattern_means_the_modules_that_peft_says(
     toys: Toys, tmp_path: Path, pattern: str, alpha: int
 ) -> None:
@@ -678,20 +710,50 @@ def test_an_odd_parameter_is_named(toys: Toys, tmp_path: Path, setting: str, wor
     ("text", "words"),
     [
         ("models: [{{model: {a}}}]\nmerge_method: ties\n", "needs a base_model"),
-        ("models: [{{model: {a}}}]\nmerge_method: ties\nbase_model: {base}\n", "parameter weight is missing for tensor"),
-        ("models: [{{model: {a}}}]\nmerge_method: model_stock\nbase_model: {base}\n", "takes 2 or more models beside the base, not 1"),
-        ("models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: passthrough\n", "takes 1 models, not 2"),
-        ("models: [{{model: {a}}}]\nmerge_method: slerp\nbase_model: {base}\nparameters: {{t: much}}\n", "line 4: parameter t: it is a number"),
-        ("models: [{{model: {a}}}]\nmerge_method: ties\nbase_model: {base}\nparameters: {{weight: 1, density: 2}}\n", "share from 0 to 1"),
-        ("slices: [{{sources: [{{model: {a}, layer_range: [0, 9]}}]}}]\nmerge_method: passthrough\n", "has 3 layers"),
-        ("slices: [{{sources: [{{model: {a}, layer_range: [0, 1]}}]}}]\nmerge_method: dataflow\nparameters: {{input_scale: 0}}\n", "input_scale is above zero"),
+        (
+            "models: [{{model: {a}}}]\nmerge_method: ties\nbase_model: {base}\n",
+            "parameter weight is missing for tensor",
+        ),
+        (
+            "models: [{{model: {a}}}]\nmerge_method: model_stock\nbase_model: {base}\n",
+            "takes 2 or more models beside the base, not 1",
+        ),
+        (
+            "models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: passthrough\n",
+            "takes 1 models, not 2",
+        ),
+        (
+            "models: [{{model: {a}}}]\nmerge_method: slerp\nbase_model: {base}\nparameters: {{t: much}}\n",
+            "line 4: parameter t: it is a number",
+        ),
+        (
+            "models: [{{model: {a}}}]\nmerge_method: ties\nbase_model: {base}\nparameters: {{weight: 1, density: 2}}\n",
+            "share from 0 to 1",
+        ),
+        (
+            "slices: [{{sources: [{{model: {a}, layer_range: [0, 9]}}]}}]\nmerge_method: passthrough\n",
+            "has 3 layers",
+        ),
+        (
+            "slices: [{{sources: [{{model: {a}, layer_range: [0, 1]}}]}}]\nmerge_method: dataflow\nparameters: {{input_scale: 0}}\n",
+            "input_scale is above zero",
+        ),
         ("models: [{{model: {a}/nothing}}]\nmerge_method: passthrough\n", "does not exist"),
         ("models: [{{model: {a}}}]\nmerge_method: passthrough\ndtype: int4\n", "dtype"),
-        ("models: [{{model: {a}}}]\nmerge_method: passthrough\nchat_template: llama3\n", "chat_template"),
-        ("models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: linear-dare-frankenmerge\nbase_model: {base}\nparameters: {{layers: [0, 1]}}\n", "needs 3 layer entries"),
-        ("models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: linear-dare-frankenmerge\nbase_model: {base}\nparameters: {{layers: [0, -1, 0]}}\n", "name an input beyond"),
+        (
+            "models: [{{model: {a}}}]\nmerge_method: passthrough\nchat_template: llama3\n",
+            "chat_template",
+        ),
+        (
+            "models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: linear-dare-frankenmerge\nbase_model: {base}\nparameters: {{layers: [0, 1]}}\n",
+            "needs 3 layer entries",
+        ),
+        (
+            "models: [{{model: {a}}}, {{model: {b}}}]\nmerge_method: linear-dare-frankenmerge\nbase_model: {base}\nparameters: {{layers: [0, -1, 0]}}\n",
+            "name an input beyond",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_config_that_cannot_work_is_refused_before_anything_is_written(
     toys: Toys, tmp_path: Path, text: str, words: str
 ) -> None:

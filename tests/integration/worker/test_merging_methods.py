@@ -22,14 +22,18 @@ THREE = "models: [{{model: {a}}}, {{model: {b}}}, {{model: {c}}}]\nbase_model: {
 
 CONFIGS = {
     "nuslerp": TWO + "merge_method: nuslerp\n",
-    "nuslerp of rows": TWO + "base_model: {base}\nmerge_method: nuslerp\nparameters: {{nuslerp_flatten: false}}\n",
-    "nuslerp of columns": TWO + "base_model: {base}\nmerge_method: nuslerp\nparameters: {{nuslerp_flatten: false, nuslerp_row_wise: true}}\n",
-    "multislerp": TWO + "merge_method: multislerp\nparameters: {{normalize_weights: true, eps: 1e-7}}\n",
+    "nuslerp of rows": TWO
+    + "base_model: {base}\nmerge_method: nuslerp\nparameters: {{nuslerp_flatten: false}}\n",
+    "nuslerp of columns": TWO
+    + "base_model: {base}\nmerge_method: nuslerp\nparameters: {{nuslerp_flatten: false, nuslerp_row_wise: true}}\n",
+    "multislerp": TWO
+    + "merge_method: multislerp\nparameters: {{normalize_weights: true, eps: 1e-7}}\n",
     "multislerp on a base": THREE + "merge_method: multislerp\nparameters: {{weight: 0.5}}\n",
     "arcee_fusion": ONE + "merge_method: arcee_fusion\n",
     "ram": THREE + "merge_method: ram\nparameters: {{epsilon: 0.002}}\n",
-    "ramplus_tl": THREE + "merge_method: ramplus_tl\nparameters: {{epsilon: 0.002, r: 0.3, alpha: 0.5}}\n",
-}  # fmt: skip
+    "ramplus_tl": THREE
+    + "merge_method: ramplus_tl\nparameters: {{epsilon: 0.002, r: 0.3, alpha: 0.5}}\n",
+}
 
 
 @pytest.mark.slow
@@ -75,13 +79,22 @@ def test_the_three_forms_of_nuslerp_differ(toys: Toys, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (THREE + "merge_method: nuslerp\nparameters: {{weight: 1}}\n", "nuslerp takes 2 models beside the base, not 3"),
-        ("models: [{{model: {a}}}]\nmerge_method: nuslerp\nparameters: {{weight: 1}}\n", "nuslerp takes 2 models, not 1"),
-        (THREE + "merge_method: arcee_fusion\n", "arcee_fusion takes 1 models beside the base, not 3"),
+        (
+            THREE + "merge_method: nuslerp\nparameters: {{weight: 1}}\n",
+            "nuslerp takes 2 models beside the base, not 3",
+        ),
+        (
+            "models: [{{model: {a}}}]\nmerge_method: nuslerp\nparameters: {{weight: 1}}\n",
+            "nuslerp takes 2 models, not 1",
+        ),
+        (
+            THREE + "merge_method: arcee_fusion\n",
+            "arcee_fusion takes 1 models beside the base, not 3",
+        ),
         ("models: [{{model: {a}}}]\nmerge_method: ram\n", "ram needs a base_model"),
         (THREE + "merge_method: multislerp\n", "parameter weight is missing for tensor"),
     ],
-)  # fmt: skip
+)
 def test_models_that_do_not_fit_are_refused(
     toys: Toys, tmp_path: Path, text: str, words: str
 ) -> None:

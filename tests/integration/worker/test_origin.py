@@ -97,8 +97,16 @@ def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys)
 @pytest.mark.slow
 def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
     """From the terminal, as folders are; the run records a folder and a name, as always."""
-    words = ("--base-models", f"first,{toys.sources[0]}", "--base-model", str(toys.base),
-             "--data", str(toys.data), "--gens", "1")  # fmt: skip
+    words = (
+        "--base-models",
+        f"first,{toys.sources[0]}",
+        "--base-model",
+        str(toys.base),
+        "--data",
+        str(toys.data),
+        "--gens",
+        "1",
+    )
     checked = call(home.folder, "check", *words)
     assert checked.exit_code == 0, checked.output
     assert "first is the champion" in checked.stderr
@@ -127,9 +135,10 @@ def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys
 def test_any_candidate_is_named_by_the_beginning_of_its_id(home: Home, state: RunState):
     """A loser may be what the next run needs."""
     other = next(
-        c.recipe_id for c in state.candidates.values()
+        c.recipe_id
+        for c in state.candidates.values()
         if c.recipe_id != state.champion and not state.is_source(c.recipe_id)
-    )  # fmt: skip
+    )
     found, told = named(home, f"first:{other[:20]}")
     assert weights_of(found.path) == state.built[other][0]
     assert f"candidate {other[:12]} of run first" in told
@@ -268,8 +277,12 @@ def test_a_run_of_another_s_champion_is_started_over_the_api(
 ):
     """Every user may read every run. A folder outside of the roots is not read, whoever wrote it."""
     exported(home, state, tmp_path / "outside")
-    body = {"models": ["first", toys.sources[0].name], "base": toys.base.name,
-            "data": [str(toys.data)], "config": {"generations": 1}}  # fmt: skip
+    body = {
+        "models": ["first", toys.sources[0].name],
+        "base": toys.base.name,
+        "data": [str(toys.data)],
+        "config": {"generations": 1},
+    }
     answer = asked(client, "/runs/check", body)
     assert answer.status_code == 200, answer.text
     made = asked(client, "/runs", body)
@@ -292,8 +305,11 @@ def test_a_model_that_a_server_may_not_read_is_refused(
     store = home.open_store()
     id_ = model_registry.register(store, outside, "secret")
     store.close()
-    for text, words in ((id_, "no folder that may be read"), ("first:zz", "candidate 'zz'"),
-                        ("nothing", "in none of this server's folders")):  # fmt: skip
+    for text, words in (
+        (id_, "no folder that may be read"),
+        ("first:zz", "candidate 'zz'"),
+        ("nothing", "in none of this server's folders"),
+    ):
         body = {"models": [text, toys.sources[0].name], "data": [str(toys.data)]}
         answer = asked(client, "/runs/check", body)
         assert answer.status_code == 422, answer.text

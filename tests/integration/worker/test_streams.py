@@ -122,5 +122,8 @@ def test_a_target_names_a_stream_or_a_run(store: EventStore) -> None:
 
     store.append("else/where", 0, [New(Paused(), "x")])
     assert [named(store, t) for t in ("users", "else/where", "r", "evomerge/users")] == [
-        "users", "else/where", None, None,
-    ]  # fmt: skip
+        "users",
+        "else/where",
+        None,
+        None,
+    ]

@@ -40,9 +40,14 @@ def pinned(copy: Path) -> SourceRecord:
     """What `started` records of a model."""
     found = digest(open_checkpoint(copy).tensors())
     return SourceRecord(
-        name="champion", recipe_id="r", digest=found, sketch="", parameters=1, model=copy.name,
+        name="champion",
+        recipe_id="r",
+        digest=found,
+        sketch="",
+        parameters=1,
+        model=copy.name,
         files=companions.digests(copy),
-    )  # fmt: skip
+    )
 
 
 def there(tmp_path: Path, vault: Vault) -> Supply:

@@ -103,10 +103,14 @@ def test_a_folder_in_the_way_is_replaced_whole(url: str, keys: Keys | None, tmp_
 
 #: Positions in a sealed file of two whole chunks and 100 bytes: each part of the header and of a chunk.
 SPOTS = {
-    "header": 0, "header's end": HEADER - 1, "first tag": HEADER, "first byte": HEADER + 1,
-    "first check": HEADER + CHUNK + 3, "second tag": HEADER + CHUNK + TAG,
+    "header": 0,
+    "header's end": HEADER - 1,
+    "first tag": HEADER,
+    "first byte": HEADER + 1,
+    "first check": HEADER + CHUNK + 3,
+    "second tag": HEADER + CHUNK + TAG,
     "last check": HEADER + 2 * (CHUNK + TAG) + 100 + TAG - 1,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("spot", SPOTS)
@@ -250,9 +254,20 @@ def test_a_manifest_cannot_write_outside_of_its_folder(url: str, file: str, tmp_
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "/dir", "file://", "file:///", "file://dir", "s3://", "nonsense://x/y", "://x",
-            "simplecache::memory://x", "memory://a*b"],
-)  # fmt: skip
+    "bad",
+    [
+        "",
+        "/dir",
+        "file://",
+        "file:///",
+        "file://dir",
+        "s3://",
+        "nonsense://x/y",
+        "://x",
+        "simplecache::memory://x",
+        "memory://a*b",
+    ],
+)
 def test_a_bad_url_is_refused(bad: str) -> None:
     """Before any work."""
     with pytest.raises(ConfigError):
@@ -365,13 +380,17 @@ def test_memory_does_not_grow_with_a_file(keys: Keys | None, tmp_path) -> None:
         st.one_of(
             st.integers(0, 100),
             st.integers(0, 6 * CHUNK),
-            st.builds(lambda chunks, more: max(0, chunks * CHUNK + more),
-                      st.integers(0, 9), st.integers(-17, 17)),
+            st.builds(
+                lambda chunks, more: max(0, chunks * CHUNK + more),
+                st.integers(0, 9),
+                st.integers(-17, 17),
+            ),
         ),
-        min_size=1, max_size=4,
+        min_size=1,
+        max_size=4,
     ),
     ids=st.sampled_from([None, OLD, NEW]),
-)  # fmt: skip
+)
 def test_files_of_any_sizes_come_back(sizes: list[int], ids: Keys | None) -> None:
     """The property behind all others, also after a rotation."""
     url = f"memory://{uuid.uuid4().hex}"

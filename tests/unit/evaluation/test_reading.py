@@ -42,14 +42,20 @@ def lines(rows: list[Any]) -> str:
     [
         ({"question": "2 + 2?", "answer": "4"}, "Question: 2 + 2?\nAnswer: 4", "the question"),
         (
-            {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]},
-            "user: Hi\n\nassistant: Ho", "behind its role",
+            {
+                "messages": [
+                    {"role": "user", "content": "Hi"},
+                    {"role": "assistant", "content": "Ho"},
+                ]
+            },
+            "user: Hi\n\nassistant: Ho",
+            "behind its role",
         ),
         ({"instruction": "Add.", "input": "1 1", "output": "2"}, "Add.\n\n1 1\n\n2", "instruction"),
         ({"instruction": "Say.", "input": "", "output": "So"}, "Say.\n\nSo", "instruction"),
         ({"prompt": "To be", "completion": " or not"}, "To be or not", "completion"),
     ],
-)  # fmt: skip
+)
 def test_rows_of_other_shapes_are_texts_and_a_note_says_so(
     tmp_path: Path, row: dict, text: str, note: str
 ) -> None:
@@ -198,8 +204,9 @@ def test_the_byte_order_mark_of_a_spreadsheet_is_no_part_of_the_data(
     rows = [{"text": f"text {n}", "id": f"i{n}"} for n in range(COUNT)]
     content = {
         "csv": "text,id\n" + "".join(f"{row['text']},{row['id']}\n" for row in rows),
-        "json": json.dumps(rows), "jsonl": lines(rows),
-    }[end]  # fmt: skip
+        "json": json.dumps(rows),
+        "jsonl": lines(rows),
+    }[end]
     file = tmp_path / f"mine.{end}"
     file.write_text("\ufeff" + content, "utf-8")
     items, said = load(file)

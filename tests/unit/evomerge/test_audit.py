@@ -273,11 +273,27 @@ def test_a_forged_result_after_the_end_is_found() -> None:
 def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
     """An event type that is forgotten there would be taken for a fact."""
     decided = {
-        "submitted", "forked", "diversity_measured", "generation_completed", "champion_changed",
-        "reseeded", "converged", "completed", "failed", "task_failed", "divergence_detected",
-        "task_died", "task_quarantined", "paused", "resumed", "cancelled", "retried",
-        "priority_changed", "exported", "imported",
-    }  # fmt: skip
+        "submitted",
+        "forked",
+        "diversity_measured",
+        "generation_completed",
+        "champion_changed",
+        "reseeded",
+        "converged",
+        "completed",
+        "failed",
+        "task_failed",
+        "divergence_detected",
+        "task_died",
+        "task_quarantined",
+        "paused",
+        "resumed",
+        "cancelled",
+        "retried",
+        "priority_changed",
+        "exported",
+        "imported",
+    }
     answered = {cls.type for cls in kinds.of("evomerge").answers}
     assert decided | answered == set(events.REGISTRY.types())
     assert RUN
@@ -369,8 +385,10 @@ def test_results_that_were_exchanged_show_in_their_times(rows: Rows) -> None:
     leaves the same. Only a head that was noted elsewhere proves it.
     """
     at = index(rows, "evaluated")
-    timed = [r._replace(recorded_at=f"2026-01-01T00:{i // 60:02}:{i % 60:02}.000000+00:00")
-             for i, r in enumerate(rows[: at + 2])]  # fmt: skip
+    timed = [
+        r._replace(recorded_at=f"2026-01-01T00:{i // 60:02}:{i % 60:02}.000000+00:00")
+        for i, r in enumerate(rows[: at + 2])
+    ]
     honest = relinked(timed)
     assert audit.audit(honest) == []
     exchanged = relinked([*timed[:at], timed[at + 1], timed[at]])

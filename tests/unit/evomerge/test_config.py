@@ -40,8 +40,11 @@ def test_who_decides_where_nobody_says_it() -> None:
     """The source documents' settings mean their own search."""
     assert parse({}).strategy == parse({"population_size": 10}).strategy == "auto"
     for name, value in (
-        ("elite_size", 2), ("keep_elites", True), ("dare_drop", 0.3), ("mutation_strength", 0.1),
-    ):  # fmt: skip
+        ("elite_size", 2),
+        ("keep_elites", True),
+        ("dare_drop", 0.3),
+        ("mutation_strength", 0.1),
+    ):
         assert parse({name: value}).strategy == "elite-loser"
     assert parse({"elite_size": 2, "strategy": "tournament"}).strategy == "tournament"
 
@@ -113,8 +116,10 @@ def test_a_change_may_be_given_by_its_place() -> None:
     before = parse({"strategy": "elite-loser"})
     wanted = parse({"strategy": "elite-loser", "mutation_rate": 0.3})
     for given in (
-        {"mutation_rate": 0.3}, {"search.mutation_rate": 0.3}, {"search": {"mutation_rate": 0.3}},
-    ):  # fmt: skip
+        {"mutation_rate": 0.3},
+        {"search.mutation_rate": 0.3},
+        {"search": {"mutation_rate": 0.3}},
+    ):
         assert changed(before, given) == wanted
     for given in (
         {"mutation_rate": 0.3, "search.mutation_rate": 0.3},
@@ -200,8 +205,14 @@ def test_the_documents_weights_of_domains_are_weights_of_domains_alone():
     """`evaluation_weights` is the scheme `domains` with weights of one's own."""
     given = {"code": 0.5, "math": 0.5}
     found = parse({"evaluation_weights": given}).fitness_weights
-    assert found.parts == {"perplexity": 0, "accuracy": 0, "speed": 0, "memory": 0,
-                           "domain/code": 0.5, "domain/math": 0.5}  # fmt: skip
+    assert found.parts == {
+        "perplexity": 0,
+        "accuracy": 0,
+        "speed": 0,
+        "memory": 0,
+        "domain/code": 0.5,
+        "domain/math": 0.5,
+    }
     scheme = parse({"fitness_weights": "domains"}).fitness_weights
     assert scheme.domains == dict.fromkeys(("code", "math", "multilingual", "data"), 0.25)
     assert scheme.perplexity == scheme.accuracy == scheme.speed == scheme.memory == 0

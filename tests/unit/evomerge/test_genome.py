@@ -103,17 +103,27 @@ def test_another_number_of_layer_groups_takes_the_nearest() -> None:
 def test_any_candidate_seeds_a_point() -> None:
     """Sources, static merges, pipelines, mutants, other species: by what they come down to."""
     known = dict(KNOWN)
-    arithmetic = Merge(method="task_arithmetic", inputs=FAMILY.sources, base=FAMILY.base,
-                       params={"scale": 0.6})  # fmt: skip
+    arithmetic = Merge(
+        method="task_arithmetic", inputs=FAMILY.sources, base=FAMILY.base, params={"scale": 0.6}
+    )
     mean = Merge(method="linear", inputs=FAMILY.sources, base=FAMILY.base)
     first = Pipeline(
-        inputs=FAMILY.sources, base=FAMILY.base, interpolation="linear", arithmetic="ties",
-        selection="dfs", seed=1, genes=Genes(weights=(2.0, 1.0, 1.0), scale=0.8, density=0.3),
-    )  # fmt: skip
+        inputs=FAMILY.sources,
+        base=FAMILY.base,
+        interpolation="linear",
+        arithmetic="ties",
+        selection="dfs",
+        seed=1,
+        genes=Genes(weights=(2.0, 1.0, 1.0), scale=0.8, density=0.3),
+    )
     known[first.id] = first
-    second = first.model_copy(update={
-        "inputs": (first.id, FAMILY.sources[0]), "genes": Genes(ts=(0.25,)), "interpolation": "slerp",
-    })  # fmt: skip
+    second = first.model_copy(
+        update={
+            "inputs": (first.id, FAMILY.sources[0]),
+            "genes": Genes(ts=(0.25,)),
+            "interpolation": "slerp",
+        }
+    )
     noise = Noise(rate=0.1, sigma=0.1, relative_to="task_vector", seed=1)
     mutant = Mutate(parent=first.id, base=FAMILY.base, noise=noise)
     expected = [
@@ -131,8 +141,10 @@ def test_any_candidate_seeds_a_point() -> None:
         made = here.recipe(here.point(recipe, known))
         assert made.params[0]["weights"] == pytest.approx(weights, abs=1e-6)
     assert space("ties", "whole").recipe(space("ties", "whole").point(first, known)).params[0] == {
-        "normalise": False, "weights": pytest.approx([0.4, 0.2, 0.2]), "density": 0.3,
-    }  # fmt: skip
+        "normalise": False,
+        "weights": pytest.approx([0.4, 0.2, 0.2]),
+        "density": 0.3,
+    }
 
 
 def test_slerp_takes_the_shares() -> None:
@@ -174,11 +186,23 @@ def test_one_value_for_all_is_the_technique_itself(species: str) -> None:
     if recipe.method == "stages":
         genes = Genes.model_validate(recipe.params[0]["genes"])
         first, second, third = species.split("-")
-        plain = Pipeline(inputs=toys.sources, base=toys.base, interpolation=first,  # pyright: ignore[reportArgumentType]
-                         arithmetic=second, selection=third, genes=genes, seed=recipe.seed)  # fmt: skip
+        plain = Pipeline(
+            inputs=toys.sources,
+            base=toys.base,
+            interpolation=first,  # pyright: ignore[reportArgumentType]
+            arithmetic=second,
+            selection=third,
+            genes=genes,
+            seed=recipe.seed,
+        )
     else:
-        plain = Merge(method=recipe.method, inputs=toys.sources, base=toys.base,
-                      params=recipe.params[0], seed=recipe.seed)  # fmt: skip
+        plain = Merge(
+            method=recipe.method,
+            inputs=toys.sources,
+            base=toys.base,
+            params=recipe.params[0],
+            seed=recipe.seed,
+        )
     assert same(build(toys, recipe), build(toys, plain))
 
 

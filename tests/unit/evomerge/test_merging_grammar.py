@@ -137,9 +137,13 @@ def test_an_alias_in_what_it_stands_for_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("model", "what"),
-    [("{path: [a]}", "path"), ("{path: 3}", "path"), ("{path: a, revision: 12}", "revision"),
-     ("{revision: main}", "path")],
-)  # fmt: skip
+    [
+        ("{path: [a]}", "path"),
+        ("{path: 3}", "path"),
+        ("{path: a, revision: 12}", "revision"),
+        ("{revision: main}", "path"),
+    ],
+)
 def test_a_model_is_named_by_text(model: str, what: str) -> None:
     """A list became a path of brackets, and revision 010 became 8."""
     text = f"merge_method: ties\nmodels: [{{model: {{model: {model}}}}}]\nbase_model: a\n"
@@ -209,23 +213,50 @@ def test_an_embedding_is_padded_within_reason(multiple: str) -> None:
         ("", "is empty"),
         ("- a\n", "a merge is a mapping"),
         ("models: [\n", "line 2: this is not YAML"),
-        ("models: []\nmerge_method: ties\n", "exactly one of models, slices and modules: this has none"),
-        ("models: [{model: a}]\nslices: [{sources: []}]\nmerge_method: x\n", "this has models and slices"),
+        (
+            "models: []\nmerge_method: ties\n",
+            "exactly one of models, slices and modules: this has none",
+        ),
+        (
+            "models: [{model: a}]\nslices: [{sources: []}]\nmerge_method: x\n",
+            "this has models and slices",
+        ),
         ("models: [{model: a}]\n", "line 1: the key merge_method is missing"),
         ("merge_method: ties\nmodels:\n  - parameters: {}\n", "line 3: the key model is missing"),
         ("merge_method: ties\nmodels: a\n", "line 2: models is a list"),
-        ("merge_method: ties\nmerge_method: slerp\nmodels: [{model: a}]\n", "line 2: the key merge_method stands twice"),
+        (
+            "merge_method: ties\nmerge_method: slerp\nmodels: [{model: a}]\n",
+            "line 2: the key merge_method stands twice",
+        ),
         ("merge_method: [1]\nmodels: [{model: a}]\n", "line 1: merge_method is a word"),
         ("merge_method: ties\nmodels: [{model: 3}]\n", "line 2: model names a model"),
-        ("merge_method: p\nslices:\n  - sources:\n    - {model: a, layer_range: [4, 2]}\n", "line 4: layer_range is"),
-        ("merge_method: p\nslices:\n  - sources:\n    - {model: a, layer_range: [0, 2]}\n    - {model: b, layer_range: [0, 3]}\n", "same number of layers, not \\[2, 3\\]"),
-        ("merge_method: p\nmodels: [{model: a}]\nparameters: 3\n", "line 3: parameters is a mapping"),
-        ("merge_method: p\nmodels: [{model: a}]\ntokenizer: {pad_to_multiple_of: 0}\n", "line 3: pad_to_multiple_of"),
-        ("merge_method: p\nmodels: [{model: a}]\ntokenizer_source: base\ntokenizer: {}\n", "exclude each other"),
-        ("merge_method: p\nmodels: [{model: a}]\ntokenizer: {tokens: {x: {source: {kind: odd}}}}\n", "line 3: the source of token x"),
+        (
+            "merge_method: p\nslices:\n  - sources:\n    - {model: a, layer_range: [4, 2]}\n",
+            "line 4: layer_range is",
+        ),
+        (
+            "merge_method: p\nslices:\n  - sources:\n    - {model: a, layer_range: [0, 2]}\n    - {model: b, layer_range: [0, 3]}\n",
+            "same number of layers, not \\[2, 3\\]",
+        ),
+        (
+            "merge_method: p\nmodels: [{model: a}]\nparameters: 3\n",
+            "line 3: parameters is a mapping",
+        ),
+        (
+            "merge_method: p\nmodels: [{model: a}]\ntokenizer: {pad_to_multiple_of: 0}\n",
+            "line 3: pad_to_multiple_of",
+        ),
+        (
+            "merge_method: p\nmodels: [{model: a}]\ntokenizer_source: base\ntokenizer: {}\n",
+            "exclude each other",
+        ),
+        (
+            "merge_method: p\nmodels: [{model: a}]\ntokenizer: {tokens: {x: {source: {kind: odd}}}}\n",
+            "line 3: the source of token x",
+        ),
         ("merge_method: p\nmodules: {a: {models: []}, b: {}}\n", "models of one module"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named_with_its_line(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse(text)
@@ -244,10 +275,17 @@ def test_what_is_not_known_is_a_warning_that_names_it() -> None:
         assert words in told, told
 
 
-@pytest.mark.parametrize(("method", "key"), [
-    ("ties", "lambda"), ("ties", "normalize"), ("dare_ties", "rescale"), ("slerp", "t"), ("dfs", "epsilon"),
-    ("linear-ties-dfs", "density"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "key"),
+    [
+        ("ties", "lambda"),
+        ("ties", "normalize"),
+        ("dare_ties", "rescale"),
+        ("slerp", "t"),
+        ("dfs", "epsilon"),
+        ("linear-ties-dfs", "density"),
+    ],
+)
 def test_what_belongs_to_the_whole_is_not_read_of_one_model(method: str, key: str) -> None:
     """It would change nothing, and nobody would know."""
     text = "merge_method: {}\nmodels:\n  - model: a\n    parameters:\n      {}: 0.5\n".format

@@ -60,10 +60,12 @@ def test_hypervolume_is_pymoos(points, pymoo) -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     points=st.lists(
-        st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)), min_size=3, max_size=20,
+        st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)),
+        min_size=3,
+        max_size=20,
         unique_by=(lambda p: p[0], lambda p: p[1]),
     )
-)  # fmt: skip
+)
 def test_crowding_is_pymoos(points, pymoo) -> None:
     """Of points of which no two are level, where every order is the same; pymoo takes the mean."""
     _, crowding, _ = pymoo

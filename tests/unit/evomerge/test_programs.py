@@ -72,17 +72,28 @@ def programs(draw: Callable[..., object], count: int, columns: int) -> Program:
         epsilon = None
     alone = st.integers(1, count) if epsilon is None else st.just(1)
     return Program(
-        count, columns, factors, masks, vote, epsilon, draw(st.sampled_from((1.0, 0.7))),
+        count,
+        columns,
+        factors,
+        masks,
+        vote,
+        epsilon,
+        draw(st.sampled_from((1.0, 0.7))),
         draw(alone),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
-    st.data(), st.integers(1, 6), st.integers(1, 40), st.sampled_from((1, 3, 64, 1024, 1500)),
-    st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.booleans(),
-)  # fmt: skip
+    st.data(),
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.sampled_from((1, 3, 64, 1024, 1500)),
+    st.sampled_from(DTYPES),
+    st.sampled_from(DTYPES),
+    st.booleans(),
+)
 def test_a_compiled_program_has_the_bits_of_the_one_in_torch(
     data: st.DataObject,
     count: int,
@@ -130,9 +141,12 @@ def test_programs_that_begin_alike_go_on_from_the_first(
     """With dfs, with another scale, and again; and what comes after them reads its inputs anew."""
     work = stretches(3, 3, (40, 61), torch.bfloat16)
     alike = Program(
-        3, 61, factors=(0.5, 0.3, 0.2), drops={n: Drop(20_000, 1.5, ("m", n)) for n in drops},
+        3,
+        61,
+        factors=(0.5, 0.3, 0.2),
+        drops={n: Drop(20_000, 1.5, ("m", n)) for n in drops},
         vote=Vote((1.0,) * 4, (0.05,) * 4) if voting else None,
-    )  # fmt: skip
+    )
     selected, other = replace(alike, epsilon=0.1), Program(3, 61, factors=(0.2, 0.3, 0.5))
     several = [
         alike,
@@ -250,9 +264,15 @@ def test_columns_that_are_not_in_one_piece_are_read_right() -> None:
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize(("values", "told"), [
-    ((1.0, 2.0), 0), ((1.0, math.nan), 1), ((math.inf, 0.0), 1), ((60_000.0, 60_000.0), 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ((1.0, 2.0), 0),
+        ((1.0, math.nan), 1),
+        ((math.inf, 0.0), 1),
+        ((60_000.0, 60_000.0), 2),
+    ],
+)
 def test_nan_and_inf_are_told_of(values: tuple[float, float], told: int, compiled: bool) -> None:
     """What came in before what came out."""
     work = Stretches("t", None, [torch.full((2, 3), v) for v in values], Pool(1))
@@ -301,9 +321,15 @@ def models(seed: int, count: int, size: int) -> list[torch.Tensor]:
 
 
 SYMMETRIC = {
-    "linear": True, "task_arithmetic": True, "ties": True, "breadcrumbs": True, "karcher": True,
-    "dfs": False, "model_stock": False, "sce": False,
-}  # fmt: skip
+    "linear": True,
+    "task_arithmetic": True,
+    "ties": True,
+    "breadcrumbs": True,
+    "karcher": True,
+    "dfs": False,
+    "model_stock": False,
+    "sce": False,
+}
 
 
 @pytest.mark.slow
@@ -375,12 +401,22 @@ def test_a_path_of_one_model_is_that_model(name: str) -> None:
 # ---- on a GPU ------------------------------------------------------------------------------
 
 CASES = {
-    "linear": {}, "slerp": {}, "task_arithmetic": {"scale": 0.7}, "ties": {"density": 0.3},
-    "dare": {"drop": 0.8}, "dfs": {}, "della": {"density": 0.6}, "breadcrumbs": {}, "sce": {},
-    "model_stock": {}, "karcher": {}, "multislerp": {}, "ram": {"epsilon": 0.01},
+    "linear": {},
+    "slerp": {},
+    "task_arithmetic": {"scale": 0.7},
+    "ties": {"density": 0.3},
+    "dare": {"drop": 0.8},
+    "dfs": {},
+    "della": {"density": 0.6},
+    "breadcrumbs": {},
+    "sce": {},
+    "model_stock": {},
+    "karcher": {},
+    "multislerp": {},
+    "ram": {"epsilon": 0.01},
     "ramplus_tl": {"epsilon": 0.01},
     "stages": {"name": "slerp-ties-dfs", "genes": {}},
-}  # fmt: skip
+}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

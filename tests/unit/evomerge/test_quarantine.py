@@ -73,9 +73,13 @@ def test_a_generation_of_which_nothing_can_be_built_ends_the_run() -> None:
 
 @pytest.mark.parametrize(
     "task",
-    ["start", "profile", Evaluate(SOURCES[1].id, "search", None).key,
-     Evaluate(SOURCES[0].id, "test", None).key],
-)  # fmt: skip
+    [
+        "start",
+        "profile",
+        Evaluate(SOURCES[1].id, "search", None).key,
+        Evaluate(SOURCES[0].id, "test", None).key,
+    ],
+)
 def test_what_everything_is_compared_with_cannot_be_left_out(task: str) -> None:
     state = World(quarantine="worst-fitness").poison(task)
     assert state.failed is not None

@@ -69,8 +69,11 @@ def test_nothing_of_a_rehearsal_is_luck() -> None:
 def test_every_candidate_is_in_the_table_of_techniques(name: str) -> None:
     state = World(config(name, generations=4)).run()
     rows = search_statistics.techniques(state)
-    ranked = {(g, c.recipe_id) for (g, _), c in state.candidates.items()
-              if c.recipe_id in state.generations[g].ranking}  # fmt: skip
+    ranked = {
+        (g, c.recipe_id)
+        for (g, _), c in state.candidates.items()
+        if c.recipe_id in state.generations[g].ranking
+    }
     assert sum(row["candidates"] for row in rows) >= len(ranked)
     assert sum(row["champions"] for row in rows) == len(state.champions)
     assert all(row["better_half"] <= row["candidates"] for row in rows)

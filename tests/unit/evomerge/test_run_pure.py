@@ -269,9 +269,11 @@ def test_a_run_starts_then_measures_sources_and_builds_baselines():
     keys_ = [task.key for task in decide(world.state).tasks]
     assert keys_[0] == Measure().key
     assert sorted(k for k in keys_ if k.startswith("baseline/")) == [
-        "baseline/mean", "baseline/task-arithmetic-0.3", "baseline/task-arithmetic-0.5",
+        "baseline/mean",
+        "baseline/task-arithmetic-0.3",
+        "baseline/task-arithmetic-0.5",
         "baseline/task-arithmetic-1",
-    ]  # fmt: skip
+    ]
     assert sum(k.startswith("evaluate/search/all/") for k in keys_) == 3
     assert sum(k.startswith("evaluate/selection/all/") for k in keys_) == 3
     assert len(keys_) == 1 + 4 + 6

@@ -201,9 +201,15 @@ def past(generations, recipes: Mapping[str, Recipe], settings) -> Past:
     nothing = Measurements(lambda key: None, lambda key: None, lambda key: None)
     family = Family(tuple(s.id for s in SOURCES), "base", 6)
     return Past(
-        family=family, settings=lambda g: settings, recipes=recipes, generations=tuple(generations),
-        since=0, champion=None, reseeded=frozenset(), measured=nothing,
-    )  # fmt: skip
+        family=family,
+        settings=lambda g: settings,
+        recipes=recipes,
+        generations=tuple(generations),
+        since=0,
+        champion=None,
+        reseeded=frozenset(),
+        measured=nothing,
+    )
 
 
 def test_the_distribution_is_that_of_the_package() -> None:
@@ -225,11 +231,16 @@ def test_the_distribution_is_that_of_the_package() -> None:
         scores = [-float(np.square(np.array(x) - 0.7).sum()) for x in points]
         order = sorted(range(6), key=lambda i: -scores[i])
         plain.tell([(np.array(x), -s) for x, s in zip(points, scores, strict=True)])
-        done.append(Generation(
-            number=number, slots=dict(enumerate(r.id for r in asked)),
-            ranking=tuple(asked[i].id for i in order), scores=tuple(scores[i] for i in order),
-            parents={}, dropped=frozenset(),
-        ))  # fmt: skip
+        done.append(
+            Generation(
+                number=number,
+                slots=dict(enumerate(r.id for r in asked)),
+                ranking=tuple(asked[i].id for i in order),
+                scores=tuple(scores[i] for i in order),
+                parents={},
+                dropped=frozenset(),
+            )
+        )
         found = CmaEs().finalists(past(done, recipes, settings))[0]
         assert not isinstance(found, str)
         expected = space.recipe([float(v) for v in plain.mean], mask_seed(settings))
@@ -246,8 +257,12 @@ def test_a_missing_candidate_is_told_as_the_last() -> None:
         0, dict(enumerate(recipes)), tuple(recipes), (4.0, 3.0, 2.0, 1.0), {}, frozenset()
     )
     ids = list(recipes)
-    holed = replace(whole, slots={0: ids[0], 1: ids[1], 2: ids[2]}, ranking=tuple(ids[:3]),
-                    scores=(4.0, 3.0, 2.0))  # fmt: skip
+    holed = replace(
+        whole,
+        slots={0: ids[0], 1: ids[1], 2: ids[2]},
+        ranking=tuple(ids[:3]),
+        scores=(4.0, 3.0, 2.0),
+    )
     told = [CmaEs().finalists(past([g], recipes, settings)) for g in (whole, holed)]
     assert told[0] == told[1]
 
@@ -255,8 +270,9 @@ def test_a_missing_candidate_is_told_as_the_last() -> None:
 @pytest.mark.parametrize("name", ["auto", "cma-es"])
 def test_one_gene_is_no_distribution_so_there_are_more_cells(name: str) -> None:
     """Slerp of two sources has one gene for everything, and five by part."""
-    settings = parse({"strategy": name, "population_size": 4, "species": ["slerp"],
-                      "genome_detail": "whole"})  # fmt: skip
+    settings = parse(
+        {"strategy": name, "population_size": 4, "species": ["slerp"], "genome_detail": "whole"}
+    )
     told = past([], {}, settings)
     told = replace(told, family=Family(told.family.sources[:2], "base", 6))
     who = search.strategy(search.current(settings))
@@ -394,10 +410,13 @@ def test_niching_audits(kind: str) -> None:
 def bred(number: int, children: dict[str, tuple[float, tuple[str, ...]]]) -> Generation:
     ranking = sorted(children, key=lambda id_: -children[id_][0])
     return Generation(
-        number=number, slots=dict(enumerate(children)), ranking=tuple(ranking),
+        number=number,
+        slots=dict(enumerate(children)),
+        ranking=tuple(ranking),
         scores=tuple(children[i][0] for i in ranking),
-        parents={slot: children[i][1] for slot, i in enumerate(children)}, dropped=frozenset(),
-    )  # fmt: skip
+        parents={slot: children[i][1] for slot, i in enumerate(children)},
+        dropped=frozenset(),
+    )
 
 
 @pytest.mark.parametrize(("better", "expected"), [(5, 1.6487), (1, 1.0), (0, 0.8825)])

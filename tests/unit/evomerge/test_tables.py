@@ -110,8 +110,11 @@ def test_candidates_are_every_model_of_the_run(rows: list[Envelope]) -> None:
         assert json.loads(row["recipe"]) == event["recipe"]
     for done in data(rows, "generation_completed"):
         for rank, (id_, score) in enumerate(zip(done["ranking"], done["scores"], strict=True), 1):
-            row = next(r for (g, _), r in slots.items()
-                       if g == done["generation"] and r["recipe_id"] == id_)  # fmt: skip
+            row = next(
+                r
+                for (g, _), r in slots.items()
+                if g == done["generation"] and r["recipe_id"] == id_
+            )
             assert (row["rank"], row["search"]) == (rank, score)
     kinds = [row["kind"] for row in told]
     assert (kinds.count("base"), kinds.count("source"), kinds.count("baseline")) == (1, 3, 4)

@@ -279,9 +279,13 @@ def test_the_order_of_models_does_not_matter(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "given"),
-    [("ram", {"epsilon": -1}), ("ramplus_tl", {"alpha": -1}), ("multislerp", {"eps": 0}),
-     ("nuslerp", {"by": "layer"})],
-)  # fmt: skip
+    [
+        ("ram", {"epsilon": -1}),
+        ("ramplus_tl", {"alpha": -1}),
+        ("multislerp", {"eps": 0}),
+        ("nuslerp", {"by": "layer"}),
+    ],
+)
 def test_parameters_out_of_range_are_named(name: str, given: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=f"{name}: parameter {next(iter(given))}"):
         method_registry.parameters(name, given)

@@ -7,11 +7,15 @@ import pytest
 from runs.system.child_environment import OFFLINE, child_environment
 
 SECRETS = {
-    "FORGE_ARTIFACT_KEY": "a", "FORGE_ARTIFACT_KEY_FILE": "/etc/forge.keys",
-    "FORGE_DATABASE_URL": "postgresql://forge:pw@db/forge", "AWS_SECRET_ACCESS_KEY": "b",
-    "AWS_ACCESS_KEY_ID": "c", "GOOGLE_APPLICATION_CREDENTIALS": "/etc/gcs.json", "PGPASSWORD": "d",
+    "FORGE_ARTIFACT_KEY": "a",
+    "FORGE_ARTIFACT_KEY_FILE": "/etc/forge.keys",
+    "FORGE_DATABASE_URL": "postgresql://forge:pw@db/forge",
+    "AWS_SECRET_ACCESS_KEY": "b",
+    "AWS_ACCESS_KEY_ID": "c",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/etc/gcs.json",
+    "PGPASSWORD": "d",
     "SOMETHING_NOBODY_THOUGHT_OF_TOKEN": "e",
-}  # fmt: skip
+}
 HUB = {"HF_TOKEN": "hf", "HUGGING_FACE_HUB_TOKEN": "hf", "HTTPS_PROXY": "http://u:pw@proxy"}
 ELSEWHERE = {"FORGE_BROKER_URL": "redis://:pw@r", "FORGE_ENDPOINT_KEY": "f", "WANDB_API_KEY": "g"}
 PLAIN = {"PATH": "/bin", "HOME": "/root", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": "/x"}

@@ -93,9 +93,11 @@ def _happen(world: ToyWorld, what: str, pick: int, number: int) -> None:
     state = world.state
     tasks = open_tasks(state)
     wishes = {
-        "pause": user_events.Paused(), "resume": user_events.Resumed(),
-        "retry": user_events.Retried(), "priority": user_events.PriorityChanged(priority=pick),
-    }  # fmt: skip
+        "pause": user_events.Paused(),
+        "resume": user_events.Resumed(),
+        "retry": user_events.Retried(),
+        "priority": user_events.PriorityChanged(priority=pick),
+    }
     if what in wishes:
         if commands.refusal(state, wishes[what]) is None:
             world.note(wishes[what], wishes[what].type, str(number))

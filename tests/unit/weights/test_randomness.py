@@ -150,8 +150,15 @@ def test_lanes_words_and_keys_are_frozen():
     ]
     # The lanes are the words' 16-bit parts, lowest first: 0x7636 = 30262, 0x4AC4 = 19140, …
     assert randomness.lanes(8, "golden").tolist() == [
-        30262, 19140, 63661, 50677, 61764, 27499, 56004, 47457,
-    ]  # fmt: skip
+        30262,
+        19140,
+        63661,
+        50677,
+        61764,
+        27499,
+        56004,
+        47457,
+    ]
     assert randomness.permutation(10, "golden").tolist() == [8, 9, 5, 7, 2, 3, 6, 4, 1, 0]
     raw = keys.generator("golden").bit_generator.random_raw(2)  # pyright: ignore
     assert raw.tolist() == [14264580817933334070, 13358198506908283204]

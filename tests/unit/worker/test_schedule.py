@@ -62,7 +62,7 @@ def histories(draw: st.DrawFn) -> list[tuple]:
             ),
             max_size=60,
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.slow

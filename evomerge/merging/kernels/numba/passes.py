@@ -119,8 +119,9 @@ def _selected(x, top, n, columns, epsilon, mean, first, sums, distance):
 @compiled
 def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
     # Unpacked once: numba counts references at every access, which costs as much as a block.
-    (consensus, factors, lost, rescale, keys, voters, low, high, weights, normalise, epsilon, scale,
-     made, _, goes_on) = programs  # fmt: skip
+    consensus, factors, lost, rescale, keys = programs[:5]
+    voters, low, high, weights, normalise = programs[5:10]
+    epsilon, scale, made, _, goes_on = programs[10:]
     layers, size = len(addresses), rows * columns
     block = step_of(codes)
     step = block if epsilon.max() < 0 else max(1, block // columns) * columns
@@ -156,8 +157,8 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
                 if lost[p, 0] or rescale[p, 0] != _ONE:
                     drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
             if voters[p] and not goes_on[p]:
-                _voted(x, 1 - consensus[p], n, low[p], high[p], weights[p, : voters[p]], few[p],
-                       normalise[p], votes)  # fmt: skip
+                own = weights[p, : voters[p]]
+                _voted(x, 1 - consensus[p], n, low[p], high[p], own, few[p], normalise[p], votes)
             if epsilon[p] >= 0:
                 _selected(x, made[p], n, columns, epsilon[p], row, first, sums, distance)
             result = x[made[p], :n]

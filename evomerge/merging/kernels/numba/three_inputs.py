@@ -75,12 +75,22 @@ def sum_of_three(addresses, codes, size, factors, scale, address):
     first = addresses[0] if based else addresses[1]
     if codes[1] == FLOAT32:
         return _of_floats(
-            carray(floats_at(first), size), carray(floats_at(addresses[1]), size),
-            carray(floats_at(addresses[2]), size), carray(floats_at(addresses[3]), size),
-            factors, scale, based, carray(floats_at(address), size),
-        )  # fmt: skip
+            carray(floats_at(first), size),
+            carray(floats_at(addresses[1]), size),
+            carray(floats_at(addresses[2]), size),
+            carray(floats_at(addresses[3]), size),
+            factors,
+            scale,
+            based,
+            carray(floats_at(address), size),
+        )
     return _of_halves(
-        carray(halves_at(first), size), carray(halves_at(addresses[1]), size),
-        carray(halves_at(addresses[2]), size), carray(halves_at(addresses[3]), size),
-        factors, scale, based, carray(halves_at(address), size),
-    )  # fmt: skip
+        carray(halves_at(first), size),
+        carray(halves_at(addresses[1]), size),
+        carray(halves_at(addresses[2]), size),
+        carray(halves_at(addresses[3]), size),
+        factors,
+        scale,
+        based,
+        carray(halves_at(address), size),
+    )
