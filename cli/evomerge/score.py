@@ -72,21 +72,17 @@ def score_command(
     from evomerge.data_settings import given
     from evomerge.fitness.composite import Weighting
     from evomerge.tasks import score
-    from runs.home import Home
-    from weights.sources import resolve
     from weights.threads import set_threads
-    from worker.exports.model_origin import finder
 
     _check(models, options)
-    named = finder(Home.default(), _tell)
-    references = [resolve(model, named=named) for model in models]
+    references = _references(models)
     data = given(options["data"] or (domains.NAME,), Weighting())
     items, builtin = load_items(data, allow_benchmarks=True), data == (domains.NAME,)
     set_threads()
     scores, residents = [], []
     for model in references:
         evaluator = _evaluator(model, options)
-        residents += [evaluator] if options["speed"] and options["endpoint"] is None else []
+        residents += [evaluator] if options["speed"] else []  # never with an endpoint: `_check`
         scores.append(score.score(model, items, slice_, evaluator, context, builtin, _tell))
     speeds = score.speeds(residents, min(s.context for s in scores), _tell) if residents else []
     if as_json:
@@ -95,6 +91,16 @@ def score_command(
     for found in scores:
         _show(found, show_items)
     _show_speeds(scores, speeds)
+
+
+def _references(models: tuple[str, ...]) -> list[Any]:
+    """Return the models that are named: folders, Hub ids, runs, registered models."""
+    from runs.home import Home
+    from weights.sources import resolve
+    from worker.exports.model_origin import finder
+
+    named = finder(Home.default(), _tell)
+    return [resolve(model, named=named) for model in models]
 
 
 def _evaluator(model: Any, options: dict[str, Any]) -> Any:

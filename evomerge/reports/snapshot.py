@@ -11,6 +11,7 @@ from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.state import RunState
 from evomerge.run.views.candidates import describe
 from runs.kinds.decide import pending
+from runs.kinds.view import changed
 
 
 def view(state: RunState) -> dict[str, Any]:
@@ -58,9 +59,7 @@ def difference(a: RunState, b: RunState) -> dict[str, Any]:
     return {
         "a": _side(a),
         "b": _side(b),
-        "settings": {
-            name: [mine[name], theirs[name]] for name in mine if mine[name] != theirs[name]
-        },
+        "settings": changed(mine, theirs),
         "sources": _other_sources(a, b),
         "champion": [champion(a), champion(b)],
         "candidates": {

@@ -37,6 +37,13 @@ class Outlook:
     unit: str = "tasks"
 
 
+def changed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return setting → [first, second] where they differ; None for a setting that a run lacks."""
+    names = [*first, *(name for name in second if name not in first)]
+    both = {name: [first.get(name), second.get(name)] for name in names}
+    return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+
+
 class View(Generic[S]):
     """The part of a kind of run that is shown."""
 
@@ -133,8 +140,8 @@ class View(Generic[S]):
     def difference(self, a: S, b: S) -> dict[str, Any]:
         """Return how run B differs from run A, for `forge diff`."""
         mine, theirs = (self.shown(s.submitted.config) for s in (a, b))
-        changed = {k: [v, theirs[k]] for k, v in mine.items() if v != theirs[k]}
-        return {"settings": changed, "same_lineage": a.lineage_digest() == b.lineage_digest()}
+        same = a.lineage_digest() == b.lineage_digest()
+        return {"settings": changed(mine, theirs), "same_lineage": same}
 
     def comparison(self, a: S, b: S) -> dict[str, Any]:
         """Return how two runs differ, and their results side by side, for `forge compare`."""

@@ -105,12 +105,14 @@ class Worker:
             with self._leases.heartbeat(*(f"{state.run}/{one.key}" for one in held)):
                 if len(held) > 1:
                     self._hands.prepare(state, held)
-                self._hands.do(state, task)
-                for other in held[1:]:
-                    state = self._refresh(state.run)
-                    if self.stop() or other.key not in {open_.key for open_ in decide(state).tasks}:
-                        break
-                    self._hands.do(state, other)
+                for one in held:
+                    if one is not task:
+                        state = self._refresh(state.run)
+                        still_open = {open_.key for open_ in decide(state).tasks}
+                        if self.stop() or one.key not in still_open:
+                            break
+                    if self._hands.do(state, one) == "failed":
+                        break  # `decide` says what is tried next
         finally:
             for one in held:
                 self._leases.release(f"{state.run}/{one.key}")

@@ -197,17 +197,17 @@ def test_a_fork_that_is_refused_marks_the_setting(visit: Callable[..., Any], sit
     value.fill("0.05")
     dialog.locator(".wrong").wait_for(state="detached")
     dialog.get_by_role("button", name="Setting").click()
-    dialog.get_by_label("Setting", exact=True).nth(1).fill("objectives")
-    dialog.get_by_label("Value of objectives").fill("perplexity, speed")
+    dialog.get_by_label("Setting", exact=True).nth(1).fill("techniques")
+    dialog.get_by_label("Value of techniques").fill("linear, dare, dfs")
     dialog.get_by_label("Reason (optional)").fill("larger steps")
     dialog.get_by_role("button", name="Fork", exact=True).click()
     page.wait_for_url(lambda url: DONE not in url)
     page.locator(".run-line").get_by_text(f"at event {at}").wait_for()
     made = site.get(f"runs/{page.locator('h1').inner_text()}")
     assert made["forked_from"]["place"] == at
-    assert (made["config"]["mutation_rate"], made["config"]["objectives"]) == (
+    assert (made["config"]["mutation_rate"], made["config"]["techniques"]) == (
         0.05,
-        ["perplexity", "speed"],
+        ["linear", "dare", "dfs"],
     )
 
 

@@ -21,6 +21,7 @@ from runs.kinds.decide import decide, due, open_tasks, pending
 from runs.kinds.kind import Kind
 from runs.kinds.state import evolve
 from runs.kinds.tasks import Decision
+from runs.kinds.view import changed
 from testing.toy.toy_kind import KNOWN, ToyContext
 from testing.toy.toy_state import Counted, ToyState, digest_of
 from testing.toy.toy_world import RUN, ToyWorld
@@ -308,3 +309,10 @@ def test_a_completed_that_says_another_total_is_found(finished: ToyWorld) -> Non
     assert list(kinds.of("toy").wrong_result(state)) == [
         "the total is not that of the steps before"
     ]
+
+
+def test_settings_that_only_one_of_two_runs_has_differ() -> None:
+    """Runs of two strategies have other settings; comparing them failed with a KeyError."""
+    told = changed({"a": 1, "b": 2, "c": None}, {"b": 2, "a": 0, "d": 3})
+    assert told == {"a": [1, 0], "d": [None, 3]}
+    assert list(told) == ["a", "d"]
