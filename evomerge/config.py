@@ -109,7 +109,7 @@ class EvoMergeConfig(BaseModel):
     seed: int = Field(default=0, ge=0)
     """All random numbers come from it."""
     device: str = "cpu"
-    """What computes: cpu or cuda:N."""
+    """Device that computes: cpu or cuda:N."""
     strict: bool = False
     """Refuse sources whose settings differ, instead of warning."""
 
@@ -142,10 +142,10 @@ class EvoMergeConfig(BaseModel):
     """Take lm-eval: tasks of well-known benchmarks as objectives too."""
 
     fitness_weights: Weighting = Weighting()
-    """What each part of fitness counts; also domains: a weight for each; or the name of a scheme,
+    """Weight of each part of fitness; also domains: a weight for each; or the name of a scheme,
     composite (this) or domains (code, math, multilingual, data a quarter each)."""
     normalise: Literal["best_source", "none"] = "best_source"
-    """What a part of fitness is measured by; best_source: 1 is the best source on the same items;
+    """Unit of a part of fitness; best_source: 1 is the best source on the same items;
     none: the source documents' raw formula."""
     gate_perplexity: float = Field(default=2.0, ge=0)
     """A candidate whose perplexity on the first windows exceeds the worst source's by this factor
@@ -158,7 +158,7 @@ class EvoMergeConfig(BaseModel):
     """Tokens of a forward pass, 1 to 16,777,216; unset: 4096, fewer for a large vocabulary; probe:
     measured when the run starts, see docs/fitness.md."""
     evaluation_dtype: Literal["auto", "model", "bfloat16", "probe"] = "auto"
-    """What evaluation computes in; auto: bfloat16 if the processor has instructions for it and no
+    """Dtype that evaluation computes in; auto: bfloat16 if the processor has instructions for it and no
     source's perplexity changes by more than 0.5 %; model: the weights' own; bfloat16; or probe: as
     auto, but only if it is also timed to be faster, on any processor."""
     evaluation_compile: Literal["off", "probe"] = "off"

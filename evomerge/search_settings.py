@@ -65,7 +65,7 @@ class SearchSettings(BaseModel):
 
     @property
     def repeats(self) -> int:
-        """How often a block may come in a path through the layers; 0: no paths."""
+        """Places of a block in a path through the layers; 0: no paths."""
         return 0
 
     def longest_path(self, blocks: int) -> int:
@@ -89,7 +89,7 @@ class MutationSettings(SearchSettings):
     """Settings of strategies that mutate candidates."""
 
     mutation: Literal["weights", "genes", "both"] = "both"
-    """What a mutant changes: its weights, the genes of its recipe, or both."""
+    """Target of a mutation: the mutant's weights, the genes of its recipe, or both."""
     mutation_rate: float = Field(default=0.01, gt=0, le=1)
     """Share of elements that a mutant's weight noise touches."""
     mutation_sigma: float = Field(default=0.2, gt=0)
@@ -104,7 +104,7 @@ class MutationSettings(SearchSettings):
     """Let steps grow if more than a fifth of the mutants are better than their parents, and shrink
     if fewer are."""
     technique_selection: Literal["uniform", "earned"] = "uniform"
-    """How techniques of new candidates are chosen; uniform: all alike; earned: more often those
+    """Choice of the techniques of new candidates; uniform: all alike; earned: more often those
     whose candidates were in the better half."""
 
 
@@ -117,7 +117,7 @@ class GenomeSettings(SearchSettings):
     layer_groups: int = Field(default=4, ge=1, le=64)
     """Groups that the layers are cut into, if genome_detail is layers or full."""
     genome_detail: Literal["whole", "layers", "parts", "full"] = "layers"
-    """What has genes of its own; whole: all tensors share them; layers: every layer group; parts:
+    """Cells that have genes of their own; whole: all tensors; layers: every layer group; parts:
     attention, mlp, rest, embedding and head; full: all of these in every layer group. auto goes
     from whole by layers to full."""
 
@@ -135,7 +135,7 @@ class PathSettings(GenomeSettings):
     """Settings of strategies that can search paths through the layers as well."""
 
     path_repeats: int = Field(default=0, ge=0, le=4)
-    """How often a block may come in a path through the layers, to 4; 0: no paths."""
+    """Places of a block in a path through the layers, to 4; 0: no paths."""
     path_blocks: int | None = Field(default=None, ge=1)
     """Most blocks of a path, no fewer than the models have; unset: half as many more. Only with
     path_repeats."""
@@ -148,7 +148,7 @@ class PathSettings(GenomeSettings):
 
     @property
     def repeats(self) -> int:
-        """How often a block may come in a path through the layers; 0: no paths."""
+        """Places of a block in a path through the layers; 0: no paths."""
         return self.path_repeats
 
     def longest_path(self, blocks: int) -> int:
@@ -177,7 +177,7 @@ class EliteLoserSearch(MutationSettings, EliteSettings):
     keep_elites: bool = False
     """Let elites stay and compete with their children, μ + λ."""
     techniques: tuple[str, ...] = ("linear", "slerp", "dare", "ties", "frankenmerge", "dfs")
-    """Which pipelines may be used: each stage needs at least one of its two techniques."""
+    """Techniques of the allowed pipelines: each stage needs at least one of its two techniques."""
     dare_drop: float = Field(default=0.5, ge=0, lt=1)
     """Share of a task vector that dare drops in the first pipelines; a gene from then on."""
     ties_density: float = Field(default=0.2, gt=0, le=1)
@@ -220,7 +220,7 @@ class TournamentSearch(PathSettings, MutationSettings, EliteSettings):
     crossover_rate: float = Field(default=0.7, ge=0, le=1)
     """Share of children with two parents."""
     niching: Literal["none", "attraction", "sharing", "both"] = "none"
-    """How parents are chosen by items; attraction: the second is the one that does best where the
+    """Choice of parents by items; attraction: the second is the parent that does best where the
     first does badly; sharing: the first wins by what few others reach; both."""
 
 
@@ -237,7 +237,7 @@ class Nsga2Search(PathSettings):
 
     strategy: Literal["nsga2"] = "nsga2"
     objectives: tuple[str, ...] = USUAL_OBJECTIVES
-    """What is weighed against each other; also speed, memory, domain/NAME."""
+    """Objectives of the Pareto front; also speed, memory, domain/NAME."""
 
     @field_validator("objectives", mode="after")
     @classmethod
