@@ -102,8 +102,7 @@ def _is_exempt(node: ast.AST) -> bool:
 def docstring_faults(source: str, place: str) -> Iterator[str]:
     """Yield a line for each docstring of a module that breaks a rule."""
     for node in ast.walk(ast.parse(source)):
-        kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        if not isinstance(node, kinds):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         text = ast.get_docstring(node) or ""
         at = f"{place}:{getattr(node, 'lineno', 1)}"
