@@ -39,6 +39,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def test_a_run_of_another_kind_has_a_page(visit: Callable[..., Any], site: Site) -> None:
     """Overview, events, settings and the slider are those of every run."""
     page = visit("/runs")
+    page.locator(".runs-row .tag").get_by_text("toy").wait_for()
     page.get_by_role("link", name="counted").click()
     page.get_by_role("heading", name="counted").wait_for()
     assert page.get_by_role("tab").all_inner_texts() == ["Overview", "Events", "Settings"]

@@ -79,6 +79,7 @@ const RunRow = memo(function RunRow({ row, index, chosen, onChoose }: RowProps) 
         <a className="mono" href={href(["runs", row.run])}>
           {row.run}
         </a>
+        {row.kind !== "evomerge" && <span className="tag">{row.kind}</span>}
         {row.labels.map((label) => (
           <span key={label} className="tag">
             {label}
