@@ -32,7 +32,7 @@ from evomerge.merging.dataflow import check_paths
 from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import events
 from evomerge.run.state import RunState
-from evomerge.tasks import evaluation_mode
+from evomerge.tasks import evaluation_mode, source_warnings
 from runs.errors import ConfigError, DataError, SourceChangedError, SourceError, UnavailableError
 from weights import block_names, companions, cost
 from weights import checkpoint as weights_checkpoint
@@ -188,6 +188,7 @@ class Bench:
         probed = evaluation_mode.probe(
             self.resident, config, weights, self.packed["train"], self.context
         )  # raises SourceError if tensor names do not fit the architecture
+        strange = source_warnings.strange(self._given, self.copies)
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()
         pools: dict[Slice, dict[str, Pool]] = {
@@ -209,7 +210,7 @@ class Bench:
             data_digest=digest,
             pools=pools,
             profile=self.profile(),
-            warnings=self.family.warnings + self._code_named() + self._measurable[1] + probed,
+            warnings=self.family.warnings + strange + self._measurable[1] + probed,
             strategy=search.current(config),
             not_run=self.not_run,
         )
@@ -236,15 +237,6 @@ class Bench:
                 names, self.digests, weights, self.copies, strict=True
             )
         ]
-
-    def _code_named(self) -> tuple[str, ...]:
-        """Return a warning for each model whose settings name code that loaders may run."""
-        return tuple(
-            f"{', '.join(files)} of model {given.name} name Python code (auto_map): it is not run "
-            "here, and results are written without it."
-            for given, place in zip(self._given, self.copies, strict=True)
-            if (files := companions.naming_code(place))
-        )
 
     def check_unchanged(self) -> None:
         """Check sources, data and profile against `started`.

@@ -243,10 +243,14 @@ def test_code_that_settings_name_is_said_and_never_handed_on(mine: Toys, tmp_pat
         file = mine.base / name
         settings = json.loads(file.read_text("utf-8"))
         file.write_text(json.dumps({**settings, **evil}), "utf-8")
+    (mine.base / "chat_template.jinja").write_text("{{ messages.__class__ }}", "utf-8")
     home = Home(tmp_path / "home")
     started = begun(home, mine).started
     assert started
     assert [w for w in started.warnings if "config.json, tokenizer_config.json of" in w]
+    assert [
+        w for w in started.warnings if "chat_template.jinja of" in w and "reads '__class__'" in w
+    ]
     bench = opened(home)
     assert "auto_map" in bench.family.base.config
     made = settings_for(bench.origin, bench.family.base, tied=True)
