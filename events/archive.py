@@ -357,12 +357,3 @@ class _Reader:
             if len(rows) != told["events"]:
                 raise self.bad(f"stream {told['stream']} has more events than the manifest says")
             yield told["stream"], rows
-
-
-def is_archive(path: Path) -> bool:
-    """Return True if a file looks like an archive: it begins with gzip's magic number."""
-    try:
-        with path.open("rb") as file:
-            return file.read(2) == b"\x1f\x8b"
-    except OSError:
-        return False
