@@ -70,7 +70,7 @@ def state(home: Home, run: str = "r") -> RunState:
 _CODE = """
 import sys
 from pathlib import Path
-from testing import runs
+from testing.worlds import runs
 from runs.home import Home
 print(runs.finish(Home(Path(sys.argv[1])), sys.argv[2]).lineage_digest())
 """

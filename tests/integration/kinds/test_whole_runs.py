@@ -91,7 +91,7 @@ def test_a_whole_run_loads_no_torch_and_no_other_kind(tmp_path: Path) -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from runs.home import Home\n"
-        "from testing import toy_runs\n"
+        "from testing.toy import toy_runs\n"
         "home = Home(Path(sys.argv[1]))\n"
         "toy_runs.submit(home)\n"
         "assert toy_runs.finish(home).completed\n"

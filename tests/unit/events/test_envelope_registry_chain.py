@@ -311,7 +311,7 @@ def test_the_hash_is_the_sha_256_of_the_canonical_row() -> None:
 @pytest.mark.parametrize(
     ("error", "parts"),
     [
-        (ConcurrencyError("s", 3, 5), ["stream s", "version 5", "not 3", "Read it again"]),
+        (ConcurrencyError("s", 3, 5), ["stream s", "version 5", "not 3", "decide again"]),
         (IdempotencyError(["k1", "k2"]), ["k1, k2", "use keys of their own"]),
         (UnknownEventError("t", 2, "no such type"), ["t@2", "no such type", "upgrade"]),
         (PayloadError(9, "t", "no field x"), ["t at position 9", "no field x", "backup"]),
