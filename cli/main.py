@@ -19,6 +19,7 @@ from runs.system.thread_waiting import sleep_by_default
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS = {
     "evo": ("cli.evomerge.evo", "Evolve merges of models; start a run or resume one."),
+    "init": ("cli.evomerge.init", "Write a config file to start from."),
     "start": ("cli.runs.start", "Start or submit a run of any kind, from a config file."),
     "submit": (
         "cli.evomerge.evo",
@@ -77,6 +78,7 @@ COMMANDS = {
 #: The sections of `forge --help`: every command stands in one of them.
 SECTIONS = {
     "Runs": (
+        "init",
         "evo",
         "start",
         "check",

@@ -64,7 +64,7 @@ class EvoMergeView(View):
         table(columns, rows, title="on the test slice")
         click.echo(data["verdict"]["sentence"])
         click.echo(f"champion: {data['folder']}")
-        click.echo(f"report:   {data['folder']}/report.md")
+        click.echo(f"report:   {data['folder']}/report.md; for a browser: report.html")
 
     # ---- progress ----------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ from runs.kinds.budget import elapsed
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
 INACTIVE = 0.05
 
+#: Line of the Markdown that shows the report's picture.
+PICTURE = "![Fitness by generation](report.svg)"
+
 #: Event type → what its seconds were spent on.
 SPENT = {
     "profiled": "measuring speed",
@@ -310,7 +313,7 @@ def markdown(data: dict[str, Any]) -> str:
     lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], ""]
     if data["forked_from"]:
         lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
-    lines += ["![Fitness by generation](report.svg)", ""]
+    lines += [PICTURE, ""]
     lines += ["## Champion against its rivals, on the test slice", ""]
     lines += ["| | kind | score | perplexity | accuracy | champion's lead | 95 % interval |  |"]
     lines += ["|---|---|---|---|---|---|---|---|"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.reports import report
+from evomerge.reports.outputs import report_html
 from evomerge.reports.pictures import plot
 from evomerge.run.state import RunState
 from evomerge.tasks.results import champion
@@ -29,6 +30,8 @@ def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
         (folder / name).write_bytes(content)
     plot.draw(data, folder / "report.svg")
     plot.draw(data, folder / "report.png")
+    picture = (folder / "report.svg").read_bytes()
+    (folder / report_html.NAME).write_bytes(html(data, picture))
     return {**data, "folder": str(folder)}
 
 
@@ -36,3 +39,8 @@ def documents(data: dict[str, Any]) -> dict[str, bytes]:
     """Return the report as files: name → content."""
     told = json.dumps(data, indent=2) + "\n"
     return {"report.json": told.encode(), "report.md": report.markdown(data).encode()}
+
+
+def html(data: dict[str, Any], svg: bytes | None) -> bytes:
+    """Return the report as an HTML file, with its picture (an SVG file) inside."""
+    return report_html.page(report.markdown(data), f"Run {data['run']}", svg)

@@ -11,6 +11,7 @@ from events import Envelope
 from events.store import CODE_VERSION
 from evomerge.merging.builder import Weights
 from evomerge.reports import report
+from evomerge.reports.outputs import report_html
 from evomerge.run.state import RunState, fold
 from evomerge.tasks.results import champion, champion_folder
 from runs.errors import ForgeError, SourceError
@@ -28,7 +29,7 @@ def check(
     """Compare a folder's files with those that its run, as it was at the export, would write.
 
     `document` is the folder's recipe file, `weights` are the folder's weights. Pictures are not
-    compared.
+    compared; a folder of an earlier version has no report.html.
     """
     store = home.open_store()
     try:
@@ -42,7 +43,10 @@ def check(
     state = fold(rows)
     if not state.completed or state.champion != document["candidate"]:
         return  # the comparison of candidates reports this
-    expected = champion_folder.documents(report.report(state, rows))
+    data = report.report(state, rows)
+    expected = champion_folder.documents(data)
+    if (page := _content(folder / report_html.NAME)) is not None:
+        expected[report_html.NAME] = champion_folder.html(data, report_html.embedded(page))
     try:
         expected |= documents(home, state, document["candidate"], weights, document["chain_head"])
     except ForgeError as error:
@@ -51,7 +55,7 @@ def check(
     for name, content in sorted(expected.items()):
         if (found := _content(folder / name)) == _plain(name, content):
             continue
-        if why := _incomparable(name, state, every):
+        if why := _incomparable(name, found, state, every):
             yield Finding("unchecked", "files", f"{name} of the folder cannot be compared: {why}")
             continue
         what = "is missing" if found is None else "is not what the run wrote"
@@ -72,11 +76,11 @@ def taken_over(folder: Path, made: dict[str, bytes]) -> bool:
     return all(_content(folder / name) == _plain(name, made[name]) for name in names)
 
 
-def _incomparable(name: str, state: RunState, rows: Sequence[Envelope]) -> str:
+def _incomparable(name: str, found: Any, state: RunState, rows: Sequence[Envelope]) -> str:
     """Return why an unchanged file may differ from the one rendered here; "" if it must be equal.
 
-    Other versions of this program or of transformers may write a file differently. The pinned files
-    are copied as they are.
+    Other versions of this program, of transformers or of the renderer of Markdown may write a file
+    differently. The pinned files are copied as they are. `found` is the file's content.
     """
     from transformers import __version__ as library
 
@@ -89,6 +93,10 @@ def _incomparable(name: str, state: RunState, rows: Sequence[Envelope]) -> str:
     then = state.started.profile.transformers
     if name == champion.GENERATION and then != library:
         return f"the run had transformers {then}, and here is {library}."
+    if name == report_html.NAME:
+        renderer = report_html.renderer(found)
+        if renderer not in (None, report_html.RENDERER):
+            return f"it was rendered by {renderer}, and here is {report_html.RENDERER}."
     return ""
 
 

@@ -203,6 +203,7 @@ def test_the_champions_folder_is_what_the_ecosystem_takes(finished) -> None:
         "evomerge_recipe.json",
         "report.json",
         "report.md",
+        "report.html",
         "report.svg",
         "report.png",
     }

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evaluation import kept_items
+from evomerge.merging.builder import Weights
 from evomerge.merging.dataflow import settings_for
+from evomerge.reports.outputs import report_html
 from evomerge.run.state import RunState
 from evomerge.tasks.context import Bench
 from evomerge.tasks.results import verify, verify_folder
@@ -163,9 +167,35 @@ def test_config_and_tokenizer_changed_during_a_run_reach_neither_log_nor_champio
             f"{name} of the folder is not what the run wrote",
         )
         (out / name).write_bytes(before)
+    altered_pages(home, out, document, weights)
     (out / "chat_template.jinja").write_text("{{ 1 }}", "utf-8")
     (found,) = verify_folder.check(home, out, document, weights)
     assert found.message == "chat_template.jinja of the folder was not written by the run"
+
+
+def altered_pages(home: Home, out: Path, document: dict[str, Any], weights: Weights) -> None:
+    """Check that a forged report.html is found, and that a folder may be without one."""
+    page = out / report_html.NAME
+    whole = page.read_bytes()
+
+    def found(content: bytes) -> list[tuple[str, str]]:
+        page.write_bytes(content)
+        said = verify_folder.check(home, out, document, weights)
+        return [(f.level, f.message) for f in said]
+
+    forged = whole.replace(b"champion", b"winner")
+    assert forged != whole
+    wrong = ("error", "report.html of the folder is not what the run wrote")
+    assert found(forged) == [wrong]
+    assert found(re.sub(rb"<meta name=.generator.*>", b"", whole)) == [wrong]
+    older = re.sub(rb"markdown-it-py [0-9.]+", b"markdown-it-py 1.0", whole)
+    ((level, message),) = found(older)
+    assert level == "unchecked"
+    assert "it was rendered by markdown-it-py 1.0, and here is" in message
+    assert found(whole) == []
+    page.unlink()  # a folder that an earlier version wrote
+    assert list(verify_folder.check(home, out, document, weights)) == []
+    page.write_bytes(whole)
 
 
 @pytest.mark.slow

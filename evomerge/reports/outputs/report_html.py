@@ -1,0 +1,127 @@
+"""Report as one HTML file: rendered from the Markdown, with the picture inside, without scripts.
+
+Names of models in a report come from strangers. HTML in the Markdown is shown as text, images are
+not loaded, and only links to https are links. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import MutableMapping, Sequence
+from html import escape
+from importlib.metadata import version
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+
+from evomerge.reports.report import PICTURE
+
+#: Name of the file in a champion's folder.
+NAME = "report.html"
+#: Program that renders the Markdown; another version of it may write other HTML.
+RENDERER = f"markdown-it-py {version('markdown-it-py')}"
+
+_RENDERED = re.compile(r'<meta name="generator" content="(markdown-it-py [0-9a-z.]{1,20})">')
+_SVG = "data:image/svg+xml;base64,"
+_EMBEDDED = re.compile(f'<img src="{re.escape(_SVG)}([A-Za-z0-9+/]+=*)"')
+
+#: What a browser may load for the page: nothing but what stands in it.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+_STYLE = """\
+:root { color-scheme: light dark; --ink: #14201d; --soft: #5f6c68; --line: #dce1dd; --page: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4ebe8; --soft: #9aa8a3; --line: #33403c; --page: #121917; }
+}
+body { margin: 0 auto; max-width: 62rem; padding: 1rem; background: var(--page); color: var(--ink);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; }
+h2 { font-size: 1.2rem; margin-top: 2rem; }
+figure { margin: 1rem 0; }
+img { display: block; width: 100%; height: auto; background: #fff; border-radius: 6px; }
+.table { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: left;
+  white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; }
+code { font-size: 0.9em; }
+"""
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="{renderer}">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}</body>
+</html>
+"""
+
+
+def page(markdown: str, title: str, svg: bytes | None) -> bytes:
+    """Return a report's Markdown as an HTML file in UTF-8, with its picture (an SVG file) inside.
+
+    Without `svg` the picture is left out.
+    """
+    before, line, after = markdown.partition(f"\n{PICTURE}\n")
+    body = _rendered(before)
+    if line and svg is not None:
+        source = _SVG + base64.b64encode(svg).decode("ascii")
+        alt = "Fitness and diversity by generation, and the champion's leads"
+        body += f'<figure><img src="{source}" alt="{alt}"></figure>\n'
+    body += _rendered(after)
+    head = {"policy": _POLICY, "renderer": RENDERER, "title": escape(title), "style": _STYLE}
+    return _PAGE.format(**head, body=body).encode()
+
+
+def embedded(content: bytes) -> bytes | None:
+    """Return the picture (an SVG file) inside of a page; None if there is none."""
+    found = _EMBEDDED.search(content.decode("utf-8", "replace"))
+    try:
+        return base64.b64decode(found[1], validate=True) if found else None
+    except ValueError:
+        return None
+
+
+def renderer(content: bytes) -> str | None:
+    """Return the program that a page says it was rendered by; None if the page says nothing."""
+    found = _RENDERED.search(content.decode("utf-8", "replace"))
+    return found[1] if found else None
+
+
+def _rendered(markdown: str) -> str:
+    """Return Markdown (CommonMark with tables) as HTML; see the module for what is not rendered."""
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
+    parser.disable("image")
+    parser.validateLink = _allowed  # pyright: ignore[reportAttributeAccessIssue]
+    parser.add_render_rule("table_open", _table_open)
+    parser.add_render_rule("table_close", _table_close)
+    return parser.render(markdown)
+
+
+def _allowed(url: str) -> bool:
+    """Return True if a link may lead to the address."""
+    return url.lower().startswith("https://")
+
+
+def _table_open(
+    self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: MutableMapping
+) -> str:
+    return '<div class="table" tabindex="0"><table>\n'
+
+
+def _table_close(
+    self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: MutableMapping
+) -> str:
+    return "</table></div>\n"
