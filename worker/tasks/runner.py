@@ -100,8 +100,9 @@ class Worker:
             if self.store.version(state.stream) != state.version:
                 return
             with self._leases.heartbeat(f"{state.run}/{task.key}"):
-                beside = self._hands.share(state, task, tasks)[1:]
-                held += [other for other in beside if self._claim(state, other)]
+                for other in self._hands.share(state, task, tasks)[1:]:
+                    if self._claim(state, other):
+                        held.append(other)  # at once: a claim that fails must release those before
             with self._leases.heartbeat(*(f"{state.run}/{one.key}" for one in held)):
                 if len(held) > 1:
                     self._hands.prepare(state, held)

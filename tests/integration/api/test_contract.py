@@ -230,7 +230,7 @@ def test_a_setting_that_the_strategy_lacks_is_named_with_the_strategies_that_hav
 
 
 def test_a_fork_takes_settings_of_the_search_flat_nested_and_by_their_place(served: Served) -> None:
-    """What is recorded is flat, whatever the body was like; the run's settings are shown flat."""
+    """The log has flat changes, whatever the body was like; the run's settings are shown flat."""
     for settings in (
         {"mutation_rate": 0.3},
         {"search": {"mutation_rate": 0.3}},

@@ -47,7 +47,7 @@ def test_under_another_key_nothing_can_be_read(url: str, tmp_path) -> None:
 
 
 def test_rotation_encrypts_all_under_the_first_key(url: str, tmp_path) -> None:
-    """What was plain, what was under an older key; then the older one can go."""
+    """Plain files and those under an older key are rewritten; then the older key can go."""
     files = {f"f{size}": content(size) for size in (0, CHUNK, 5 * CHUNK + 1)}
     names = [f"{number:064x}" for number in range(4)]
     for name, keys in zip(names, (None, OLD, NEW, OLD), strict=True):

@@ -11,7 +11,7 @@ from weights.devices import out_of_memory
 
 
 class GpuIsFullError(RuntimeError):
-    """What torch raises: no MemoryError."""
+    """Torch raises an error of its own, no MemoryError."""
 
 
 def test_a_full_memory_is_told_from_a_failed_task(monkeypatch: pytest.MonkeyPatch) -> None:
