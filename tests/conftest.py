@@ -25,6 +25,9 @@ __all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Models of tests are so small that a second thread only waits, and files of tests run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("FORGE_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -118,9 +118,10 @@ def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
 
     named = config.get("architectures")
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
-    causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
-    others = sorted(set(names) & set(dir(transformers)))  # `dir` imports none of them
-    if others and not causal & set(names):
+    if set(names) & set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
+        return
+    others = sorted(set(names) & set(dir(transformers)))  # `dir` imports none, and takes 0.3 s
+    if others:
         raise SourceError(
             f"{folder} holds a {others[0]}, which does not predict the next token: a run compares "
             "causal language models. `forge merge` merges models of other kinds, without a search."
