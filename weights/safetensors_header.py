@@ -112,10 +112,8 @@ def _entry(name: str, said: Any, start: int) -> Entry:
             raise TypeError("a dtype in text and a shape in numbers")
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"tensor {name[:80]!r} is described without {error}") from error
-    if set(said) != {"dtype", "shape", "data_offsets"} or dtype not in BITS:
-        raise ValueError(
-            f"tensor {name[:80]!r} has the dtype {str(dtype)[:20]!r} or unknown fields"
-        )
+    if dtype not in BITS:  # further fields are ignored, as the library does
+        raise ValueError(f"tensor {name[:80]!r} has the dtype {dtype[:20]!r}")
     if len(shape) > MOST_AXES or any(type(c) is not int or not 0 <= c < 1 << 63 for c in counts):
         raise ValueError(f"tensor {name[:80]!r} has a size or a place that is no whole number")
     if elements(tuple(shape)) * BITS[dtype] != (end - begin) * 8:

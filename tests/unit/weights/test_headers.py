@@ -70,6 +70,12 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 )
 
 
+def test_a_field_that_is_not_known_is_ignored_as_the_library_ignores_it(tmp_path: Path) -> None:
+    header = {"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0], "more": 1}}
+    file = written(tmp_path / "x", json.dumps(header).encode(), 0)
+    assert ours(file) == library(file) == {"a": ("F32", (0,))}
+
+
 @pytest.mark.slow
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
