@@ -2,5 +2,6 @@
 
 import pytest
 
-# The contract is no test module by its name: without this its asserts would not say what failed.
-pytest.register_assert_rewrite("testing.store_contract")
+# By their names they are no test modules: without this their asserts would not say what failed.
+for part in ("events", "appends", "reads", "processes", "contract"):
+    pytest.register_assert_rewrite(f"testing.store_{part}")
