@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testing import memory_disk
 from testing.durations import (
     pytest_runtest_logreport,
     pytest_sessionfinish,
@@ -28,6 +29,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Models of tests are so small that a second thread only waits, and files of tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("FORGE_THREADS", "1")
+# pytest's variable for the place of its temporary folders; a user's own choice stays.
+if "TMPDIR" not in os.environ and (memory := memory_disk.folder()):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +51,8 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Toys:
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; ask it for `new_database()`. Not to be killed: others use it."""
     # Not below pytest's own folder, which every new session closes to other users: the server is one.
-    folder = Path(tempfile.mkdtemp(prefix="forge-postgres-"))
+    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    folder = Path(tempfile.mkdtemp(prefix="forge-postgres-", dir=place))
     server = Postgres(folder)
     yield server
     server.stop()
