@@ -134,6 +134,7 @@ def test_a_process_that_dies_at_its_task_is_replaced_and_counted(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_poison_task_is_quarantined_and_fails_the_run_with_its_reason(
     cluster: Cluster, toys: Toys
 ) -> None:
@@ -228,6 +229,7 @@ def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_messages_may_be_doubled_dropped_and_invented(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
@@ -311,6 +313,7 @@ def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> None:
     """Within seconds, not when the task would have ended."""
     cluster.worker()

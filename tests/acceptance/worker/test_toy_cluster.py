@@ -1,8 +1,16 @@
-"""Toy runs on real workers: the queue, the devices and their processes know no kind of run."""
+"""Toy runs on real workers: the queue, the devices and their processes know no kind of run.
+
+`test_cluster.py` does the same to merging runs: most of it only in `make soak`, since a toy task
+loads no model and one worker serves most of these tests.
+"""
 
 from __future__ import annotations
 
+import random
+import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,13 +22,24 @@ from testing.services.cluster import Cluster
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_state import ToyState
+from worker.queue.celery_wakeup import make_app, queue_of
+
+#: Tasks long enough to be met under way.
+SETTINGS = {"steps": 2, "width": 4, "slow": 0.3}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A Redis, and workers that know the toy kind."""
+@pytest.fixture(autouse=True)
+def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name the toy kind to this process."""
     monkeypatch.setenv(FURTHER, KNOWN)
-    made = Cluster(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Redis and a worker of two devices, for all tests that leave them alive."""
+    made = Cluster(tmp_path_factory.mktemp("shared"), env={FURTHER: KNOWN})
+    made.worker("--concurrency", "2")
+    made.wait(lambda: [d.status for d in made.devices()] == ["idle", "idle"])
     yield made
     made.close()
 
@@ -28,29 +47,96 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 def ended(cluster: Cluster, run: str) -> ToyState:
     """Wait for the run's end; return its state, once it is completed and its history is honest."""
     state = cluster.wait(lambda: (s := toy_runs.state(cluster.home, run)).ended and s, 180)
-    assert state.status == "completed"
-    assert audit.audit(toy_runs.rows(cluster.home, run)) == []
+    assert state.status == "completed", cluster.logs()
+    rows = toy_runs.rows(cluster.home, run)
+    assert audit.audit(rows) == []
+    assert max(Counter(row.key for row in rows).values()) == 1
+    assert not state.divergences
     return state
 
 
-@pytest.mark.slow
-def test_two_devices_share_a_run_and_a_poisonous_task_is_quarantined(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    """Each death of a process is recorded by its parent; after three the run goes on without."""
-    settings = {"steps": 2, "width": 4, "slow": 0.3}
-    cluster.worker("--concurrency", "2")
-    cluster.wait(lambda: [d.status for d in cluster.devices()] == ["idle", "idle"])
-    toy_runs.submit(cluster.home, "shared", **settings)
-    shared = ended(cluster, "shared")
-    rows = [row for row in toy_runs.rows(cluster.home, "shared") if row.type == "counted"]
-    assert len({row.actor for row in rows}) == 2
+def same(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    """The run ends as one process in another home carries it, and no process died at a task."""
+    state = ended(cluster, run)
     alone = Home(tmp_path / "alone")
-    toy_runs.submit(alone, "shared", **settings)
-    assert toy_runs.finish(alone, "shared").lineage_digest() == shared.lineage_digest()
+    toy_runs.submit(alone, run, **SETTINGS)
+    assert toy_runs.finish(alone, run).lineage_digest() == state.lineage_digest()
+    assert not state.deaths
 
-    toy_runs.submit(cluster.home, "poison", "worst-fitness", poison="count/0/1")
-    poison = ended(cluster, "poison")
+
+def busy_with(cluster: Cluster, run: str) -> None:
+    """Wait until a device is at a task of the run other than its start."""
+    cluster.wait(lambda: any(d.run == run and d.task != "start" for d in cluster.devices()))
+
+
+@pytest.mark.slow
+def test_two_devices_share_a_run(shared: Cluster, tmp_path: Path) -> None:
+    toy_runs.submit(shared.home, "both", **SETTINGS)
+    same(shared, "both", tmp_path)
+    rows = [row for row in toy_runs.rows(shared.home, "both") if row.type == "counted"]
+    assert len({row.actor for row in rows}) == 2
+
+
+@pytest.mark.slow
+def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
+    shared: Cluster, tmp_path: Path
+) -> None:
+    """Messages are hints: without a broker the devices look for themselves."""
+    toy_runs.submit(shared.home, "r", **SETTINGS)
+    busy_with(shared, "r")
+    shared.redis.kill()
+    before = len(toy_runs.rows(shared.home, "r"))
+    shared.wait(lambda: len(toy_runs.rows(shared.home, "r")) >= before + 3)
+    shared.redis.start()
+    while not toy_runs.state(shared.home, "r").ended:
+        with shared.redis.client() as client:
+            client.flushall()
+        time.sleep(0.1)
+    same(shared, "r", tmp_path)
+
+
+@pytest.mark.slow
+def test_messages_may_be_doubled_dropped_and_invented(shared: Cluster, tmp_path: Path) -> None:
+    """A message that names no open task, or one under way, starts nothing."""
+    toy_runs.submit(shared.home, "m", **SETTINGS)
+    queues = [queue_of(device.name) for device in shared.devices()]
+    rng, tasks = random.Random(1), ["start", "count/0/1", "count/9/9", "completed"]
+    with closing(make_app(shared.redis.url)) as app:
+        while not toy_runs.state(shared.home, "m").ended:
+            if rng.random() < 0.5:
+                with shared.redis.client() as client:
+                    client.lpop(rng.choice(queues))
+            words = [rng.choice(queues).removeprefix("forge."), "m", rng.choice(tasks)]
+            for _ in range(rng.randint(0, 3)):
+                app.send_task("forge.hint", words, queue=rng.choice(queues))
+            time.sleep(0.02)
+    same(shared, "m", tmp_path)
+
+
+@pytest.mark.slow
+def test_a_cancelled_run_lets_go_of_its_devices_and_a_paused_one_waits(
+    shared: Cluster, tmp_path: Path
+) -> None:
+    """The task of a cancelled run is not waited for: it would take a minute."""
+    toy_runs.submit(shared.home, "p", **SETTINGS)
+    shared.forge("pause", "p")
+    toy_runs.submit(shared.home, "c", slow=60)
+    shared.wait(lambda: any(d.run == "c" for d in shared.devices()))
+    shared.forge("cancel", "c")
+    shared.wait(lambda: all(d.status == "idle" for d in shared.devices()), 30)
+    assert toy_runs.state(shared.home, "c").status == "cancelled"
+    before = toy_runs.state(shared.home, "p").place
+    time.sleep(1)
+    assert toy_runs.state(shared.home, "p").place == before
+    shared.forge("resume", "p")
+    ended(shared, "p")
+
+
+@pytest.mark.slow
+def test_a_poisonous_task_is_quarantined(shared: Cluster) -> None:
+    """Each death of a process is recorded by its parent; after three the run goes on without."""
+    toy_runs.submit(shared.home, "poison", "worst-fitness", poison="count/0/1")
+    poison = ended(shared, "poison")
     assert list(poison.quarantined) == ["count/0/1"]
     assert poison.deaths["count/0/1"].attempt == 3
     assert "count/0/1" not in poison.answers

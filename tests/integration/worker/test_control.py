@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,17 @@ from evomerge.run.state import RunState
 from runs.errors import ConflictError, RunCancelledError
 from runs.history import audit, repository
 from runs.home import Home
+from runs.kinds import FURTHER, user_events
 from runs.kinds.commands import CONTROLS, refusal
 from runs.kinds.decide import decide, due
 from runs.lists import queries
 from runs.streams import stream
 from testing.models.toys import Toys
+from testing.toy import toy_runs
+from testing.toy.toy_kind import KNOWN
 from testing.worlds import fake_runs, runs
 from testing.worlds.fake_world import RUN, SOURCES
+from testing.worlds.warm_process import Template
 from worker.commands.control import control
 
 SOURCE_IDS = {source.id for source in SOURCES}
@@ -257,7 +262,40 @@ def test_submitting_twice_with_one_key_starts_one_run(toys: Toys, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_path) -> None:
+def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(
+    tmp_path: Path, warm: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paused one appends nothing and goes on by itself, as it would have; toy runs in processes."""
+    monkeypatch.setenv(FURTHER, KNOWN)
+    home, whole = Home(tmp_path / "home"), Home(tmp_path / "whole")
+    settings = {"steps": 4, "width": 5, "slow": 0.1}
+    for place in (home, whole):
+        toy_runs.submit(place, **settings)
+    with closing(home.open_store()) as store:
+        process = warm.start(home)
+        _until(lambda: len(toy_runs.rows(home)) > 4)
+        control(store, "r", user_events.Paused())
+        _until(lambda: _still(lambda: len(toy_runs.rows(home))))
+        assert toy_runs.state(home).status == "paused", "it was under way"
+        control(store, "r", user_events.Resumed())
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        assert out.strip() == toy_runs.finish(whole).lineage_digest()
+        toy_runs.submit(home, "c", **settings)
+        process = warm.start(home, "c")
+        _until(lambda: len(toy_runs.rows(home, "c")) > 3)
+        control(store, "c", user_events.Cancelled(reason="enough"))
+        _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert RunCancelledError.__name__ in err
+    assert audit.audit(toy_runs.rows(home, "c")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_a_process_that_merges_obeys_pause_resume_and_cancel_from_elsewhere(
+    toys: Toys, tmp_path
+) -> None:
     """Real processes, real merges: the paused one appends nothing, and goes on by itself."""
     home = Home(tmp_path)
     runs.submit(home, toys)
@@ -265,7 +303,7 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_
     store = home.open_store()
     _until(lambda: store.version(stream("evomerge", "r")) > 8)
     control(store, "r", run_events.Paused())
-    _until(lambda: _still(store))
+    _until(lambda: _still(lambda: store.version(stream("evomerge", "r"))))
     control(store, "r", run_events.Resumed())
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
@@ -283,11 +321,11 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(toys: Toys, tmp_
     store.close()
 
 
-def _still(store: EventStore) -> bool:
-    """Whether the paused run's log rests for a while: at most a task under way is recorded."""
-    before = store.version(stream("evomerge", "r"))
+def _still(places: Callable[[], int]) -> bool:
+    """Return True if a paused run's log rests for a while: at most a task under way is recorded."""
+    before = places()
     time.sleep(1.5)
-    return store.version(stream("evomerge", "r")) == before
+    return places() == before
 
 
 def _until(done) -> None:
