@@ -3,7 +3,7 @@
 A recipe names its inputs by id, so recipes form a Merkle graph: an id stands for the whole history
 of a candidate. Nothing in a recipe depends on the place of files or on the machine that builds it.
 
-    Source    a model given to the run, by the digest of its weights
+    Source    a model given to the run, by the digest of its weights (`weights.recipes`)
     Merge     one technique over inputs
     Pipeline  three fused stages and a scale (SPEC §4)
     Grouped   one technique, its parameters by group of tensors
@@ -13,14 +13,13 @@ of a candidate. Nothing in a recipe depends on the place of files or on the mach
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
-from events import canonical_json
+from weights.recipes import Frozen, RecipeNode, Source
 
 Interpolation = Literal["linear", "slerp"]
 Arithmetic = Literal["dare", "ties"]
@@ -48,29 +47,7 @@ TECHNIQUES |= {"-".join(names): ("stages", {}) for names in PIPELINES if names[2
 SPECIES = tuple(TECHNIQUES)
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Recipe(_Frozen):
-    @property
-    def id(self) -> str:
-        """SHA-256 of the canonical form, 64 hexadecimal digits."""
-        return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
-
-
-class Source(_Recipe):
-    """A model given to the run. `digest` covers names, dtypes, shapes and bytes of its tensors."""
-
-    kind: Literal["source"] = "source"
-    digest: str
-
-    def inputs_used(self) -> tuple[str, ...]:
-        """Return the ids of the recipes whose weights are read: none."""
-        return ()
-
-
-class Merge(_Recipe):
+class Merge(RecipeNode):
     """One technique over `inputs`, on task vectors where `base` is given and the method uses one."""
 
     kind: Literal["merge"] = "merge"
@@ -86,7 +63,7 @@ class Merge(_Recipe):
         return self.inputs if self.base is None else (*self.inputs, self.base)
 
 
-class Genes(_Frozen):
+class Genes(Frozen):
     """The numbers of a pipeline that evolution may turn. Only those of its stages are read."""
 
     #: linear: weights of the inputs; None is 1/n each.
@@ -105,7 +82,7 @@ class Genes(_Frozen):
     layers: tuple[int, ...] | None = None
 
 
-class Pipeline(_Recipe):
+class Pipeline(RecipeNode):
     """Interpolation → task arithmetic → selection, fused in float32 (SPEC §4)."""
 
     kind: Literal["pipeline"] = "pipeline"
@@ -137,7 +114,7 @@ class Pipeline(_Recipe):
         return (*self.inputs, self.base)
 
 
-class Grouped(_Recipe):
+class Grouped(RecipeNode):
     """One technique over `inputs`, with parameters of their own for each group of tensors."""
 
     kind: Literal["grouped"] = "grouped"
@@ -172,7 +149,7 @@ class Grouped(_Recipe):
         return (*self.inputs, self.base)
 
 
-class Step(_Frozen):
+class Step(Frozen):
     """One block of a path: whose it is, which, and what goes into it is multiplied by `scale`."""
 
     #: Whose block it is: 0 the merge's, k the k-th input's.
@@ -181,7 +158,7 @@ class Step(_Frozen):
     scale: float = Field(default=1.0, gt=0)
 
 
-class Flow(_Recipe):
+class Flow(RecipeNode):
     """Data flow space over parameter space: a path through the blocks of a merge and of its inputs.
 
     Blocks may come several times, in any order, or not at all; what stands outside of blocks is the
@@ -217,7 +194,7 @@ class Flow(_Recipe):
         return self.merged.inputs_used()
 
 
-class Noise(_Frozen):
+class Noise(Frozen):
     """Gaussian noise on a share of the elements of every tensor."""
 
     #: Share of elements touched.
@@ -229,7 +206,7 @@ class Noise(_Frozen):
     seed: int
 
 
-class Mutate(_Recipe):
+class Mutate(RecipeNode):
     """The parent with another `pipeline` in place of its own, and with `noise` on top.
 
     With `pipeline`, that pipeline is built and the parent's own noises are added again in their

@@ -49,6 +49,7 @@ PURE = [
     "evomerge.search",
     "evomerge.run",
     "evomerge.reports",
+    "weights.recipes",
     "worker.exports.wandb",
     "worker.exports.wandb_follower",
     "worker.exports.parquet",

@@ -50,6 +50,22 @@ MEAN = Merge(method="linear", inputs=(A.id, B.id), base=None)
 ALL = {r.id: r for r in (A, B, C, BASE, PARENT, CHILD, GRANDCHILD, MERGED, MEAN)}
 
 
+def test_ids_are_those_that_were_recorded():
+    """Logs name recipes by id, so no change of the code may move one."""
+    parent = Pipeline(
+        inputs=(A.id,),
+        base=A.id,
+        interpolation="linear",
+        arithmetic="dare",
+        selection="dfs",
+        seed=1,
+    )
+    child = Mutate(parent=parent.id, base=A.id, pipeline=parent, noise=NOISE)
+    assert A.id == "18e94c5cd496a044a7d474cd3b2bd84bf320a23f9605d7859627a689cc5f8170"
+    assert parent.id == "06d507d13df4ebd97d0dde3ba939e9b77a20d2eca6aca55b1b829da8ebae8bca"
+    assert child.id == "89f0e0a333dbf6dddde0341b3d908e1e576bfa6353d12691fd14539513afc0e3"
+
+
 def test_equal_recipes_have_equal_ids():
     """Two workers that propose the same thing propose one thing."""
     assert pipeline(3).id == PARENT.id
