@@ -79,3 +79,23 @@ class EndpointError(UnavailableError):
 
 class UnknownKindError(UnavailableError):
     """A run of a kind that this program does not have."""
+
+
+class UnknownAlgorithmError(UnavailableError):
+    """A recipe names an operation, objective, optimiser or schedule that this program lacks."""
+
+
+class TrainingDivergedError(ForgeError):
+    """A training whose loss or gradient is not finite, or whose loss is far above its average."""
+
+    def __init__(self, step: int, why: str) -> None:
+        """Say that step `step` (from 0) ended the training, and why."""
+        super().__init__(
+            f"the training diverged at step {step}: {why}. No later step was done; the snapshots "
+            "before it are whole. Try a lower learning rate."
+        )
+        self.step = step
+
+
+class SnapshotDamagedError(TamperedError):
+    """A snapshot of a training whose files are missing, truncated or changed."""

@@ -18,13 +18,16 @@ from evaluation.data.builtin import help_prose
 from evaluation.data.packing import Packed, pack
 from evaluation.data.slices import Document, Slice
 from phases.cognate import report as reports
+from phases.cognate import training
 from phases.cognate.errors import CognateError
-from phases.cognate.model import new_model, train_tokenizer
+from phases.cognate.model import initialisation, new_model, train_tokenizer
 from phases.cognate.presets import Preset
-from phases.cognate.report import Report, as_weights
-from phases.cognate.training import Progress, train
+from phases.cognate.report import Report
+from phases.cognate.training import Progress
 from runs.errors import UnavailableError
 from weights.checkpoint import SHARD_BYTES, publish, write_weights
+from weights.recipes import Train
+from weights.training import modules
 
 Corpus = Mapping[str, Mapping[Slice, list[Document]]]
 
@@ -104,34 +107,30 @@ def _train_all(
     trace: Callable[[Progress], None],
 ) -> tuple[dict[str, dict], Any]:
     """Train the base, then each specialist from it; return name → weights, and the module."""
-    model = new_model(preset, seed)
-    train(
-        model,
-        streams,
-        preset.base_mix,
-        preset,
-        phase="base",
-        tokens=preset.base_tokens,
-        peak=preset.base_rate,
-        seed=seed,
-        report=trace,
-    )
-    result = {"base": as_weights(model)}
-    for domain in domains:
-        model.load_state_dict(result["base"], strict=False)
-        train(
-            model,
-            streams,
-            preset.specialist_mix(domain),
+    init = initialisation(preset, seed)
+
+    def phase(
+        name: str, start: str, shares: Mapping[str, float], tokens: int, peak: float
+    ) -> Train:
+        return training.recipe(
             preset,
-            phase=domain,
-            tokens=preset.specialist_tokens,
-            peak=preset.specialist_rate,
+            streams,
+            shares,
+            phase=name,
+            start=start,
+            tokens=tokens,
+            peak=peak,
             seed=seed,
-            report=trace,
         )
-        result[domain] = as_weights(model)
-    return result, model
+
+    first = phase("base", init.id, preset.base_mix, preset.base_tokens, preset.base_rate)
+    base = training.train(first, new_model(preset, seed), streams, trace)
+    result = {"base": dict(base.weights)}
+    for domain in domains:
+        mix, rate = preset.specialist_mix(domain), preset.specialist_rate
+        own = phase(domain, first.id, mix, preset.specialist_tokens, rate)
+        result[domain] = dict(training.train(own, base, streams, trace).weights)
+    return result, modules.build(base)
 
 
 def _measure(

@@ -8,11 +8,15 @@ from typing import Any
 
 import torch
 from tokenizers import pre_tokenizers, trainers
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 
 from phases.cognate.errors import PresetError
 from phases.cognate.presets import Preset
+from weights import operations
+from weights.model import Model
+from weights.operations import qwen2_init
+from weights.recipes import Transform
 
 END = "<|endoftext|>"
 
@@ -40,41 +44,28 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
     return Qwen2Tokenizer(vocab=core.get_vocab(), merges=merges, bos_token=END)
 
 
+def initialisation(preset: Preset, seed: int) -> Transform:
+    """Return the recipe of a fresh model of the preset's shape."""
+    names = ("vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate", "context")
+    params = {name: getattr(preset, name) for name in names}
+    return operations.complete(Transform(operation="qwen2-init@1", params=params, seed=seed))
+
+
 def configuration(preset: Preset) -> Qwen2Config:
     """Return the preset as a transformers configuration."""
-    return Qwen2Config(
-        architectures=["Qwen2ForCausalLM"],
-        vocab_size=preset.vocabulary,
-        hidden_size=preset.hidden,
-        num_hidden_layers=preset.layers,
-        num_attention_heads=preset.heads,
-        num_key_value_heads=preset.kv_heads,
-        intermediate_size=preset.intermediate,
-        max_position_embeddings=preset.context,
-        tie_word_embeddings=True,
-        bos_token_id=0,
-        eos_token_id=0,
-        pad_token_id=0,
-        use_cache=False,
-        dtype="float32",
-    )
+    return qwen2_init.configuration(qwen2_init.Shape(**initialisation(preset, 0).params))
 
 
-def new_model(preset: Preset, seed: int) -> Any:
-    """Return a freshly initialised model. Raises PresetError if its size is not the preset's.
-
-    This is the only use of torch's global generator, whose state is restored afterwards.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen2ForCausalLM(configuration(preset))
-    check_size(model, preset)
+def new_model(preset: Preset, seed: int) -> Model:
+    """Return a freshly initialised model. Raises PresetError if its size is not the preset's."""
+    model = operations.apply(initialisation(preset, seed), {})
+    check_size(model.weights.values(), preset)
     return model
 
 
-def check_size(model: Any, preset: Preset) -> None:
-    """Raise PresetError if the number of parameters (tied ones once) is not the preset's."""
-    counted = sum(p.numel() for p in model.parameters())
+def check_size(parameters: Iterable[torch.Tensor], preset: Preset) -> None:
+    """Raise PresetError if the number of elements (tied ones once) is not the preset's."""
+    counted = sum(p.numel() for p in parameters)
     if counted != preset.parameters:
         raise PresetError(
             f"preset {preset.name} is {preset.parameters:,} parameters, the model has {counted:,}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -143,8 +142,3 @@ def lines(report: Report) -> list[str]:
     cosines = ", ".join(f"{pair} {value:+.2f}" for pair, value in report.cosine.items())
     out.append(f"cosines of the task vectors: {cosines}")
     return out
-
-
-def as_weights(model: Any) -> dict[str, torch.Tensor]:
-    """Return detached copies of a module's parameters by name (tied ones once)."""
-    return {name: p.detach().clone() for name, p in model.named_parameters()}

@@ -50,6 +50,8 @@ PURE = [
     "evomerge.run",
     "evomerge.reports",
     "weights.recipes",
+    "weights.operations",
+    "weights.training",
     "worker.exports.wandb",
     "worker.exports.wandb_follower",
     "worker.exports.parquet",

@@ -1,0 +1,69 @@
+"""Trainings of milliseconds: a Qwen2 model of two blocks, 16 wide, on two streams of random tokens."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from runs import keys
+from weights import operations
+from weights.model import Model
+from weights.recipes import Algorithm, Train, Transform
+from weights.training import complete
+from weights.training.windows import Ids, stream_digest
+
+VOCABULARY = 64
+INIT = operations.complete(
+    Transform(
+        operation="qwen2-init@1",
+        params={
+            "vocabulary": VOCABULARY,
+            "hidden": 16,
+            "layers": 2,
+            "heads": 2,
+            "kv_heads": 1,
+            "intermediate": 32,
+            "context": 32,
+        },
+        seed=3,
+    )
+)
+
+
+@cache
+def model() -> Model:
+    """Return the model that trainings start from; its weights are not to be written to."""
+    return operations.apply(INIT, {})
+
+
+@cache
+def streams() -> dict[str, Ids]:
+    """Return two streams of token ids, in which each token's successor is often the same."""
+    found = {}
+    for name, length in (("even", 400), ("odd", 300)):
+        rng = keys.generator("toy-training", name)
+        noise = rng.integers(0, VOCABULARY, length)
+        steady = np.arange(length) * (2 if name == "even" else 3) % VOCABULARY
+        found[name] = np.where(rng.random(length) < 0.3, noise, steady).astype(np.int32)
+    return found
+
+
+def recipe(optimiser: str = "adamw@1", **changes: Any) -> Train:
+    """Return a complete recipe of 8 steps of 4 × 12 tokens."""
+    fields: dict[str, Any] = {
+        "objective": "lm@1",
+        "start": INIT.id,
+        "data": {"even": 0.75, "odd": 0.25},
+        "data_digests": {name: stream_digest(ids) for name, ids in streams().items()},
+        "batch": 4,
+        "context": 12,
+        "optimiser": Algorithm(name=optimiser),
+        "schedule": Algorithm(name="cosine@1", params={"peak": 1e-2}),
+        "clip": 1.0,
+        "purpose": "toy",
+        "steps": 8,
+    }
+    fields |= {"upto": changes.get("steps", 8)} | changes
+    return complete(Train(**fields))

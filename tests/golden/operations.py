@@ -1,0 +1,127 @@
+"""Digests of algorithms on fixed tiny inputs; `python -m tests.golden.operations` notes new ones.
+
+operations.json has, for each name and version of a table, its parameters' defaults and, by profile, a
+digest of what it computes. A recorded digest is never written again: a changed algorithm needs a new
+version, so that recorded recipes keep their meaning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel
+
+from events import canonical_json
+from runs import keys
+from testing.models import toy_training
+from tests.golden.test_guards import machine
+from weights import operations
+from weights.checkpoint import digest
+from weights.model import Model
+from weights.recipes import Algorithm, Transform
+from weights.training import objectives, optimisers, schedules
+from weights.training.loop import segment
+
+NOTED = Path(__file__).parent / "operations.json"
+
+#: Table → its entries, and where a class has its parameters.
+TABLES: dict[str, tuple[dict[str, str], Callable[[str], Any], str]] = {
+    "operation": (operations.OPERATIONS, operations.of, "Params"),
+    "objective": (objectives.OBJECTIVES, objectives.of, "Params"),
+    "optimiser": (optimisers.OPTIMISERS, optimisers.of, "Settings"),
+    "schedule": (schedules.SCHEDULES, schedules.of, ""),
+}
+
+
+def parameters(table: str, name: str) -> type[BaseModel]:
+    """Return the class of an entry's parameters."""
+    _, of, attribute = TABLES[table]
+    return getattr(of(name), attribute) if attribute else of(name)
+
+
+def form(table: str, name: str) -> str:
+    """Return the parameters' schema as canonical JSON: types, bounds and defaults, no prose."""
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {k: plain(v) for k, v in value.items() if k not in ("title", "description")}
+
+    return canonical_json(plain(parameters(table, name).model_json_schema()))
+
+
+def tensors(*key: str) -> dict[str, torch.Tensor]:
+    """Return two tensors of fixed numbers."""
+    shapes = {"a": (3, 4), "b": (5,)}
+    drawn = {n: keys.generator("golden", *key, n).standard_normal(s) for n, s in shapes.items()}
+    return {name: torch.from_numpy(values).float() for name, values in drawn.items()}
+
+
+def interpolated() -> str:
+    """Return the digest of a model at 0.3 of the way between two."""
+    roles = {"start": "1" * 64, "end": "2" * 64}
+    recipe = Transform(operation="interpolate@1", inputs=roles, params={"place": 0.3})
+    inputs = {role: Model({}, tensors(role)) for role in roles}
+    return digest(operations.apply(recipe, inputs).weights)
+
+
+def initialised() -> str:
+    """Return the digest of a fresh Qwen2 model."""
+    return digest(toy_training.model().weights)
+
+
+#: Operation → its digest. Every entry of the table needs a line.
+OPERATIONS: dict[str, Callable[[], str]] = {
+    "interpolate@1": interpolated,
+    "qwen2-init@1": initialised,
+}
+#: Objective → what a training with it has beside the toy's fields.
+OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}}
+
+
+def trained(**changes: Any) -> str:
+    """Return the digest of weights, state, losses and norms after 8 steps of the toy training."""
+    recipe = toy_training.recipe(**changes)
+    made = segment(recipe, toy_training.model(), None, toy_training.streams(), 0, 8, threads=1)
+    told = torch.tensor([made.losses, made.norms, made.rates], dtype=torch.float64)
+    return digest(made.weights | made.optimiser | {"told": told})
+
+
+def profile(table: str, name: str) -> str:
+    """Return what the digest of an entry depends on; "any" if every machine computes it alike."""
+    return "any" if (table, name) == ("operation", "interpolate@1") else machine()
+
+
+def compute(table: str, name: str) -> str:
+    """Return the digest of what an entry computes on its fixed input."""
+    if table == "operation":
+        return OPERATIONS[name]()
+    if table == "objective":
+        return trained(objective=name, **OBJECTIVES[name])
+    if table == "optimiser":
+        return trained(optimiser=name)
+    given = {"peak": 1e-2, "warmup": 0.3}
+    return trained(schedule=Algorithm(name=name, params=given))
+
+
+def noted() -> dict[str, Any]:
+    """Return what operations.json has."""
+    return json.loads(NOTED.read_text("utf-8")) if NOTED.exists() else {}
+
+
+def main() -> None:
+    """Note the entries and profiles that operations.json lacks; change no others."""
+    whole = noted()
+    for table, (entries, _, _) in TABLES.items():
+        for name in sorted(entries):
+            own = whole.setdefault(f"{table} {name}", {"parameters": form(table, name)})
+            own.setdefault("digests", {}).setdefault(profile(table, name), compute(table, name))
+    NOTED.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Operations: initialisation and interpolation, and the table that names them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import Qwen2ForCausalLM
+
+from runs.errors import ConfigError, SourceError, UnknownAlgorithmError
+from testing.models.toy_training import INIT, model
+from weights import operations
+from weights.checkpoint import digest
+from weights.model import Model
+from weights.operations import qwen2_init
+from weights.recipes import Transform
+
+
+def line(place: float, start: Model, end: Model) -> Model:
+    """The model at a place between two."""
+    roles = {"start": "1" * 64, "end": "2" * 64}
+    recipe = Transform(operation="interpolate@1", inputs=roles, params={"place": place})
+    return operations.apply(recipe, {"start": start, "end": end})
+
+
+def test_a_fresh_model_is_the_one_that_transformers_makes_of_the_seed() -> None:
+    """Also after other numbers were drawn, and without a trace in torch's generator."""
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    made = operations.apply(INIT, {})
+    assert torch.equal(torch.random.get_rng_state(), before)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(INIT.seed)
+        config = qwen2_init.configuration(qwen2_init.Shape(**INIT.params))
+        plain = dict(Qwen2ForCausalLM(config).named_parameters())
+    assert digest(made.weights) == digest({n: p.detach() for n, p in plain.items()})
+    other = operations.apply(INIT.model_copy(update={"seed": 4}), {})
+    assert digest(other.weights) != digest(made.weights)
+
+
+def test_interpolation_is_exact_at_both_ends_and_linear_between() -> None:
+    """0.1 and 0.3 have no exact sum in float32: a sloppy formula misses the far end."""
+    start = Model({}, {"w": torch.tensor([0.1, -2.0, 1e8])})
+    end = Model({}, {"w": torch.tensor([0.3, 6.0, 1.0])})
+    assert torch.equal(line(0.0, start, end).weights["w"], start.weights["w"])
+    assert torch.equal(line(1.0, start, end).weights["w"], end.weights["w"])
+    assert line(0.25, start, end).weights["w"][1] == 0.0
+    assert line(0.5, start, end).weights["w"][1] == 2.0
+    assert line(2.0, start, end).weights["w"][1] == 14.0
+
+
+def test_interpolation_computes_in_float32_and_keeps_the_dtype_of_the_start() -> None:
+    """1 and 1.0078125 are neighbours in bfloat16: their middle is a number of float32 only."""
+    full = Model({}, {"w": torch.tensor([1.0])})
+    half = Model({}, {"w": torch.tensor([1.0078125], dtype=torch.bfloat16)})
+    assert line(0.5, full, half).weights["w"].item() == 1.00390625
+    assert line(0.0, full, half).weights["w"].dtype == torch.float32
+    assert line(1.0, half, full).weights["w"].dtype == torch.bfloat16
+
+
+def test_models_that_do_not_fit_are_refused() -> None:
+    """Names, shapes and roles."""
+    whole = model()
+    with pytest.raises(SourceError, match="only one of the two"):
+        line(0.5, whole, Model({}, {"w": torch.zeros(1)}))
+    with pytest.raises(SourceError, match="tensor w has shapes"):
+        line(0.5, Model({}, {"w": torch.zeros(1)}), Model({}, {"w": torch.zeros(2)}))
+    single = Transform(operation="interpolate@1", inputs={"start": "1" * 64}, params={"place": 0.5})
+    with pytest.raises(ConfigError, match="start and end"):
+        operations.apply(single, {"start": whole})
+    with pytest.raises(ConfigError, match="inputs must be"):
+        operations.apply(single, {})
+    with pytest.raises(ConfigError, match="reads no inputs"):
+        operations.apply(INIT.model_copy(update={"inputs": {"a": "1" * 64}}), {"a": whole})
+
+
+def test_a_transform_must_write_out_its_parameters() -> None:
+    """As a training must."""
+    roles = {"start": "1" * 64, "end": "2" * 64}
+    short = Transform(operation="interpolate@1", inputs=roles)
+    whole = operations.complete(short)
+    assert whole.params == {"place": 0.5}
+    assert operations.complete(whole) == whole
+    with pytest.raises(ConfigError, match="does not write out place"):
+        operations.apply(short, {"start": model(), "end": model()})
+    with pytest.raises(ConfigError, match="qwen2-init@1: hidden"):
+        operations.complete(
+            Transform(operation="qwen2-init@1", params={**INIT.params, "hidden": 0})
+        )
+    with pytest.raises(UnknownAlgorithmError, match="'ternary@1' is not known"):
+        operations.complete(Transform(operation="ternary@1"))

@@ -1,0 +1,55 @@
+"""Lookup of algorithms in plain tables, imported when asked for: NAME@VERSION → "MODULE:CLASS"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from runs.errors import ConfigError, UnknownAlgorithmError
+
+
+def find(table: Mapping[str, str], name: str, what: str) -> Any:
+    """Return the class that `table` has for `name`; `what` is the table's subject, for the error.
+
+    Raises UnknownAlgorithmError.
+    """
+    place = table.get(name)
+    if place is None:
+        raise UnknownAlgorithmError(
+            f"{what} {name!r} is not known to this program. It knows: {', '.join(sorted(table))}. "
+            "A newer version may know it."
+        )
+    return _load(place)
+
+
+@cache
+def _load(place: str) -> Any:
+    """Import and return the class at "MODULE:CLASS"."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def complete(params: type[BaseModel], given: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return parameters with every default written out, as JSON has them. Raises ConfigError."""
+    try:
+        return params.model_validate(dict(given)).model_dump(mode="json")
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "its parameters"
+        raise ConfigError(f"{what}: {where}: {first['msg']}") from error
+
+
+def check_complete(params: type[BaseModel], given: Mapping[str, Any], what: str) -> Any:
+    """Return the parameters of a recipe as a model. Raises ConfigError unless all are written out.
+
+    A default that is left out would give one computation two ids.
+    """
+    whole = complete(params, given, what)
+    if whole != dict(given):
+        lacking = ", ".join(sorted(n for n in whole if given.get(n) != whole[n]))
+        raise ConfigError(f"{what}: the recipe does not write out {lacking}. Complete it first.")
+    return params.model_validate(whole)

@@ -1,0 +1,69 @@
+"""Operation `qwen2-init`: a freshly initialised Qwen2 model of a given shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from runs.errors import ConfigError
+from weights.model import Model
+
+
+class Shape(BaseModel):
+    """The shape of a Qwen2 model whose head is its embedding."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    vocabulary: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    #: Longest sequence, tokens.
+    context: int = Field(ge=1)
+
+
+def configuration(shape: Shape) -> Qwen2Config:
+    """Return the shape as a transformers configuration."""
+    return Qwen2Config(
+        architectures=["Qwen2ForCausalLM"],
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        intermediate_size=shape.intermediate,
+        max_position_embeddings=shape.context,
+        tie_word_embeddings=True,
+        bos_token_id=0,
+        eos_token_id=0,
+        pad_token_id=0,
+        use_cache=False,
+        dtype="float32",
+    )
+
+
+class Qwen2Init:
+    """Initialisation of a Qwen2 model by transformers, from torch's generator with a seed.
+
+    The numbers are those of one version of torch and transformers, which the profile has.
+    """
+
+    Params = Shape
+
+    def apply(self, inputs: Mapping[str, Model], params: Shape, seed: int) -> Model:
+        """Return the model, float32. Torch's global generator is restored afterwards.
+
+        Raises ConfigError for inputs: the operation reads none.
+        """
+        if inputs:
+            raise ConfigError(f"qwen2-init reads no inputs, not {sorted(inputs)}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = Qwen2ForCausalLM(configuration(params))
+        weights = {name: p.detach() for name, p in module.named_parameters()}
+        return Model(module.config.to_dict(), weights)

@@ -1,0 +1,42 @@
+"""Training of models step by step, as `Train` recipes say; the same bits however it is cut.
+
+`complete` writes out the defaults of a recipe; `loop.segment` carries out some steps of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs.errors import ConfigError
+from weights import algorithms
+from weights.recipes import Algorithm, Train
+from weights.training import objectives, optimisers, schedules
+
+
+def complete(recipe: Train) -> Train:
+    """Return the recipe with every default parameter written out. Raises ConfigError."""
+
+    def whole(params: Any, given: Algorithm) -> Algorithm:
+        written = algorithms.complete(params, given.params, given.name)
+        return given.model_copy(update={"params": written})
+
+    changes = {
+        "params": algorithms.complete(
+            objectives.of(recipe.objective).Params, recipe.params, recipe.objective
+        ),
+        "optimiser": whole(optimisers.of(recipe.optimiser.name).Settings, recipe.optimiser),
+        "schedule": whole(schedules.of(recipe.schedule.name), recipe.schedule),
+    }
+    return recipe.model_copy(update=changes)
+
+
+def check(recipe: Train, first: int, last: int) -> None:
+    """Raise ConfigError unless the recipe is complete and has the steps `first` … `last` − 1."""
+    if complete(recipe) != recipe:
+        raise ConfigError(
+            "the recipe does not write out every parameter: weights.training.complete does so"
+        )
+    if not recipe.first <= first <= last <= recipe.upto:
+        raise ConfigError(
+            f"the recipe has steps {recipe.first} to {recipe.upto}, not {first} to {last}"
+        )

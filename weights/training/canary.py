@@ -1,0 +1,47 @@
+"""Canary: the digest of three fixed steps, which two equal machines agree on.
+
+The profile says what ought to matter for the bits of a training; the canary says if that was all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weights.checkpoint import digest
+from weights.model import Model
+from weights.recipes import Train
+from weights.training.loop import segment
+from weights.training.windows import Ids
+
+STEPS = 3
+
+
+def canary(
+    recipe: Train,
+    start: Model,
+    streams: Mapping[str, Ids],
+    *,
+    inputs: Mapping[str, Model] | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+) -> str:
+    """Return BLAKE3 over weights and optimiser after the first three steps from `start`, 64 digits.
+
+    The optimiser begins without state, also where the recipe carries one on. A training of fewer
+    than three steps does those that it has.
+    """
+    fresh = recipe.model_copy(update={"carries": False})
+    last = min(recipe.first + STEPS, recipe.upto)
+    made = segment(
+        fresh,
+        start,
+        None,
+        streams,
+        recipe.first,
+        last,
+        inputs=inputs,
+        device=device,
+        threads=threads,
+    )
+    weights = {f"model/{name}": tensor for name, tensor in made.weights.items()}
+    return digest(weights | made.optimiser)

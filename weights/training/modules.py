@@ -1,0 +1,59 @@
+"""Modules to train: a model's architecture with its weights in torch's own memory, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from runs.errors import SourceError
+from weights.model import Model
+from weights.model_config import described
+
+
+def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
+    """Return a causal language model of transformers with copies of the weights, in float32.
+
+    Raises SourceError if the config describes no such model, or names or shapes do not fit it.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with described("the config describes no model that can be built"):
+        config = AutoConfig.for_model(**dict(model.config))
+        config.use_cache = False
+        with torch.random.fork_rng(devices=[]):  # initialising draws numbers that nothing reads
+            module = AutoModelForCausalLM.from_config(
+                config,
+                dtype=torch.float32,
+                attn_implementation=attention,
+                trust_remote_code=False,
+            )
+    fill(module, model)
+    return module.to(device)
+
+
+def fill(module: Any, model: Model) -> None:
+    """Copy a model's weights into the parameters of a module. Raises SourceError if they differ."""
+    parameters = dict(module.named_parameters())
+    if set(parameters) != set(model.weights):
+        name = sorted(set(parameters) ^ set(model.weights))[0]
+        raise SourceError(f"tensor {name} is only in one of the weights and their architecture")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != model.weights[name].shape:
+                shapes = [*model.weights[name].shape], [*parameter.shape]
+                raise SourceError(f"tensor {name} has the shape {shapes[0]}, not {shapes[1]}")
+            parameter.copy_(model.weights[name])
+
+
+def checkpoint_activations(module: Any) -> None:
+    """Let a module compute its blocks again in the backward pass instead of keeping activations."""
+    newer = getattr(module, "activation_checkpointing_enable", None)
+    (newer or module.gradient_checkpointing_enable)({"use_reentrant": False})
+
+
+def weights(module: Any) -> dict[str, torch.Tensor]:
+    """Return copies of a module's parameters by name, tied ones once, in the processor's memory."""
+    return {
+        name: p.detach().to("cpu", copy=True).contiguous() for name, p in module.named_parameters()
+    }

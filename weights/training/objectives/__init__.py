@@ -1,0 +1,59 @@
+"""Objectives of trainings, one a file: what a step's rows are, and their loss.
+
+An objective is a class with `Params`, a pydantic model, and:
+
+    Objective(recipe, module, streams, inputs)   checks what it is given
+    batch(step) -> Batch           the rows of a step: a function of the recipe and the step alone
+    loss(part) -> Tensor           mean loss of some rows of a batch, a differentiable scalar
+    tokens -> int                  tokens of a step
+    state() -> dict[str, Tensor]   what else lives longer than a step; load(tensors) takes it back
+
+It never reads torch's global generators: random numbers come from keys with the recipe's seed and
+purpose, and the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from weights import algorithms
+
+if TYPE_CHECKING:
+    import torch
+
+#: Name and version of an objective → its class.
+OBJECTIVES = {"lm@1": "weights.training.objectives.next_token:NextToken"}
+
+#: Tensors of a step by name, all with the step's rows as first dimension.
+Batch = Mapping[str, "torch.Tensor"]
+
+
+class Objective(Protocol):
+    """The interface of an objective."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        ...
+
+    def batch(self, step: int) -> Batch:
+        """Return the rows of a step, on the processor."""
+        ...
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return the mean loss of some rows, on the module's device."""
+        ...
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of what lives longer than a step, by name."""
+        ...
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned."""
+        ...
+
+
+def of(name: str) -> Any:
+    """Return the class of an objective. Raises UnknownAlgorithmError."""
+    return algorithms.find(OBJECTIVES, name, "objective")

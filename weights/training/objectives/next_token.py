@@ -1,0 +1,72 @@
+"""Objective `lm`: cross-entropy of the next token over windows of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch.nn import functional as F
+
+from runs.errors import ConfigError, SourceChangedError
+from weights.model import Model
+from weights.recipes import Train
+from weights.training.objectives import Batch
+from weights.training.windows import Ids, Windows, stream_digest
+
+
+class NoParams(BaseModel):
+    """Parameters of the objective: none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NextToken:
+    """Language modelling: the mean of −log p(next token), nats a token."""
+
+    Params = NoParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Check the streams against the digests of the recipe.
+
+        Raises ConfigError for missing streams or for inputs, SourceChangedError for other data.
+        """
+        if inputs or recipe.inputs:
+            raise ConfigError("the objective lm reads no further models")
+        lacking = sorted(set(recipe.data) - set(streams))
+        if lacking or not recipe.data:
+            raise ConfigError(f"the objective lm lacks the data {', '.join(lacking) or 'to read'}")
+        for name, digest in recipe.data_digests.items():
+            if stream_digest(streams[name]) != digest:
+                raise SourceChangedError(f"data {name!r} is not the data that the recipe names")
+        self._module = module
+        self._device = next(module.parameters()).device
+        self._windows = Windows(
+            streams, recipe.data, recipe.batch, recipe.context, (recipe.seed, recipe.purpose)
+        )
+        self.tokens = recipe.batch * recipe.context
+
+    def batch(self, step: int) -> Batch:
+        """Return "tokens": [batch, context + 1] int64."""
+        return {"tokens": torch.from_numpy(self._windows.rows(step))}
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return the mean cross-entropy of all tokens but each row's first."""
+        tokens = part["tokens"].to(self._device)
+        logits = self._module(input_ids=tokens[:, :-1]).logits
+        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return nothing: the rows of a step depend on the recipe and the step alone."""
+        return {}
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned. Raises KeyError for any tensor."""
+        if tensors:
+            raise KeyError(sorted(tensors)[0])

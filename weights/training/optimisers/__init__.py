@@ -1,0 +1,44 @@
+"""Optimisers of trainings, one a file.
+
+An optimiser is a class with `Settings`, a pydantic model, and:
+
+    Optimiser(module, settings)
+    step(rate)       one update in place from the parameters' `.grad`; `rate` is this step's absolute
+                     learning rate. The caller sets the gradients to None afterwards
+    state()          copies of all that it keeps between steps, by stable names
+    load(tensors)    takes back what `state` returned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from weights import algorithms
+
+if TYPE_CHECKING:
+    import torch
+
+#: Name and version of an optimiser → its class.
+OPTIMISERS = {"adamw@1": "weights.training.optimisers.adamw:AdamW"}
+
+
+class Optimiser(Protocol):
+    """The interface of an optimiser."""
+
+    def step(self, rate: float) -> None:
+        """Update the parameters in place from their gradients."""
+        ...
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of what is kept between steps, by stable names."""
+        ...
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned."""
+        ...
+
+
+def of(name: str) -> Any:
+    """Return the class of an optimiser. Raises UnknownAlgorithmError."""
+    return algorithms.find(OPTIMISERS, name, "optimiser")

@@ -1,0 +1,70 @@
+"""Optimiser `adamw`: AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), torch's fused form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+#: Tensors that torch's AdamW keeps for a parameter: step count and the two moments.
+KEPT = ("step", "exp_avg", "exp_avg_sq")
+
+
+class AdamWSettings(BaseModel):
+    """Settings of AdamW; the learning rate is the schedule's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+    #: Weight decay of matrices. Norms and biases have none.
+    weight_decay: float = Field(default=0.1, ge=0)
+
+
+class AdamW:
+    """AdamW over all parameters of a module that need gradients."""
+
+    Settings = AdamWSettings
+
+    def __init__(self, model: torch.nn.Module, settings: AdamWSettings) -> None:
+        """Group the parameters: matrices with weight decay, all others without."""
+        self._named = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        matrices = [p for p in self._named.values() if p.dim() > 1]
+        rest = [p for p in self._named.values() if p.dim() <= 1]
+        groups = [
+            {"params": matrices, "weight_decay": settings.weight_decay},
+            {"params": rest, "weight_decay": 0.0},
+        ]
+        betas = (settings.beta1, settings.beta2)
+        self._inner = torch.optim.AdamW(
+            [group for group in groups if group["params"]],
+            betas=betas,
+            eps=settings.epsilon,
+            fused=True,
+        )
+
+    def step(self, rate: float) -> None:
+        """Update the parameters in place from their gradients."""
+        for group in self._inner.param_groups:
+            group["lr"] = rate
+        self._inner.step()
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of step counts and moments: "PARAMETER/exp_avg" and so on."""
+        return {
+            f"{name}/{kept}": self._inner.state[p][kept].detach().clone()
+            for name, p in self._named.items()
+            for kept in KEPT
+            if kept in self._inner.state[p]
+        }
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned, as copies. Raises KeyError for an unknown name."""
+        self._inner.state.clear()
+        for key, tensor in tensors.items():
+            name, _, kept = key.rpartition("/")
+            parameter = self._named[name]
+            copy = tensor.detach().clone().to(parameter.device)
+            self._inner.state[parameter][kept] = copy

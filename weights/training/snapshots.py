@@ -1,0 +1,163 @@
+"""Snapshots of trainings on disk: a folder each, named by the id of the snapshot's recipe.
+
+    ID/model.safetensors        the weights
+    ID/optimiser.safetensors    all else that the next step depends on
+    ID/snapshot.json            stem, step, digests of both, and what the segment measured
+
+A folder appears whole or not at all: it is filled under another name, synced and renamed. Snapshots
+are a cache: what is missing or damaged is made again from an earlier one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from runs.errors import ForgeError, SnapshotDamagedError
+from weights.checkpoint import digest, publish
+from weights.recipes import Train
+from weights.training.loop import Snapshot
+
+WEIGHTS = "model.safetensors"
+OPTIMISER = "optimiser.safetensors"
+FACTS = "snapshot.json"
+
+
+class Facts(BaseModel):
+    """The content of snapshot.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    recipe: str
+    stem: str
+    step: int
+    #: Digests of tensors (`weights.checkpoint.digest`), not of files: safetensors orders no metadata.
+    weights: str
+    optimiser: str
+    losses: tuple[float, ...]
+    rates: tuple[float, ...]
+    norms: tuple[float, ...]
+    tokens: int
+    seconds: float
+
+
+class Snapshots:
+    """The snapshots of any number of trainings in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use a folder, which is made with the first snapshot."""
+        self.folder = folder
+
+    def write(self, recipe: Train, snapshot: Snapshot) -> Facts:
+        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return its facts.
+
+        Raises UnavailableError if the disk is full or the folder cannot be written.
+        """
+        own = recipe.to(snapshot.step)
+        facts = Facts(
+            recipe=own.id,
+            stem=own.stem,
+            step=snapshot.step,
+            weights=digest(snapshot.weights),
+            optimiser=digest(snapshot.optimiser),
+            losses=snapshot.losses,
+            rates=snapshot.rates,
+            norms=snapshot.norms,
+            tokens=snapshot.tokens,
+            seconds=snapshot.seconds,
+        )
+
+        def fill(hidden: Path) -> None:
+            save_file(snapshot.weights, hidden / WEIGHTS)
+            save_file(snapshot.optimiser, hidden / OPTIMISER)
+            (hidden / FACTS).write_text(facts.model_dump_json(indent=1) + "\n", "utf-8")
+
+        publish(self.folder / own.id, fill)
+        return facts
+
+    def read(self, recipe: Train) -> Snapshot | None:
+        """Return the snapshot after `recipe.upto` steps, copied into memory; None if there is none.
+
+        Raises SnapshotDamagedError if a file is missing, truncated or changed.
+        """
+        folder = self.folder / recipe.id
+        if not folder.is_dir():
+            return None
+        facts = self._facts(folder)
+        if (facts.recipe, facts.stem, facts.step) != (recipe.id, recipe.stem, recipe.upto):
+            raise SnapshotDamagedError(f"{folder / FACTS} is that of another training.")
+        return Snapshot(
+            facts.step,
+            _tensors(folder / WEIGHTS, facts.weights),
+            _tensors(folder / OPTIMISER, facts.optimiser),
+            facts.losses,
+            facts.rates,
+            facts.norms,
+            facts.tokens,
+            facts.seconds,
+        )
+
+    def nearest(self, recipe: Train) -> Snapshot | None:
+        """Return the latest whole snapshot of the training after at most `recipe.upto` steps.
+
+        Damaged ones are deleted: they are made again from an earlier one. None if no snapshot is
+        left, so that the training begins at its first step.
+        """
+        for step in reversed(self.steps(recipe)):
+            if step > recipe.upto:
+                continue
+            try:
+                return self.read(recipe.to(step))
+            except SnapshotDamagedError:
+                shutil.rmtree(self.folder / recipe.to(step).id, ignore_errors=True)
+        return None
+
+    def steps(self, recipe: Train) -> list[int]:
+        """Return the steps of the training that have a snapshot here, ascending."""
+        found = (facts for _, facts in self._all() if facts.stem == recipe.stem)
+        inside = range(recipe.first, recipe.steps + 1)
+        return sorted(facts.step for facts in found if facts.step in inside)
+
+    def keep_newest(self, recipe: Train, kept: Collection[str] = ()) -> None:
+        """Delete all snapshots of the training but the newest, and those with an id in `kept`.
+
+        To be called once the newest is recorded; an interrupted call leaves more, never less.
+        """
+        steps = self.steps(recipe)
+        for step in steps[:-1]:
+            id_ = recipe.to(step).id
+            if id_ not in kept:
+                shutil.rmtree(self.folder / id_, ignore_errors=True)
+
+    def _all(self) -> Iterator[tuple[Path, Facts]]:
+        """Yield the folders of snapshots whose facts can be read."""
+        for file in sorted(self.folder.glob(f"*/{FACTS}")):
+            try:
+                yield file.parent, self._facts(file.parent)
+            except SnapshotDamagedError:
+                continue
+
+    @staticmethod
+    def _facts(folder: Path) -> Facts:
+        """Return a snapshot's facts. Raises SnapshotDamagedError."""
+        try:
+            return Facts.model_validate_json((folder / FACTS).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise SnapshotDamagedError(f"{folder / FACTS} cannot be read: {error}") from error
+
+
+def _tensors(file: Path, expected: str) -> dict[str, torch.Tensor]:
+    """Return a file's tensors in torch's own memory. Raises SnapshotDamagedError."""
+    try:
+        tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
+    except (OSError, SafetensorError, ForgeError) as error:
+        raise SnapshotDamagedError(f"{file} cannot be read: {error}") from error
+    if digest(tensors) != expected:
+        raise SnapshotDamagedError(f"{file} does not have the digest that was recorded.")
+    return tensors
