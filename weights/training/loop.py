@@ -24,6 +24,7 @@ from weights.training.divergence import DivergenceWatch
 from weights.training.objectives import Batch, Objective
 from weights.training.optimisers import Optimiser
 from weights.training.pinned import pinned
+from weights.training.processes import Processes
 from weights.training.windows import Ids
 
 
@@ -84,13 +85,16 @@ def segment(
     inputs: Mapping[str, Model] | None = None,
     device: str = "cpu",
     threads: int | None = None,
+    group: Any | None = None,
 ) -> Snapshot:
     """Do the steps `first` … `last` − 1 of a training and return the snapshot after them.
 
     `start` is the model after `first` steps, `optimiser` the tensors of that snapshot: None only at
     the recipe's own first step. `streams` are token ids by name, `inputs` models by role. `report`
     is called after every step. `should_stop` is asked after every step but the last; if it returns
-    True, the snapshot of that step is returned.
+    True, the snapshot of that step is returned. With a process `group` of torch, every process of it
+    calls this with the same arguments, computes its share of each step's rows, and returns the same
+    snapshot.
 
     Raises TrainingDivergedError naming the step, ConfigError for a recipe that is not complete or
     for steps that it has not, SourceError for weights that do not fit their architecture.
@@ -98,7 +102,7 @@ def segment(
     check(recipe, first, last)
     _check_state(recipe, optimiser, first)
     with pinned(threads):
-        training = Training(recipe, start, optimiser, streams, inputs or {}, device)
+        training = Training(recipe, start, optimiser, streams, inputs or {}, device, group)
         return training.run(first, last, report, should_stop)
 
 
@@ -125,6 +129,7 @@ class Training:
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Model],
         device: str,
+        group: Any | None = None,
     ) -> None:
         """Build the module with copies of the weights, and take back the optimiser's tensors."""
         self._recipe = recipe
@@ -138,6 +143,7 @@ class Training:
         self._optimiser: Optimiser = chosen(self.module, settings)
         self._schedule: Any = schedules.of(recipe.schedule.name)(**recipe.schedule.params)
         self._watch = DivergenceWatch(recipe.divergence)
+        self._processes = Processes(group, recipe.batch // recipe.accumulation)
         self._trained = [p for p in self.module.parameters() if p.requires_grad]
         if optimiser is not None:
             for name, part in self._parts.items():
@@ -166,7 +172,7 @@ class Training:
             tokens = (len(done) + 1) * self._objective.tokens
             done.append(Step(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
-            if number + 1 < last and should_stop():
+            if number + 1 < last and self._processes.agree(should_stop()):
                 break
         return Snapshot(
             step=first + len(done),
@@ -202,10 +208,10 @@ class Training:
         for index in range(parts):
             part = {n: t[index * rows : (index + 1) * rows] for n, t in batch.items()}
             with torch.autocast(self._device.type, torch.bfloat16, enabled=bf16):
-                loss = self._objective.loss(part) / parts
+                loss = self._objective.loss(self._processes.own(part)) / parts
             loss.backward()
             total += loss.detach()
-        return float(total)
+        return float(self._processes.average(self._trained, total))
 
     def _clip(self) -> float:
         """Clip the gradient if the recipe says so; return its norm before."""

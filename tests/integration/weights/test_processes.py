@@ -1,0 +1,118 @@
+"""Several processes that share each step: all end with the same bits, near those of one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed
+
+from runs.errors import ConfigError
+from testing.models.toy_training import model, recipe, streams
+from weights.checkpoint import digest
+from weights.model import Model
+from weights.training.loop import Snapshot, segment
+from weights.training.processes import Processes
+
+ROOT = Path(__file__).resolve().parents[3]
+COUNT = 2
+
+
+def told(snapshot: Snapshot) -> dict[str, Any]:
+    """The facts that processes are compared by."""
+    return {
+        "step": snapshot.step,
+        "weights": digest(snapshot.weights),
+        "optimiser": digest(snapshot.optimiser),
+        "losses": snapshot.losses,
+        "norms": snapshot.norms,
+    }
+
+
+def carry_out(place: str, rank: int) -> None:
+    """One process of the group: a whole training, the same cut in two, and one that rank 1 stops."""
+    distributed.init_process_group("gloo", f"file://{place}", rank=rank, world_size=COUNT)
+    group = distributed.group.WORLD
+    training = recipe(accumulation=2, divergence=9.0)
+    whole = segment(training, model(), None, streams(), 0, 8, group=group)
+    half = segment(training, model(), None, streams(), 0, 3, group=group)
+    start = Model(model().config, half.weights)
+    cut = segment(training, start, half.optimiser, streams(), 3, 8, group=group)
+    seen: list[int] = []
+    stopped = segment(
+        training,
+        model(),
+        None,
+        streams(),
+        0,
+        8,
+        lambda step: seen.append(step.number),
+        lambda: rank == 1 and len(seen) == 2,
+        group=group,
+    )
+    distributed.destroy_process_group()
+    sys.stdout.write(json.dumps([told(whole), told(cut), told(stopped)]) + "\n")
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """What each process of a group of two says."""
+    place = tmp_path_factory.mktemp("group") / "meeting"
+    code = f"from {__name__} import carry_out; carry_out({str(place)!r}, %d)"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code % rank], cwd=ROOT, stdout=subprocess.PIPE)
+        for rank in range(COUNT)
+    ]
+    outputs = [process.communicate(timeout=240)[0] for process in started]
+    assert [process.returncode for process in started] == [0] * COUNT
+    return [json.loads(output.splitlines()[-1]) for output in outputs]
+
+
+@pytest.mark.slow
+def test_all_processes_of_a_group_have_the_same_bits(answers: list[list[dict[str, Any]]]) -> None:
+    """Otherwise their weights part, and no error says so."""
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.slow
+def test_a_training_of_a_group_that_is_cut_has_the_same_bits(
+    answers: list[list[dict[str, Any]]],
+) -> None:
+    """As one of a single process."""
+    whole, cut, _ = answers[0]
+    assert (cut["weights"], cut["optimiser"]) == (whole["weights"], whole["optimiser"])
+
+
+@pytest.mark.slow
+def test_a_group_stops_together(answers: list[list[dict[str, Any]]]) -> None:
+    """One process is asked to stop; the other one would wait for it for ever."""
+    assert [told[2]["step"] for told in answers] == [2, 2]
+
+
+@pytest.mark.slow
+def test_a_group_computes_what_one_process_computes_within_rounding(
+    answers: list[list[dict[str, Any]]],
+) -> None:
+    """Every row counts once: the first loss and gradient agree to a few float32 roundings."""
+    alone = segment(recipe(accumulation=2, divergence=9.0), model(), None, streams(), 0, 8)
+    whole = answers[0][0]
+    assert whole["losses"][0] == pytest.approx(alone.losses[0], rel=1e-6)
+    assert whole["norms"][0] == pytest.approx(alone.norms[0], rel=1e-5)
+    assert whole["losses"] == pytest.approx(alone.losses, rel=1e-3)
+
+
+def test_rows_that_cannot_be_shared_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some rows would count twice, or not at all."""
+    monkeypatch.setattr(distributed, "get_world_size", lambda group: 3)
+    monkeypatch.setattr(distributed, "get_rank", lambda group: 1)
+    with pytest.raises(ConfigError, match="3 processes cannot share 4 rows"):
+        Processes(object(), 4)
+    shared = Processes(object(), 6).own({"rows": torch.arange(6)})
+    assert shared["rows"].tolist() == [2, 3]
