@@ -31,9 +31,11 @@ from evaluation.loading import load_tokenizer
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
 from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
-from phases.cognate.create import create
-from phases.cognate.presets import TINY
+from phases.cognate.kind import Cognate
+from phases.cognate.presets import PRESETS, TINY
 from runs import keys
+from runs.home import Home
+from testing.worlds import cognate_runs
 from weights import checkpoint
 from weights.threads import set_threads
 
@@ -117,6 +119,14 @@ def damaged(weights: dict[str, torch.Tensor], tokens: np.ndarray) -> dict[str, t
     return {**weights, EMBEDDING: embedding}
 
 
+def train(folder: Path) -> None:
+    """Train base and specialists, by a run in a home beside the folder; go on with an earlier one."""
+    PRESETS["tiny"] = PRESET
+    home = Home(folder.with_name(f"{folder.name}-home"))
+    cognate_runs.submit(home, preset="tiny", domains=domains.DOMAINS)
+    Cognate().write_result(home, cognate_runs.finish(home), folder)
+
+
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser()
@@ -124,7 +134,7 @@ def main() -> None:
     folder = parser.parse_args().models
     set_threads()
     if not (folder / "base").exists():
-        create(folder, PRESET, 0, print, lambda progress: None, domains.DOMAINS)
+        train(folder)
     table = Table(folder / "base")
     print(machine())
     names = [

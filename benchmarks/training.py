@@ -22,9 +22,11 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.common import machine
-from phases.cognate.model import initialisation, new_model
+from phases.cognate import plan
+from phases.cognate.config import CognateConfig
 from phases.cognate.presets import PRESETS, Preset
 from runs import keys
+from weights import operations
 from weights.model import Model
 from weights.recipes import Algorithm, Train
 from weights.training import complete, modules
@@ -43,7 +45,7 @@ def recipe(preset: Preset, tokens: np.ndarray, precision: Any, steps: int) -> Tr
     return complete(
         Train(
             objective="lm@1",
-            start=initialisation(preset, 0).id,
+            start=plan.initial(CognateConfig.model_validate({"preset": preset.name})).id,
             data={"text": 1.0},
             data_digests={"text": stream_digest(tokens)},
             batch=preset.batch,
@@ -149,7 +151,8 @@ def main() -> None:
     preset = PRESETS[given.preset]
     drawn = keys.generator("benchmark-training").integers(0, preset.vocabulary, 1_000_000)
     tokens = drawn.astype(np.int32)
-    start = new_model(preset, 0)
+    initial = plan.initial(CognateConfig.model_validate({"preset": preset.name}))
+    start = operations.apply(initial, {})
     training = recipe(preset, tokens, given.precision, (given.rounds + 1) * given.steps)
     print(f"{preset.name}, {given.precision}, {machine()}, load {os.getloadavg()[0]:.1f}")
     bare = Bare(start, tokens, preset, training.precision)

@@ -16,7 +16,10 @@ from cli.options import say, short
 from runs import kinds
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
-VIEWS = {"evomerge": "cli.evomerge.view:EvoMergeView"}
+VIEWS = {
+    "cognate": "cli.phases.cognate_view:CognateView",
+    "evomerge": "cli.evomerge.view:EvoMergeView",
+}
 
 
 class View:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from cli.options import emit, json_option, split
+from cli.options import emit, json_option, queue_options, split
 
 
 @click.command("cognate")
 @click.option("--out", required=True, type=click.Path(), help="The folder for models and items.")
 @click.option(
     "--preset",
-    type=click.Choice(["tiny", "small", "25m"]),
+    type=click.Choice(["mini", "tiny", "small", "25m"]),
     default="tiny",
     show_default=True,
-    help="How large, how long.",
+    help="How large, how long; mini takes seconds, to try the machinery.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
@@ -25,42 +26,42 @@ from cli.options import emit, json_option, split
     show_default=True,
     help="A specialist each: code, math, data, prose, multilingual.",
 )
+@click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@queue_options
 @json_option
-def cognate_command(out: str, preset: str, seed: int, domains: str, as_json: bool) -> None:
+def cognate_command(
+    out: str, preset: str, seed: int, domains: str, detach: bool, as_json: bool, **queued: Any
+) -> None:
     """Train a small base and specialists (code, math, data) on text that comes with the program.
 
-    `tiny` takes a few minutes on two cores. The items to measure on go into OUT/items.
+    `tiny` takes a few minutes on two cores. The items to measure on go into OUT/items. The same command
+    goes on with the same run after a crash or Ctrl-C. The models are sources of `forge evo` as folders
+    or by RUN:ROLE.
 
     \b
     Example:
       forge cognate --out models
+      forge evo --base-models models/code,models/math,models/data --base-model models/base
     """
-    from evaluation.data.builtin import corpus
-    from phases.cognate import create, report
-    from phases.cognate.presets import PRESETS
-    from phases.cognate.training import Progress
-    from runs.errors import ConfigError
-    from weights.threads import set_threads
+    from cli.runs.carry_on import carry_on, recorded, resumed
+    from runs.home import Home
+    from runs.kinds.asked import Asked
+    from worker.commands import validate
 
-    def trace(p: Progress) -> None:
-        click.echo(
-            f"{p.phase:5s} step {p.step}/{p.steps}  loss {p.loss:.3f}  "
-            f"{p.tokens_per_second:,.0f} tokens/s",
-            err=True,
-        )
-
-    wanted = split(domains)
-    if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(corpus.KNOWN):
-        known = ", ".join(corpus.KNOWN)
-        raise ConfigError(f"--domains {domains!r}: give some of {known}, each once, with commas.")
-    set_threads()
+    home = Home.default()
     folder = Path(out).absolute()
-    create.check_folder(folder)
-    told = lambda m: click.echo(m, err=True)  # noqa: E731
-    made = create.create(folder, PRESETS[preset], seed, told, trace, wanted)
-    if as_json:
-        emit(made.model_dump())
+    config = {"preset": preset, "seed": seed, "domains": split(domains)}
+    plan = validate.plan(Asked("cognate", config, output_dir=str(folder)))
+    if queued["key"] is None:
+        queued["key"] = f"cognate {folder} {preset} {seed} {','.join(config['domains'])}"
+    run = recorded(home, plan, queued)
+    if detach:
+        emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
         return
-    for line in report.lines(made):
-        click.echo(line)
-    click.echo(f"models: {folder}/base, {', '.join(wanted)}; items: {folder}/items")
+    run, output = resumed(home, run, {})
+    click.echo(
+        f"run {run} (go on with it after an interruption: the same command, or forge start "
+        f"--resume {run})",
+        err=True,
+    )
+    carry_on(home, run, output, as_json)

@@ -1,13 +1,9 @@
-"""Errors of `forge cognate`."""
+"""Errors of cognate runs."""
 
 from __future__ import annotations
 
-from runs.errors import ForgeError
+from runs.errors import ConfigError
 
 
-class CognateError(ForgeError):
-    """`forge cognate` failed: for example, a specialist is not the best on its own domain."""
-
-
-class PresetError(CognateError):
+class PresetError(ConfigError):
     """A preset does not agree with the tokenizer or model that it gives."""

@@ -6,17 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from tokenizers import pre_tokenizers, trainers
 from transformers import Qwen2Config
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 
 from phases.cognate.errors import PresetError
 from phases.cognate.presets import Preset
-from weights import operations
-from weights.model import Model
 from weights.operations import qwen2_init
-from weights.recipes import Transform
 
 END = "<|endoftext|>"
 
@@ -44,29 +40,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
     return Qwen2Tokenizer(vocab=core.get_vocab(), merges=merges, bos_token=END)
 
 
-def initialisation(preset: Preset, seed: int) -> Transform:
-    """Return the recipe of a fresh model of the preset's shape."""
-    names = ("vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate", "context")
-    params = {name: getattr(preset, name) for name in names}
-    return operations.complete(Transform(operation="qwen2-init@1", params=params, seed=seed))
-
-
 def configuration(preset: Preset) -> Qwen2Config:
     """Return the preset as a transformers configuration."""
-    return qwen2_init.configuration(qwen2_init.Shape(**initialisation(preset, 0).params))
-
-
-def new_model(preset: Preset, seed: int) -> Model:
-    """Return a freshly initialised model. Raises PresetError if its size is not the preset's."""
-    model = operations.apply(initialisation(preset, seed), {})
-    check_size(model.weights.values(), preset)
-    return model
-
-
-def check_size(parameters: Iterable[torch.Tensor], preset: Preset) -> None:
-    """Raise PresetError if the number of elements (tied ones once) is not the preset's."""
-    counted = sum(p.numel() for p in parameters)
-    if counted != preset.parameters:
-        raise PresetError(
-            f"preset {preset.name} is {preset.parameters:,} parameters, the model has {counted:,}"
-        )
+    names = ("vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate", "context")
+    return qwen2_init.configuration(
+        qwen2_init.Shape(**{name: getattr(preset, name) for name in names})
+    )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from phases.cognate.errors import PresetError
+
 #: Shares of the common phase: mostly general text and code, and a little of the domains that two
 #: of the specialists will learn.
 BASE_MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
@@ -45,11 +47,39 @@ class Preset(BaseModel):
     #: Characters of text per domain.
     characters: int
 
+    def check(self, counted: int) -> None:
+        """Raise PresetError if a model's number of parameters is not the preset's."""
+        if counted != self.parameters:
+            raise PresetError(
+                f"preset {self.name} is {self.parameters:,} parameters, the model has {counted:,}"
+            )
+
     def specialist_mix(self, domain: str) -> dict[str, float]:
         """Return domain → share of a specialist's phase."""
         mix = {d: share * (1 - self.own_share) for d, share in self.base_mix.items()}
         return {**mix, domain: mix.get(domain, 0.0) + self.own_share}
 
+
+#: Seconds of training: all of the machinery, and models that are good for nothing else.
+MINI = Preset(
+    name="mini",
+    parameters=28_960,
+    vocabulary=512,
+    hidden=32,
+    layers=2,
+    heads=2,
+    kv_heads=1,
+    intermediate=32,
+    context=64,
+    batch=4,
+    base_tokens=60_000,
+    specialist_tokens=25_000,
+    base_rate=1e-2,
+    specialist_rate=5e-3,
+    base_mix=BASE_MIX,
+    own_share=0.7,
+    characters=1_200_000,
+)
 
 TINY = Preset(
     name="tiny",
@@ -111,4 +141,4 @@ M25 = Preset(
     characters=30_000_000,
 )
 
-PRESETS = {preset.name: preset for preset in (TINY, SMALL, M25)}
+PRESETS = {preset.name: preset for preset in (MINI, TINY, SMALL, M25)}

@@ -1,4 +1,4 @@
-"""Report on trained models: quality by domain, distance from the base, and loss barriers.
+"""Report of a cognate run: quality by domain, distance from the base, loss barriers. Pure.
 
 Quality is measured in bits per byte: −log₂ p of the held-out text per byte of it, so it does not
 depend on the tokenizer.
@@ -6,28 +6,17 @@ depend on the tokenizer.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from itertools import combinations
 
-import torch
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Packed
-from evaluation.perplexity import score_windows
-from phases.cognate.errors import CognateError
-
-Weights = Mapping[str, torch.Tensor]
-
-#: Places on the line from base (0) to specialist (1) where the loss is measured.
-LINE = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-#: A rise of more than this (nats a token) above the straight line between the ends is a barrier.
-BARRIER = 0.01
+from phases.cognate import findings, plan
+from phases.cognate.events import CognateState
+from weights.recipes import Train
 
 
 class Report(BaseModel):
-    """Measurements of `forge cognate`."""
+    """Measurements of a cognate run, as cognate.json has them."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,84 +33,26 @@ class Report(BaseModel):
     relative_norm: dict[str, float]
     #: "a,b" → cosine of two task vectors.
     cosine: dict[str, float]
+    #: Of all tasks of the run.
     seconds: float
 
 
-def rates(
-    model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
-) -> dict[str, tuple[float, int]]:
-    """Return domain → (Σ −log p in nats, predicted tokens). The weights stay loaded."""
-    model.load(weights)
-    result = {}
-    for domain in sorted(data):
-        nll, tokens, _ = score_windows(model, data[domain].windows)
-        result[domain] = (math.fsum(nll), sum(tokens))
-    return result
-
-
-def bits_per_byte(
-    model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
-) -> dict[str, float]:
-    """Return domain → bits per byte."""
-    measured = rates(model, weights, data)
-    return {d: nll / math.log(2) / sum(data[d].bytes) for d, (nll, _) in measured.items()}
-
-
-def mean_loss(model: ResidentModel, weights: Weights, data: Mapping[str, Packed]) -> float:
-    """Return the mean over domains of −log p a token, nats."""
-    measured = rates(model, weights, data)
-    return math.fsum(nll / tokens for nll, tokens in measured.values()) / len(measured)
-
-
-def along(
-    model: ResidentModel, base: Weights, specialist: Weights, data: Mapping[str, Packed]
-) -> list[float]:
-    """Return the mean loss at each place of `LINE`, from the base to the specialist."""
-    return [
-        mean_loss(model, {n: torch.lerp(base[n], specialist[n], t) for n in base}, data)
-        for t in LINE
-    ]
-
-
-def barrier(losses: Sequence[float]) -> float:
-    """Return the highest rise above the straight line between the ends; at most 0 if none."""
-    inner = zip(LINE[1:-1], losses[1:-1], strict=True)
-    return max(loss - (losses[0] * (1 - t) + losses[-1] * t) for t, loss in inner)
-
-
-def task_vector(base: Weights, specialist: Weights) -> torch.Tensor:
-    """Return all tensors' differences, in order of name, as one float64 vector."""
-    return torch.cat([(specialist[n] - base[n]).double().flatten() for n in sorted(base)])
-
-
-def geometry(
-    base: Weights, specialists: Mapping[str, Weights]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the task vectors' norms relative to the base's norm, and their cosines."""
-    zero = {n: torch.zeros_like(t) for n, t in base.items()}
-    size = float(task_vector(zero, base).norm())
-    vectors = {name: task_vector(base, weights) for name, weights in specialists.items()}
-    norms = {name: float(v.norm()) / size for name, v in vectors.items()}
-    names = list(vectors)
-    cosines = {
-        f"{a},{b}": float(vectors[a] @ vectors[b] / vectors[a].norm() / vectors[b].norm())
-        for i, a in enumerate(names)
-        for b in names[i + 1 :]
-    }
-    return norms, cosines
-
-
-def check(report: Report) -> None:
-    """Raise CognateError unless every specialist is the best of all on its own domain."""
-    models = report.bits_per_byte
-    for name in report.relative_norm:
-        best = min(models, key=lambda other: models[other][name])
-        if best != name:
-            raise CognateError(
-                f"the {name} specialist has {models[name][name]:.4f} bits per byte on {name}, "
-                f"{best} has {models[best][name]:.4f}: it is no specialist. Try another --seed, or "
-                "a larger preset."
-            )
+def report(state: CognateState) -> Report:
+    """Return the report of a run whose models are measured."""
+    config = state.submitted.config
+    line = findings.line(state)
+    moved = findings.found(state, findings.GEOMETRY)[plan.BASE].values
+    return Report(
+        preset=config.size.name,
+        seed=config.seed,
+        parameters=state.started.parameters,
+        bits_per_byte=findings.quality(state),
+        line=line,
+        barrier={role: findings.barrier(losses) for role, losses in line.items()},
+        relative_norm={d: moved[d] for d in config.domains},
+        cosine={pair: moved[pair] for pair in map(",".join, combinations(config.domains, 2))},
+        seconds=state.spent.device,
+    )
 
 
 def lines(report: Report) -> list[str]:
@@ -135,10 +66,33 @@ def lines(report: Report) -> list[str]:
         out.append(f"{name:12s}" + "".join(cells))
     for name, norm in report.relative_norm.items():
         path = " ".join(f"{x:.4f}" for x in report.line[name])
-        state = "no barrier" if report.barrier[name] <= BARRIER else "BARRIER"
+        state = "no barrier" if report.barrier[name] <= findings.BARRIER else "BARRIER"
         out.append(
             f"{name}: moved {norm:.1%} of the base's norm; loss along the line {path}, {state}"
         )
     cosines = ", ".join(f"{pair} {value:+.2f}" for pair, value in report.cosine.items())
     out.append(f"cosines of the task vectors: {cosines}")
     return out
+
+
+def card(role: str, recipe: Train, report: Report) -> str:
+    """Return a model's card; a specialist's card names its base."""
+    front = ["---", "library_name: transformers", "license: apache-2.0", "tags:", "- cognate"]
+    if role != plan.BASE:
+        front += ["base_model: ../base", "base_model_relation: finetune"]
+    measured = ", ".join(f"{d} {v:.4f}" for d, v in report.bits_per_byte[role].items())
+    shares = ", ".join(f"{d} {share:.0%}" for d, share in recipe.data.items())
+    tokens = recipe.upto * recipe.batch * recipe.context
+    origin = "from scratch" if role == plan.BASE else "from `base`"
+    return "\n".join(
+        [
+            *front,
+            "---",
+            "",
+            f"# {role} ({report.preset}, seed {report.seed})",
+            "",
+            f"{report.parameters:,} parameters, trained {origin} on {tokens:,} tokens ({shares}).",
+            f"Bits per byte on held-out text: {measured}.",
+            "",
+        ]
+    )

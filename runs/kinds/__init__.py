@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runs.kinds.kind import Kind
 
 #: Name of a kind → its class. The name is the first part of its runs' streams.
-KINDS = {"evomerge": "evomerge.kind:EvoMerge"}
+KINDS = {"cognate": "phases.cognate.kind:Cognate", "evomerge": "evomerge.kind:EvoMerge"}
 
 #: Variable that names further kinds, as "NAME=MODULE:CLASS", separated by commas.
 FURTHER = "FORGE_KINDS"

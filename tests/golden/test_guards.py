@@ -19,12 +19,10 @@ from safetensors.numpy import load_file
 
 from evaluation.machine_profile import machine_profile
 from evomerge.run.state import RunState
-from phases.cognate import presets
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
-from tests.integration.phases.test_cognate import MINIATURE
 
 NOTED = Path(__file__).parent / "guards.json"
 STRATEGIES = ("elite-loser", "auto", "tournament", "nsga2")
@@ -171,8 +169,8 @@ def test_candidates_of_a_run_have_the_same_weights_and_scores(ended) -> None:
 def test_training_gives_the_same_weights(tmp_path: Path, monkeypatch) -> None:
     """`forge cognate`: base and specialists."""
     only_here()
-    monkeypatch.setitem(presets.PRESETS, "tiny", MINIATURE)
-    result = call(tmp_path / "home", "cognate", "--out", str(tmp_path / "models"))
+    words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "models"))
+    result = call(tmp_path / "home", *words)
     assert result.exit_code == 0, result.output
     folders = sorted(p.parent for p in (tmp_path / "models").glob("*/config.json"))
     found = {folder.name: weights_digest(folder) for folder in folders}

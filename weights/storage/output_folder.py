@@ -8,20 +8,22 @@ from pathlib import Path
 
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
-#: Files that mark a folder as a champion's, and as written by `forge merge`: both may be replaced.
+#: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model and
+#: as that of all models of a cognate run: these may be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
+TRAINED, TRAINED_ALL = "training.json", "cognate.json"
 
 
 def _ours(place: Path) -> bool:
-    """Return True if the folder holds a champion or the result of `forge merge`."""
-    return any((place / mark).is_file() for mark in (MARK, MERGED))
+    """Return True if the folder holds what this program wrote: a result, which may be replaced."""
+    return any((place / mark).is_file() for mark in (MARK, MERGED, TRAINED, TRAINED_ALL))
 
 
 def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:
     """Return the absolute folder if results may be written there; change nothing.
 
-    The folder must be missing, be empty, or satisfy `ours`, by default: hold an earlier champion or
-    merge. Raises ConfigError, ConflictError, UnavailableError.
+    The folder must be missing, be empty, or satisfy `ours`, by default: hold an earlier result.
+    Raises ConfigError, ConflictError, UnavailableError.
     """
     place = folder.resolve()
     if place.exists() and not place.is_dir():

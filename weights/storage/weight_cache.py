@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 MEMORY_BYTES = 700_000_000
 DISK_BYTES = 20_000_000_000
+#: File with the seconds that it took to make the weights beside it.
+COST = "seconds.txt"
 
 
 def size(weights: Weights) -> int:
@@ -99,9 +101,10 @@ class Artifacts:
         while len(self._memory) > 1 and sum(map(size, self._memory.values())) > self._memory_bytes:
             self._memory.popitem(last=False)
 
-    def keep(self, digest_: str, weights: Weights) -> None:
+    def keep(self, digest_: str, weights: Weights, seconds: float = 0.0) -> None:
         """Write weights to disk too, and into the shared store.
 
+        `seconds` is what it takes to make them again: what is cheap for its size is removed first.
         A full disk only leads to a warning: the weights can be rebuilt.
         """
         from weights.checkpoint import SHARD_BYTES, publish, write_weights
@@ -109,8 +112,14 @@ class Artifacts:
         place = self._place(digest_)
         if place.exists():
             return
+
+        def fill(folder: Path) -> None:
+            write_weights(folder, weights, SHARD_BYTES)
+            if seconds:
+                (folder / COST).write_text(f"{seconds}\n", "utf-8")
+
         try:
-            publish(place, lambda folder: write_weights(folder, weights, SHARD_BYTES))
+            publish(place, fill)
             if self._vault is not None:
                 self._vault.put_folder(digest_, place)
         except (UnavailableError, ConfigError) as error:
@@ -176,10 +185,12 @@ class Artifacts:
         return None
 
     def _shrink(self, spared: Path) -> None:
-        """Remove the longest unused folders until the disk budget holds."""
+        """Remove folders until the disk budget holds: the cheapest to make again for their bytes, and
+        of those that cost alike the longest unused.
+        """
         found = sorted(filter(None, map(_measured, self.folder.glob("??/*"))))
-        total = sum(bytes_ for _, _, bytes_ in found)
-        for _, place, bytes_ in found:
+        total = sum(bytes_ for *_, bytes_ in found)
+        for *_, place, bytes_ in found:
             if total <= self._disk_bytes:
                 return
             if place != spared:
@@ -206,18 +217,23 @@ def read_weights(place: Path, digest_: str) -> Weights | None:
     return {name: weights[name] for name in sorted(weights)}
 
 
-def _measured(place: Path) -> tuple[float, Path, int] | None:
-    """Return (last use, folder, bytes) of cached weights.
+def _measured(place: Path) -> tuple[float, float, Path, int] | None:
+    """Return (seconds to make again a byte, last use, folder, bytes) of cached weights.
 
     Return None for a hidden folder, or if another process just removed the folder.
     """
     try:
         if place.name.startswith(".") or not place.is_dir():
             return None
-        return (
-            place.stat().st_mtime,
-            place,
-            sum(f.stat().st_size for f in place.glob("*.safetensors")),
-        )
+        size_ = sum(f.stat().st_size for f in place.glob("*.safetensors"))
+        return _seconds(place) / max(1, size_), place.stat().st_mtime, place, size_
     except OSError:
         return None
+
+
+def _seconds(place: Path) -> float:
+    """Return what it took to make cached weights, in seconds; 0 if that is not noted."""
+    try:
+        return float((place / COST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return 0.0

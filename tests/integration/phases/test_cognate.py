@@ -1,4 +1,4 @@
-"""Training in miniature: a preset of seconds, and the frozen presets' sizes."""
+"""Cognate runs in miniature, and the frozen presets' sizes."""
 
 from __future__ import annotations
 
@@ -7,34 +7,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 
-from phases.cognate import create, presets, report, training
-from phases.cognate.errors import CognateError, PresetError
-from phases.cognate.model import check_size, configuration, new_model
-from phases.cognate.presets import PRESETS, TINY
-from runs.errors import UnavailableError
+from evaluation.data.builtin import corpus
+from phases.cognate import findings, plan, report
+from phases.cognate.config import KNOWN
+from phases.cognate.errors import PresetError
+from phases.cognate.events import CognateState
+from phases.cognate.kind import Cognate
+from phases.cognate.model import configuration
+from phases.cognate.presets import PRESETS
+from runs.errors import ConfigError, NotFoundError, RunFailedError, UnavailableError
+from runs.history import audit
+from runs.home import Home
+from testing.worlds import cognate_runs
+from tests.integration.cli.test_forge import call, fails
+from weights.checkpoint import digest, open_checkpoint
+from weights.making.events import Advanced
+from weights.storage.weight_cache import Artifacts
+from weights.training import complete
 
-#: Seconds of training: the machinery is real, the models are poor.
-MINIATURE = TINY.model_copy(
-    update={
-        "name": "miniature",
-        "parameters": 28_960,
-        "vocabulary": 512,
-        "hidden": 32,
-        "layers": 2,
-        "heads": 2,
-        "kv_heads": 1,
-        "intermediate": 32,
-        "context": 64,
-        "batch": 4,
-        "base_tokens": 60_000,
-        "specialist_tokens": 25_000,
-        "base_rate": 1e-2,
-        "specialist_rate": 5e-3,
-        "characters": 1_200_000,
-    }
-)
+ROLES = ("base", "code", "math", "data")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -44,7 +36,7 @@ def test_a_preset_has_the_parameters_that_it_says(name: str) -> None:
 
     with torch.device("meta"):
         model = Qwen2ForCausalLM(configuration(PRESETS[name]))
-    check_size(model.parameters(), PRESETS[name])
+    PRESETS[name].check(sum(p.numel() for p in model.parameters()))
 
 
 def test_the_25m_preset_is_within_five_percent_of_25_million() -> None:
@@ -58,82 +50,115 @@ def test_the_common_phase_is_at_least_half_of_a_specialists_training() -> None:
         assert preset.base_tokens >= preset.specialist_tokens
 
 
-def test_a_specialist_mix_adds_up_and_leans_to_its_domain() -> None:
-    """0.7 of its own, the rest as in the common phase."""
-    mix = TINY.specialist_mix("math")
-    assert sum(mix.values()) == pytest.approx(1)
-    assert mix["math"] == pytest.approx(0.7 + 0.3 * TINY.base_mix["math"])
+@pytest.mark.parametrize("domain", ["code", "math", "data"])
+def test_a_specialist_mix_adds_up_and_leans_to_its_domain(domain: str) -> None:
+    for preset in PRESETS.values():
+        mix = preset.specialist_mix(domain)
+        assert sum(mix.values()) == pytest.approx(1)
+        assert max(mix, key=lambda d: mix[d]) == domain
 
 
 def test_a_specialist_learns_its_own_domain_also_where_the_base_does_not() -> None:
-    """By hand: three tenths of the base's mix, seven of its own."""
-    mix = TINY.specialist_mix("multilingual")
-    assert mix.pop("multilingual") == pytest.approx(0.7)
-    assert mix == pytest.approx({d: 0.3 * share for d, share in TINY.base_mix.items()})
+    """The base's mix has no multilingual text."""
+    mix = PRESETS["tiny"].specialist_mix("multilingual")
+    assert mix["multilingual"] == pytest.approx(PRESETS["tiny"].own_share)
 
 
 def test_a_model_of_another_size_is_refused() -> None:
-    """A preset is a promise."""
-    wrong = MINIATURE.model_copy(update={"parameters": 1})
-    with pytest.raises(PresetError, match="the model has 28,960"):
-        new_model(wrong, 0)
+    with pytest.raises(PresetError, match="1,150,080"):
+        PRESETS["tiny"].check(1)
+
+
+def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
+    """Settings are pure: they import no corpus."""
+    assert KNOWN == corpus.KNOWN
+    with pytest.raises(ConfigError, match="code, math"):
+        Cognate().parse({"domains": ["code", "poetry"]})
+    with pytest.raises(ConfigError, match="each once"):
+        Cognate().parse({"domains": ["code", "code"]})
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory):
-    """(folder, report, progress) of a miniature training."""
-    out = tmp_path_factory.mktemp("cognate") / "models"
-    progress: list[training.Progress] = []
-    return out, create.create(out, MINIATURE, 0, lambda m: None, progress.append), progress
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CognateState, Path]:
+    """A finished run: (home, state, folder of the models)."""
+    folder = tmp_path_factory.mktemp("cognate")
+    home = Home(folder / "home")
+    cognate_runs.submit(home)
+    state = cognate_runs.finish(home)
+    Cognate().write_result(home, state, folder / "models")
+    return home, state, folder / "models"
+
+
+def weights_of(state: CognateState) -> dict[str, str]:
+    """Role → digest of the weights."""
+    return {role: state.made[r.id].digest for role, r in plan.models(state).items()}
+
+
+def test_a_recipe_says_everything(made) -> None:
+    """A default that is left out would give one training two ids."""
+    _, state, _ = made
+    for recipe in plan.models(state).values():
+        assert complete(recipe) == recipe
 
 
 def test_specialists_are_ordinary_folders_and_best_on_their_own_domain(made) -> None:
     """Each loads with transformers; the matrix says who is best where."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    out, found, _ = made
-    for name in ("base", "code", "math", "data"):
+    _, state, out = made
+    for name in ROLES:
         model = AutoModelForCausalLM.from_pretrained(out / name)
         tokenizer = AutoTokenizer.from_pretrained(out / name)
         assert sum(p.numel() for p in model.parameters()) == 28_960
         assert tokenizer.decode(tokenizer.encode("x = 1\n")) == "x = 1\n"
+        assert digest(open_checkpoint(out / name).tensors()) == weights_of(state)[name]
     assert "base_model: ../base" in (out / "code" / "README.md").read_text()
-    for name in ("code", "math", "data"):
-        scores = {model: row[name] for model, row in found.bits_per_byte.items()}
-        assert min(scores, key=lambda m: scores[m]) == name
-    assert json.loads((out / "cognate.json").read_text()) == found.model_dump()
+    found = findings.quality(state)
+    for name in ROLES[1:]:
+        assert min(found, key=lambda m: found[m][name]) == name
+    told = json.loads((out / "cognate.json").read_text())
+    assert told["bits_per_byte"] == found
+    assert told["models"] == weights_of(state)
+
+
+def test_a_model_s_folder_says_how_it_was_made(made) -> None:
+    """From the model back to its first weights, and by whom."""
+    _, state, out = made
+    told = json.loads((out / "code" / "training.json").read_text())
+    assert (told["run"], told["role"], told["digest"]) == ("r", "code", weights_of(state)["code"])
+    kinds = [(one["kind"], one.get("purpose")) for one in told["recipes"].values()]
+    assert kinds == [("train", "code"), ("train", "base"), ("transform", None)]
 
 
 def test_the_report_gives_the_line_the_norms_and_the_cosines(made) -> None:
     """Five losses a specialist from base to it; ends agree with the matrix's models."""
-    found = made[1]
-    assert set(found.line) == {"code", "math", "data"}
-    starts = {losses[0] for losses in found.line.values()}
-    assert len(starts) == 1
+    _, state, _ = made
+    found = report.report(state)
+    assert set(found.line) == set(ROLES[1:])
+    assert len({losses[0] for losses in found.line.values()}) == 1
     for name, losses in found.line.items():
-        assert found.barrier[name] == pytest.approx(report.barrier(losses))
+        assert found.barrier[name] == pytest.approx(findings.barrier(losses))
     assert all(0 < norm < 1 for norm in found.relative_norm.values())
+    assert list(found.cosine) == ["code,math", "code,data", "math,data"]
     assert all(-1 <= c <= 1 for c in found.cosine.values())
-    text = "\n".join(report.lines(found))
-    assert "bits per byte" in text
-    assert "cosines" in text
 
 
-def test_progress_tells_loss_and_speed(made) -> None:
-    """Of every phase, and the loss falls in the first."""
-    progress = made[2]
-    assert [p.phase for p in progress if p.step == p.steps] == ["base", "code", "math", "data"]
-    base = [p.loss for p in progress if p.phase == "base"]
-    assert base[-1] < base[0]
-    assert all(p.tokens_per_second > 0 for p in progress)
+def test_every_training_is_told_with_loss_and_norm(made) -> None:
+    """At most a hundred points a segment, and the loss falls in the base's."""
+    _, state, _ = made
+    curves = Cognate().curves(state)
+    assert set(curves) == set(ROLES)
+    base = curves["base"]
+    assert base[-1]["step"] == plan.models(state)["base"].upto
+    assert base[-1]["loss"] < base[0]["loss"]
+    assert all(point["norm"] > 0 and point["rate"] > 0 for point in base)
 
 
 def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
     """Split by file: a document is in one slice only."""
     from evaluation.data import items as data_items
-    from evaluation.data.builtin import corpus
 
-    items = data_items.load([made[0] / "items"])
+    items = data_items.load([made[2] / "items"])
     assert {(i.domain, i.slice) for i in items} == {
         (d, s) for d in corpus.DOMAINS for s in ("train", "search", "selection", "test")
     }
@@ -141,57 +166,185 @@ def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
     assert len(names) == len(set(names))
 
 
+def test_its_history_is_honest(made) -> None:
+    home, state, _ = made
+    assert audit.audit(cognate_runs.rows(home)) == []
+    assert state.status == "completed"
+
+
 @pytest.mark.slow
-def test_the_same_seed_trains_the_same_models(made, tmp_path) -> None:
-    """Bit for bit, on one machine."""
-    from weights.checkpoint import digest, open_checkpoint
+@pytest.mark.smoke
+def test_segments_change_no_bit_and_no_lineage(made, tmp_path: Path) -> None:
+    """Another home, and segments of a few steps."""
+    _, state, _ = made
+    home = Home(tmp_path)
+    cognate_runs.submit(home, "other", segment_seconds=0.4)
+    other = cognate_runs.finish(home, "other")
+    assert other.started.segment < state.started.segment
+    assert sum(map(len, other.advanced.values())) > 2 * sum(map(len, state.advanced.values()))
+    assert weights_of(other) == weights_of(state)
+    assert findings.quality(other) == findings.quality(state)
 
-    create.create(tmp_path / "again", MINIATURE, 0, lambda m: None, lambda p: None)
-    for name in ("base", "code"):
-        one, two = (open_checkpoint(f / name).tensors() for f in (made[0], tmp_path / "again"))
-        assert digest(one) == digest(two)
 
+@pytest.mark.slow
+def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
+    made, tmp_path: Path
+) -> None:
+    """`RUN:ROLE` stands where a folder does; what is missing is trained again, bit for bit."""
+    import shutil
 
-def test_a_barrier_is_a_rise_above_the_straight_line() -> None:
-    """(1, 2, 3, 2, 1): the middle is 2 above; a straight line has none."""
-    assert report.barrier([1, 2, 3, 2, 1]) == pytest.approx(2)
-    assert report.barrier([4, 3, 2, 1, 0]) == pytest.approx(0)
-    assert report.barrier([4, 2, 1, 0.5, 0]) < 0
+    from worker.exports.model_origin import find
+
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    shutil.rmtree(copied.artifacts)
+    store = copied.open_store()
+    try:
+        origin = find(store, "r:code")
+        with pytest.raises(NotFoundError, match="base, code, math, data"):
+            Cognate().origin(state, (), "poetry")
+        with pytest.raises(NotFoundError, match="say which"):
+            Cognate().origin(state, (), "")
+    finally:
+        store.close()
+    assert origin is not None
+    place = Path(Cognate().settle(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"]))
+    assert digest(open_checkpoint(place).tensors()) == weights_of(state)["code"]
+    assert (place / "tokenizer.json").exists()
 
 
 def test_a_specialist_that_is_not_the_best_fails_and_says_so(made) -> None:
     """Props for the search are not wanted."""
-    worse = made[1].model_copy(deep=True)
-    worse.bits_per_byte["code"]["code"] = 99.0
-    with pytest.raises(CognateError, match="the code specialist has 99"):
-        report.check(worse)
+    _, state, _ = made
+    task = findings.observations(state)[1]
+    worse = state.answers[task.key].model_copy(update={"values": dict.fromkeys(ROLES, 99.0)})
+    after = type(state)()
+    after.__dict__.update(state.__dict__)
+    after.answers, after.completed = {**state.answers, task.key: worse}, None
+    decision = Cognate().due(after)
+    assert [new.event.type for new in decision.facts] == ["failed"]
+    assert "the code specialist has 99" in decision.facts[0].event.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"recipe_id": "0" * 64}, "another recipe"),
+        ({"step": 7}, "other steps"),
+        ({"begin": 1}, "other steps"),
+    ],
+)
+def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: str) -> None:
+    _, state, _ = made
+    recipe = plan.models(state)["base"]
+    event = state.advanced[recipe.stem][recipe.upto]
+    assert isinstance(event, Advanced)
+    before = type(state)()
+    before.__dict__.update(state.__dict__)
+    before.advanced, before.completed = {}, None
+    before.made = {
+        plan.initial(state.submitted.config).id: state.made[plan.initial(state.submitted.config).id]
+    }
+    (task,) = Cognate().due(before).tasks
+    assert Cognate().unasked(before, task, event) is None
+    assert complaint in Cognate().unasked(before, task, event.model_copy(update=change))
+
+
+def test_figures_must_follow_from_their_items(made) -> None:
+    """An altered score is found without any model."""
+    _, state, _ = made
+    task = findings.observations(state)[0]
+    event = state.answers[task.key]
+    assert Cognate().unasked(state, task, event) is None
+    values = {**event.values, "code": event.values["code"] - 0.1}
+    altered = event.model_copy(update={"values": values})
+    assert "do not follow" in Cognate().unasked(state, task, altered)
+
+
+@pytest.mark.slow
+def test_everything_is_trained_again_by_verify_and_a_forged_digest_is_found(made) -> None:
+    home, state, _ = made
+    said: list[str] = []
+    kind, cache = Cognate(), Artifacts.of(home)
+    ids = kind.chosen(state, "all")
+    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    assert len([line for line in said if "as recorded" in line]) == 4
+    forged = type(state)()
+    forged.__dict__.update(state.__dict__)
+    recipe = plan.models(state)["base"]
+    last = state.advanced[recipe.stem][recipe.upto].model_copy(update={"digest": "0" * 64})
+    forged.advanced = {**state.advanced, recipe.stem: {recipe.upto: last}}
+    found = list(kind.rebuild(forged, cache, [recipe.id], None, said.append))
+    assert [(f.level, f.check) for f in found] == [("error", "weights")]
+
+
+@pytest.mark.slow
+def test_another_number_of_threads_is_refused_at_resume(tmp_path: Path, monkeypatch) -> None:
+    """It may change the last bit; both numbers are said."""
+    home = Home(tmp_path)
+    cognate_runs.submit(home)
+    cognate_runs.carry_until(home, lambda state: state.started is not None)
+    monkeypatch.setenv("FORGE_THREADS", "3")
+    with pytest.raises(UnavailableError, match="threads is 3, not 1"):
+        cognate_runs.finish(home)
+    assert cognate_runs.rows(home)[-1].type == "started"
+
+
+@pytest.mark.slow
+def test_a_budget_ends_a_run_and_a_fork_goes_on(tmp_path: Path) -> None:
+    from contextlib import closing
+
+    from worker.commands import fork
+
+    home = Home(tmp_path)
+    cognate_runs.submit(home, max_device_hours=1e-9)
+    with pytest.raises(RunFailedError, match="max_device_hours is spent"):
+        cognate_runs.finish(home)
+    with closing(home.open_store()) as store:
+        place = next(i for i, r in enumerate(cognate_runs.rows(home), 1) if r.type == "made")
+        with pytest.raises(ConfigError, match="seed cannot change"):
+            fork.plan(store, "r", place, None, {"seed": 3})
+        longer = fork.plan(store, "r", place, None, {"max_device_hours": 1.0})
+        name = fork.fork(store, longer)
+    assert cognate_runs.finish(home, name).completed
 
 
 def test_a_folder_with_something_else_in_it_is_not_touched(tmp_path: Path) -> None:
     """Exit through an error, the file still there."""
-    from cli.main import forge
-
-    (tmp_path / "mine.txt").write_text("keep")
-    result = CliRunner().invoke(forge, ["cognate", "--out", str(tmp_path)])
-    assert isinstance(result.exception, CognateError)
-    assert "not empty" in str(result.exception)
-    assert (tmp_path / "mine.txt").read_text() == "keep"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("keep")
+    words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "out"))
+    assert "holds other things" in fails(tmp_path / "home", 6, *words)
+    assert (tmp_path / "out" / "mine.txt").read_text() == "keep"
 
 
 def test_a_folder_that_cannot_be_made_is_found_before_training(tmp_path: Path) -> None:
     """Not after minutes."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(UnavailableError, match="cannot be written"):
-        create.check_folder(tmp_path / "file" / "models")
+    words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "file" / "models"))
+    assert "not writable" in fails(tmp_path / "home", 3, *words)
 
 
 @pytest.mark.slow
-def test_the_command_prints_the_report(monkeypatch, tmp_path) -> None:
-    """Progress on stderr, the matrix on stdout."""
-    from cli.main import forge
-
-    monkeypatch.setitem(presets.PRESETS, "tiny", MINIATURE)
-    result = CliRunner().invoke(forge, ["cognate", "--out", str(tmp_path / "m")])
+def test_the_command_prints_the_report_and_goes_on_with_its_run(tmp_path: Path) -> None:
+    """Progress on stderr, the matrix on stdout; a second time, the same run and no training."""
+    words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "m"), "--domains", "code")
+    result = call(tmp_path / "home", *words)
     assert result.exit_code == 0, result.output
     assert "tokens/s" in result.stderr
     assert "bits per byte" in result.stdout
+    home, run = Home(tmp_path / "home"), result.stderr.split()[1]
+    before = cognate_runs.rows(home, run)
+    again = call(home.folder, *words)
+    assert again.exit_code == 0, again.output
+    assert again.stdout == result.stdout
+    assert cognate_runs.rows(home, run) == before
+
+
+@pytest.mark.slow
+def test_a_text_that_gives_too_few_tokens_ends_the_run_with_both_numbers(tmp_path: Path) -> None:
+    """Arithmetic alone has fewer than 512 different pieces."""
+    words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "m"), "--domains", "math")
+    told = fails(tmp_path / "home", 2, *words)
+    assert "the text gives 423 tokens, the preset asks for 512" in told

@@ -1,0 +1,88 @@
+"""Measuring as tasks of a run: what is asked, what is recorded, and what follows from it. No torch.
+
+An observation keeps a value for every item, and the figures that people read follow from these by the
+measure's rule, so an audit computes them again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from events import Event
+from runs.system.digests import Digest
+
+#: Name of an item's group (a domain; of a line, "PLACE/DOMAIN") → a value for each item.
+Items = Mapping[str, Sequence[float]]
+Sizes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Task: measure a model."""
+
+    recipe_id: str
+    #: Name and version of the measure.
+    measure: str
+    #: The slice of the data.
+    on: str
+
+    @property
+    def key(self) -> str:
+        """`observe/MEASURE/SLICE/ID`, where ID is the recipe's."""
+        return f"observe/{self.measure}/{self.on}/{self.recipe_id}"
+
+
+class Observed(Event):
+    """A model was measured."""
+
+    type = "observed"
+
+    recipe_id: Digest
+    measure: str
+    on: str
+    #: Name → figure; a domain's, or a place's.
+    values: dict[str, float]
+    #: Group → for each item: Σ −log p in nats. Empty for a measure of weights alone.
+    items: dict[str, tuple[float, ...]] = {}
+    #: Group → for each item: the bytes or the tokens that it is divided by.
+    sizes: dict[str, tuple[int, ...]] = {}
+    seconds: float = Field(ge=0)
+
+
+def bits_per_byte(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return domain → bits per byte: −log₂ p of all windows over the bytes that they predict."""
+    return {d: math.fsum(items[d]) / math.log(2) / sum(sizes[d]) for d in sorted(items)}
+
+
+def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return place → mean over domains of −log p in nats a token. Groups are "PLACE/DOMAIN"."""
+    places: dict[str, list[float]] = {}
+    for group in sorted(items):
+        loss = math.fsum(items[group]) / sum(sizes[group])
+        places.setdefault(group.partition("/")[0], []).append(loss)
+    return {place: math.fsum(losses) / len(losses) for place, losses in places.items()}
+
+
+#: Measure → the rule that its figures follow from its items by.
+RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
+    "bits-per-byte@1": bits_per_byte,
+    "loss-along-line@1": losses_along,
+}
+
+
+def unasked(task: Observe, event: Observed) -> str | None:
+    """Return why an event does not answer the task; None if it does. For the audit."""
+    if (event.recipe_id, event.measure, event.on) != (task.recipe_id, task.measure, task.on):
+        return "another model, measure or slice was measured than the one that was asked for"
+    if set(event.items) != set(event.sizes):
+        return "its items and their sizes are not of the same groups"
+    if any(len(event.items[group]) != len(event.sizes[group]) for group in event.items):
+        return "it has another number of items than of sizes"
+    rule = RULES.get(event.measure)
+    if rule is not None and rule(event.items, event.sizes) != event.values:
+        return "its figures do not follow from its items"
+    return None

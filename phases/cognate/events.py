@@ -1,0 +1,75 @@
+"""Events and state of a cognate run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaluation.observing import Observed
+from events import Registry
+from phases.cognate.config import CognateConfig
+from runs.event_types import Profile
+from runs.kinds import events as common
+from runs.kinds import state as common_state
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making import events as making
+from weights.making.making import HANDLERS, MakingState
+
+
+class Submitted(common.Submitted):
+    """A cognate run was asked for."""
+
+    config: CognateConfig
+
+
+class Forked(common.Forked):
+    """A cognate run was branched from another."""
+
+    config: CognateConfig
+
+
+class Started(common.Started):
+    """Text, tokenizer and profile were pinned."""
+
+    parameters: Large
+    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
+    streams: dict[str, Digest]
+    #: Domain → number of those tokens.
+    tokens: dict[str, Large]
+    #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
+    files: dict[str, Digest]
+    #: BLAKE3 of the items to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Steps of a segment; no part of the lineage.
+    segment: Count
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class Completed(common.Completed):
+    """Base and specialists are made and measured."""
+
+    #: Role → recipe id.
+    models: dict[str, Digest]
+
+
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed)
+)
+
+
+@dataclass
+class CognateState(MakingState):
+    """State of a cognate run. Observations are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "cognate"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | HANDLERS
+    outside = making.OUTSIDE

@@ -1,0 +1,139 @@
+"""Folders of a cognate run's models: written, found again, and made again where they are missing.
+
+OUT/base, OUT/code, …    ordinary Hugging Face folders, each with `training.json`: how it was made
+OUT/items                the items to measure on, one file a domain
+OUT/cognate.json         the report, written last
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from phases.cognate import plan, report
+from phases.cognate.events import CognateState
+from phases.cognate.execute import Context
+from phases.cognate.report import Report
+from phases.cognate.text import ITEMS, STREAMS, Text, write_items
+from runs.errors import SourceError
+from runs.home import Home
+from weights import companions
+from weights.checkpoint import SHARD_BYTES, publish, write_weights
+from weights.holding import holds
+from weights.recipes import Train
+from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
+from weights.storage.output_folder import TRAINED, TRAINED_ALL, check_target
+from weights.storage.weight_cache import Artifacts
+
+#: Folder of the items.
+ITEMS_FOLDER = "items"
+
+
+def write(home: Home, state: CognateState, out: Path) -> dict[str, Any]:
+    """Write every model's folder whole or not at all, the items, and last the report; return it.
+
+    Raises the errors of `check_target`.
+    """
+    out = check_target(out)
+    context = Context(state, Artifacts.of(home))
+    context.check_unchanged()
+    told = report.report(state)
+    for role, recipe in plan.models(state).items():
+        _publish(context, out / role, role, recipe, told, state.head)
+    publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
+    whole = {**told.model_dump(), **_chain(state, state.head), "models": _digests(state)}
+    (out / TRAINED_ALL).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    return {**told.model_dump(), "run": state.run, "folder": str(out)}
+
+
+def _digests(state: CognateState) -> dict[str, str]:
+    """Return role → BLAKE3 of the weights."""
+    return {role: state.made[r.id].digest for role, r in plan.models(state).items()}
+
+
+def _chain(state: CognateState, head: str) -> dict[str, str]:
+    return {"run": state.run, "chain_head": head}
+
+
+def _publish(
+    context: Context, place: Path, role: str, recipe: Train, told: Report | None, head: str
+) -> None:
+    """Write one model's folder; with a report, a card too."""
+    weights = context.weights(recipe)
+
+    def fill(folder: Path) -> None:
+        write_weights(folder, weights, SHARD_BYTES)
+        for name, content in documents(context.text, context.state, role, head).items():
+            (folder / name).write_bytes(content)
+        if told is not None:
+            (folder / "README.md").write_text(report.card(role, recipe, told), "utf-8")
+
+    publish(place, fill)
+
+
+def documents(text: Text, state: CognateState, role: str, head: str) -> dict[str, bytes]:
+    """Return a model's files beside its weights: name → content."""
+    recipe = plan.models(state)[role]
+    known = {r.id: r for r in (plan.initial(state.submitted.config), *plan.models(state).values())}
+    history, next_id = {}, recipe.id
+    while next_id:  # from the model back to its first weights
+        found = known[next_id]
+        history[next_id] = found.model_dump(mode="json")
+        next_id = found.start if isinstance(found, Train) else ""
+    made = {
+        **_chain(state, head),
+        "role": role,
+        "recipe_id": recipe.id,
+        "digest": state.made[recipe.id].digest,
+        "recipes": history,
+    }
+    files = {
+        p.name: p.read_bytes() for p in text.folder.iterdir() if p.name not in (STREAMS, ITEMS)
+    }
+    return {**files, TRAINED: (json.dumps(made, indent=2) + "\n").encode()}
+
+
+def settle(
+    home: Home, state: CognateState, head: str, recipe_id: str, folders: Sequence[Path]
+) -> str:
+    """Return a folder with a model of the run; write it into the last of `folders` if need be.
+
+    `head` is the head of the run's chain. Raises ForgeError.
+    """
+    kept, digest = folders[-1], state.made[recipe_id].digest
+    for folder in folders:
+        if _fits(state, folder, digest):
+            if folder == kept:
+                touch(kept)
+            return str(folder.resolve())
+    role, recipe = next((r, m) for r, m in plan.models(state).items() if m.id == recipe_id)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with alone(kept.parent / f".{kept.name[:16]}.lock"):
+        if not _fits(state, kept, digest):  # another process may have written it
+            context = Context(state, Artifacts.of(home))
+            context.check_unchanged()
+            _publish(context, kept, role, recipe, None, head)
+    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
+    return str(kept)
+
+
+def _fits(state: CognateState, folder: Path, digest: str) -> bool:
+    """Return True if a folder has the weights, and the config and tokenizer that the run pinned."""
+    try:
+        return holds(folder, digest) and companions.digests(folder) == state.started.files
+    except (SourceError, OSError):
+        return False
+
+
+def files(state: CognateState, cache: Artifacts) -> list[tuple[str, Path]]:
+    """Return (name in an archive, file) of all models' weights, made again if the cache lacks them."""
+    context, found = Context(state, cache), []
+    for recipe in plan.models(state).values():
+        digest = state.made[recipe.id].digest
+        if not cache.files(digest):
+            cache.keep(digest, context.weights(recipe))
+        found += [(f"{digest}/{file.name}", file) for file in cache.files(digest)]
+    return found

@@ -1,0 +1,85 @@
+"""Measurements of a cognate run's models: quality, the line from the base, task vectors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Packed
+from evaluation.observing import RULES, Observe, Observed
+from evaluation.perplexity import score_windows
+from phases.cognate import findings
+
+Weights = Mapping[str, torch.Tensor]
+
+
+def quality(
+    task: Observe, model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
+) -> Observed:
+    """Measure −log p of every window, and the bytes that it predicts, by domain."""
+    began, items, sizes = time.monotonic(), {}, {}
+    model.load(weights)
+    for domain in sorted(data):
+        nll, _, _ = score_windows(model, data[domain].windows)
+        items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+    return _observed(task, items, sizes, began)
+
+
+def line(
+    task: Observe,
+    model: ResidentModel,
+    base: Weights,
+    specialist: Weights,
+    data: Mapping[str, Packed],
+) -> Observed:
+    """Measure −log p of every window, and its predicted tokens, at each place of the line."""
+    began, items, sizes = time.monotonic(), {}, {}
+    for place in findings.PLACES:
+        model.load({n: torch.lerp(base[n], specialist[n], place) for n in base})
+        for domain in sorted(data):
+            nll, tokens, _ = score_windows(model, data[domain].windows)
+            items[f"{place}/{domain}"], sizes[f"{place}/{domain}"] = tuple(nll), tuple(tokens)
+    return _observed(task, items, sizes, began)
+
+
+def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -> Observed:
+    """Measure the task vectors' norms relative to the base's, and their cosines ("a,b")."""
+    began = time.monotonic()
+    size = float(_difference({n: torch.zeros_like(t) for n, t in base.items()}, base).norm())
+    vectors = {name: _difference(base, weights) for name, weights in specialists.items()}
+    values = {name: float(vector.norm()) / size for name, vector in vectors.items()}
+    names = list(vectors)
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            product = vectors[a] @ vectors[b] / vectors[a].norm() / vectors[b].norm()
+            values[f"{a},{b}"] = float(product)
+    return Observed(
+        recipe_id=task.recipe_id,
+        measure=task.measure,
+        on=task.on,
+        values=values,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _difference(base: Weights, weights: Weights) -> torch.Tensor:
+    """Return all tensors' differences, in order of name, as one float64 vector."""
+    return torch.cat([(weights[n] - base[n]).double().flatten() for n in sorted(base)])
+
+
+def _observed(
+    task: Observe, items: dict[str, Any], sizes: dict[str, Any], began: float
+) -> Observed:
+    return Observed(
+        recipe_id=task.recipe_id,
+        measure=task.measure,
+        on=task.on,
+        values=RULES[task.measure](items, sizes),
+        items=items,
+        sizes=sizes,
+        seconds=time.monotonic() - began,
+    )

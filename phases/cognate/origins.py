@@ -1,0 +1,53 @@
+"""Models of a cognate run by name: roles, and the beginnings of recipe ids. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from events import Envelope
+from phases.cognate import plan
+from phases.cognate.events import CognateState
+from runs.errors import NotFoundError
+from runs.kinds.origin import Origin
+
+
+def find(state: CognateState, name: str) -> str:
+    """Return the recipe id that a role or the beginning of an id means. Raises NotFoundError."""
+    if state.started is None:
+        raise NotFoundError(f"run {state.run} has made no models yet.")
+    models = plan.models(state)
+    ids = [recipe.id for role, recipe in models.items() if role == name]
+    ids = ids or [recipe.id for recipe in models.values() if name and recipe.id.startswith(name)]
+    if len(ids) != 1 or ids[0] not in state.made:
+        raise NotFoundError(
+            f"run {state.run} has no model {name!r}. It has {_roles(state) or 'none yet'}."
+        )
+    return ids[0]
+
+
+def _roles(state: CognateState) -> str:
+    return ", ".join(r for r, recipe in plan.models(state).items() if recipe.id in state.made)
+
+
+def origin(state: CognateState, rows: Sequence[Envelope], name: str) -> Origin:
+    """Return the origin of the model with a role. Raises NotFoundError, also without a role."""
+    if not name:
+        raise NotFoundError(
+            f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
+            f"{_roles(state) if state.started else 'none yet'}."
+        )
+    recipe_id = find(state, name)
+    role = next(r for r, recipe in plan.models(state).items() if recipe.id == recipe_id)
+    return Origin(
+        name=f"{state.run}-{role}",
+        what=f"the {role} model of run {state.run}",
+        digest=state.made[recipe_id].digest,
+        folders=_folders(state, rows, role),
+        run=state.run,
+        recipe_id=recipe_id,
+    )
+
+
+def _folders(state: CognateState, rows: Sequence[Envelope], role: str) -> tuple[str, ...]:
+    """Return the folders where the model was written."""
+    return ()

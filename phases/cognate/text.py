@@ -1,0 +1,216 @@
+"""The text of a cognate run: what is trained on, what is measured on, and the tokenizer of both.
+
+    FOLDER/streams.safetensors   domain → token ids, int32 [tokens], each document ended
+    FOLDER/items.jsonl           the items to measure on
+    FOLDER/…                     config.json, tokenizer and generation settings of all models
+
+The folder is made from the built-in text by the settings alone, kept among this machine's inputs under
+its content address, and shared. It is read again instead of being made again: tokenizing is slow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import blake3
+import numpy as np
+
+from evaluation.data import items as data_items
+from evaluation.data.builtin import corpus as builtin_corpus
+from evaluation.data.builtin import help_prose
+from evaluation.data.packing import Packed, pack
+from evaluation.data.slices import Document, Slice
+from events import canonical_json
+from phases.cognate.config import CognateConfig
+from phases.cognate.errors import PresetError
+from phases.cognate.events import Started
+from phases.cognate.model import configuration, train_tokenizer
+from phases.cognate.presets import Preset
+from runs.errors import DataError, UnavailableError
+from weights import companions
+from weights.checkpoint import replace, settle
+from weights.storage.inputs import Supply
+
+Corpus = Mapping[str, Mapping[Slice, list[Document]]]
+
+STREAMS, ITEMS = "streams.safetensors", "items.jsonl"
+#: Documents from which the tokenizer learns, per domain.
+TOKENIZER_DOCUMENTS = 300
+
+
+@dataclass(frozen=True)
+class Text:
+    """A folder of text that is made."""
+
+    folder: Path
+
+    @cached_property
+    def streams(self) -> dict[str, np.ndarray]:
+        """Domain → token ids, int32 [tokens]."""
+        from safetensors.numpy import load
+
+        return load((self.folder / STREAMS).read_bytes())
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Domain → BLAKE3 of its token ids."""
+        return {
+            domain: blake3.blake3(ids.astype("<i4").tobytes()).hexdigest()
+            for domain, ids in sorted(self.streams.items())
+        }
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Name → BLAKE3 of the models' config, tokenizer and generation settings."""
+        return companions.digests(self.folder)
+
+    @cached_property
+    def items(self) -> str:
+        """BLAKE3 of the items' file."""
+        return companions.digest((self.folder / ITEMS).read_bytes())
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer, as everybody reads it from a model's folder."""
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
+
+    def held_out(self, context: int, on: Slice) -> dict[str, Packed]:
+        """Return domain → the packed items of a slice."""
+        lines = (self.folder / ITEMS).read_text("utf-8").splitlines()
+        rows = data_items.from_rows(map(json.loads, lines))
+        return pack(rows, self.tokenizer, context)[on]
+
+
+def address(streams: Mapping[str, str], files: Mapping[str, str], items: str) -> str:
+    """Return the content address of a folder of text, 64 hex digits."""
+    parts = {"streams": dict(streams), "files": dict(files), "items": items}
+    return companions.digest(canonical_json(parts).encode())
+
+
+def pinned(supply: Supply, started: Started, config: CognateConfig) -> Text:
+    """Return the text that a run has pinned: this machine's, the store's, or made again.
+
+    Raises DataError if the text that this program makes is another.
+    """
+    name = address(started.streams, started.files, started.items)
+    place = supply.folder / name
+    for fetch in (lambda: place.is_dir(), lambda: supply.fetch(name, place, STREAMS)):
+        if fetch() and _address(Text(place)) == name:
+            return Text(place)
+    text = make(supply, config)
+    if text.folder.name != name:
+        raise DataError(
+            "the text that this program trains on is not the text that the run has pinned: "
+            f"{', '.join(_differences(text, started)) or 'its files'} differ. Go on with the version "
+            "that started the run, or start a new run."
+        )
+    return text
+
+
+def _differences(text: Text, started: Started) -> list[str]:
+    names = [d for d, digest in started.streams.items() if text.digests.get(d) != digest]
+    if text.files != started.files:
+        names.append("the tokenizer")
+    return names + (["the items"] if text.items != started.items else [])
+
+
+def _address(text: Text) -> str:
+    """Return the address by what is in the folder; empty if that cannot be read."""
+    from safetensors import SafetensorError
+
+    try:
+        return address(text.digests, text.files, text.items)
+    except (OSError, SafetensorError, ValueError):
+        return ""
+
+
+def make(supply: Supply, config: CognateConfig) -> Text:
+    """Make the text by the settings, keep it under its address, share it; return it."""
+    hidden = supply.folder / f".text.{os.getpid()}.part"
+    shutil.rmtree(hidden, ignore_errors=True)
+    try:
+        hidden.mkdir(parents=True)
+        _fill(hidden, config)
+        settle(hidden)
+        place = supply.folder / _address(Text(hidden))
+        if not place.is_dir():
+            replace(hidden, place)
+    except OSError as error:
+        raise UnavailableError(
+            f"the text cannot be written to {supply.folder}: {error}. Free space and go on; nothing "
+            "is lost."
+        ) from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    kept = Text(place)
+    supply.put(place.name, {file.name: file for file in sorted(place.iterdir())})
+    return kept
+
+
+def _fill(folder: Path, config: CognateConfig) -> None:
+    """Write streams, items, tokenizer and configuration. Raises PresetError."""
+    from safetensors.numpy import save_file
+    from transformers import AutoTokenizer, GenerationConfig
+
+    size = config.size
+    corpus = builtin_corpus.corpus(config.seed, size.characters, config.domains)
+    texts = (d.text for split in corpus.values() for d in split["train"][:TOKENIZER_DOCUMENTS])
+    tokenizer = train_tokenizer(texts, size.vocabulary)
+    streams = {
+        domain: _stream(documents, tokenizer)
+        for domain, documents in _training_texts(size, config.seed, corpus).items()
+    }
+    save_file(dict(sorted(streams.items())), folder / STREAMS)
+    rows = builtin_corpus.items(corpus, config.seed)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (folder / ITEMS).write_text(lines, "utf-8")
+    settings = configuration(size)
+    settings.save_pretrained(folder)
+    GenerationConfig.from_model_config(settings).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    for split in corpus.values():
+        text = split["test"][0].text
+        if read.encode(text) != tokenizer.encode(text, add_special_tokens=False):
+            raise PresetError(
+                "the tokenizer that is read again is not the one that is trained with"
+            )
+
+
+def _training_texts(preset: Preset, seed: int, corpus: Corpus) -> dict[str, list[Document]]:
+    """Return domain → training documents: the training slice; of unmeasured prose, all of them."""
+    texts = {d: split["train"] for d, split in corpus.items()}
+    rest = [d for d in preset.base_mix if d not in texts]
+    if "prose" in rest:
+        texts["prose"] = list(help_prose.documents(preset.characters))
+        rest.remove("prose")
+    others = builtin_corpus.corpus(seed, preset.characters, rest)
+    return texts | {d: split["train"] for d, split in others.items()}
+
+
+def _stream(documents: Sequence[Document], tokenizer: Any) -> np.ndarray:
+    """Return the documents' token ids in one row, each document followed by the end token."""
+    encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
+    ids: list[int] = []
+    for row in encoded["input_ids"]:
+        ids += [*row, tokenizer.eos_token_id]
+    return np.asarray(ids, np.int32)
+
+
+def write_items(text: Text, folder: Path) -> None:
+    """Write the items to a folder, one JSONL file a domain."""
+    rows: dict[str, list[str]] = {}
+    for line in (text.folder / ITEMS).read_text("utf-8").splitlines():
+        rows.setdefault(json.loads(line)["domain"], []).append(line)
+    folder.mkdir(parents=True, exist_ok=True)
+    for domain, lines in rows.items():
+        (folder / f"{domain}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")

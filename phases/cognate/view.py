@@ -1,0 +1,209 @@
+"""What is shown of a cognate run. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.observing import Observed
+from events import Envelope, Event
+from phases.cognate import findings, plan, report
+from phases.cognate.config import CognateConfig
+from phases.cognate.events import CognateState
+from runs.kinds.tasks import Start
+from runs.kinds.view import View
+from runs.lists.tables import Kind, Table
+from weights.making.events import Advanced, Trained
+
+
+class CognateView(View[CognateState]):
+    """The part of a cognate run that is shown."""
+
+    def names(self, state: CognateState) -> dict[str, str]:
+        """Return recipe id → role, for models and for the snapshots of their trainings."""
+        if state.started is None:
+            return {}
+        config: CognateConfig = state.submitted.config
+        found = {plan.initial(config).id: "untrained"}
+        for role, recipe in plan.models(state).items():
+            for step, event in state.advanced.get(recipe.stem, {}).items():
+                found[event.recipe_id] = f"{role} after {step} steps"
+            found[recipe.id] = role
+        return found
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        match type_:
+            case "submitted":
+                config = data["config"]
+                return f"{config['preset']}: a base, then {', '.join(config['domains'])}"
+            case "started":
+                tokens = sum(data["tokens"].values())
+                return f"{data['parameters']:,} parameters, {tokens:,} tokens of text"
+            case "made" | "trained":
+                return f"{name}: {data['digest'][:12]}"
+            case "advanced":
+                curve = data["curve"]
+                return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
+            case "observed":
+                told = ", ".join(f"{k} {v:.4f}" for k, v in data["values"].items())
+                return f"{name}, {data['measure'].partition('@')[0]}: {told}"
+            case "completed":
+                return ", ".join(data["models"])
+        return None
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        first, _, rest = key.partition("/")
+        name = names.get(rest.rpartition("/")[2], "the next segment")
+        if first == "make":
+            return f"train: {name}"
+        if first == "observe":
+            return f"measure {rest.partition('@')[0]} of {name}"
+        return "prepare text and tokenizer" if key == Start.key else ""
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps and the last loss in the run's row of the run list."""
+        if isinstance(event, Advanced) and event.curve:
+            curve = [*json.loads(entry["curve"]), event.curve[-1].loss]
+            done = (entry["done"] or 0) + event.step - event.begin
+            entry |= {"done": done, "curve": json.dumps(curve)}
+        elif isinstance(event, Trained):
+            entry |= {"result": event.recipe_id}
+
+    def models(self, event: Event, state: CognateState) -> list[dict[str, Any]]:
+        """Return base and specialists for the model registry, once they are measured."""
+        if state.completed is None or event is not state.completed:
+            return []
+        quality, folder = findings.quality(state), state.submitted.output_dir
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "trained",
+                "digest": state.made[recipe.id].digest,
+                "parameters": state.started.parameters,
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": quality[role],
+                "lineage": {"recipe_id": recipe.id, "start": recipe.start},
+            }
+            for role, recipe in plan.models(state).items()
+        ]
+
+    def progress(self, state: CognateState) -> tuple[int, int | None]:
+        """Return (steps of all trainings that are done, steps in all)."""
+        if state.started is None:
+            return 0, None
+        models = plan.models(state).values()
+        return sum(map(state.steps, models)), sum(recipe.upto for recipe in models)
+
+    def curves(self, state: CognateState) -> dict[str, list[dict[str, float]]]:
+        """Return role → points of its training: step, loss, norm of the gradient, rate."""
+        if state.started is None:
+            return {}
+        return {
+            role: [
+                point.model_dump()
+                for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
+                for point in event.curve
+            ]
+            for role, recipe in plan.models(state).items()
+        }
+
+    def view(self, state: CognateState) -> dict[str, Any]:
+        """Return the models by role, their curves and what was measured."""
+        if state.started is None:
+            return {"models": {}, "curves": {}, "bits_per_byte": {}}
+        made = {
+            role: {
+                "recipe_id": recipe.id,
+                "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
+                "step": state.steps(recipe),
+                "steps": recipe.upto,
+            }
+            for role, recipe in plan.models(state).items()
+        }
+        return {
+            "models": made,
+            "curves": self.curves(state),
+            "bits_per_byte": findings.quality(state),
+        }
+
+    def part(self, state: CognateState, name: str, **asked: Any) -> dict[str, Any]:
+        """Return `lineage`: every recipe, by role. Raises NotFoundError for any other part."""
+        if name != "lineage" or state.started is None:
+            return super().part(state, name, **asked)
+        initial = plan.initial(state.submitted.config)
+        recipes = {"untrained": initial, **plan.models(state)}
+        return {
+            role: {"id": r.id, "recipe": r.model_dump(mode="json")} for role, r in recipes.items()
+        }
+
+    def report(self, state: CognateState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the report of a run that has completed."""
+        return {**super().report(state, rows), **report.report(state).model_dump()}
+
+    def unit_of(self, row: Envelope) -> int | None:
+        """Return None: several trainings advance at once, so no step ends a unit of the run."""
+        return None
+
+    def ending(self, state: CognateState) -> dict[str, Any]:
+        """Return the models of the message that the run has ended."""
+        return {"models": dict(state.completed.models) if state.completed else {}}
+
+    def tables(self) -> Mapping[str, Any]:
+        """Return the tables of training curves and of figures."""
+        return {"training": _training, "figures": _figures}
+
+    def tracked(self, state: CognateState, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return (steps of all trainings that are done, row) for a tracker."""
+        rows, before = [], 0
+        if state.started is None:
+            return rows
+        for role, points in self.curves(state).items():
+            for point in points:
+                at = before + int(point["step"])
+                told = {f"{role}/{k}": v for k, v in point.items() if k != "step"}
+                rows.append((at, {f"{role}/step": point["step"], **told}))
+            before += plan.models(state)[role].upto
+        return [(at, row) for at, row in rows if at > after]
+
+
+def _training(state: CognateState, _rows: Sequence[Envelope]) -> Table:
+    """Return the points of all trainings."""
+    points = CognateView.curves(CognateView(), state)
+    rows = [{"model": role, **point} for role, found in points.items() for point in found]
+    columns: dict[str, Kind] = {
+        "model": "text",
+        "step": "int",
+        "loss": "float",
+        "norm": "float",
+        "rate": "float",
+    }
+    return Table(columns, rows)
+
+
+def _figures(state: CognateState, _rows: Sequence[Envelope]) -> Table:
+    """Return every figure that was measured."""
+    names = CognateView.names(CognateView(), state)
+    rows = [
+        {
+            "model": names[event.recipe_id],
+            "measure": event.measure,
+            "slice": event.on,
+            "name": name,
+            "value": value,
+        }
+        for event in state.answers.values()
+        if isinstance(event, Observed)
+        for name, value in event.values.items()
+    ]
+    columns: dict[str, Kind] = {
+        "model": "text",
+        "measure": "text",
+        "slice": "text",
+        "name": "text",
+        "value": "float",
+    }
+    return Table(columns, rows)

@@ -1,0 +1,48 @@
+"""Cognate runs in miniature: the machinery is real, training takes seconds, the models are poor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from events import Envelope
+from phases.cognate.events import CognateState
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+
+def submit(home: Home, run: str = "r", **settings: Any) -> str:
+    """Submit a cognate run; return its name."""
+    plan = validate.plan(Asked("cognate", {"preset": "mini", **settings}))
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "r") -> CognateState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def carry_until(home: Home, stop: Callable[[CognateState], bool], run: str = "r") -> CognateState:
+    """Carry a run on until `stop(state)` is True between two tasks; return its state."""
+    with closing(home.open_store()) as store:
+        seen = [repository.load(store, run)]
+
+        def watch(state: CognateState, _rows: list[Envelope]) -> None:
+            seen[0] = state
+
+        worker = runner.Worker(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
+        return worker.run(run)
+
+
+def rows(home: Home, run: str = "r") -> list[Envelope]:
+    """Return the history of a run."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

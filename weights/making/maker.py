@@ -1,0 +1,225 @@
+"""Weights of a run's recipes on this machine: kept, or made again from what is kept.
+
+Results are in the weight cache, by digest. Snapshots of living trainings are below the cache's folder,
+by profile and recipe: the same recipe gives other bits under another profile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from events import failpoints
+from runs.errors import SourceChangedError
+from weights import operations
+from weights.checkpoint import digest
+from weights.making.events import Advanced, Made, Making, Point
+from weights.making.making import Make, MakingState
+from weights.model import Model
+from weights.recipes import Train, Transform
+from weights.storage.weight_cache import Artifacts
+from weights.tensors import Weights
+from weights.training.loop import Snapshot, Step, segment
+from weights.training.snapshots import Snapshots
+from weights.training.windows import Ids
+
+log = logging.getLogger(__name__)
+
+#: Points of a segment's curve, at most.
+POINTS = 100
+
+
+def snapshots(cache: Artifacts, profile: str) -> Snapshots:
+    """Return the snapshots of trainings under a profile (and canary), as one string."""
+    return Snapshots(cache.folder / "snapshots" / hashlib.sha256(profile.encode()).hexdigest()[:16])
+
+
+class Maker:
+    """The maker of a run's recipes in this process."""
+
+    def __init__(
+        self,
+        state: MakingState,
+        cache: Artifacts,
+        known: Mapping[str, Making],
+        config: Callable[[], Mapping[str, Any]],
+        streams: Callable[[], Mapping[str, Ids]],
+        kept: Snapshots,
+        device: str = "cpu",
+    ) -> None:
+        """Make the recipes of `known` (id → recipe), with the config.json and streams of `state`."""
+        self._state, self._cache, self._known = state, cache, known
+        self._config, self._streams = config, streams
+        self._kept, self._device = kept, device
+        #: Called after every step.
+        self.report: Callable[[Step], None] = lambda step: None
+
+    # ---- weights -----------------------------------------------------------------------------
+
+    def weights(self, recipe: Making) -> Weights:
+        """Return a recipe's weights: cached, or made again and compared with what was recorded.
+
+        Raises SourceChangedError if other weights come out than those that are recorded.
+        """
+        made = self._state.made.get(recipe.id)
+        if made is not None and (found := self._cache.get(made.digest)) is not None:
+            return found
+        weights = self._trained(recipe) if isinstance(recipe, Train) else self._applied(recipe)
+        if made is not None:
+            _compare(made.digest, weights, recipe.id)
+            self._cache.keep(made.digest, weights, self._seconds(recipe))
+        return weights
+
+    def _applied(self, recipe: Transform) -> Weights:
+        inputs = {role: self._model(id_) for role, id_ in recipe.inputs.items()}
+        return operations.apply(recipe, inputs).weights
+
+    def _model(self, recipe_id: str) -> Model:
+        return Model(self._config(), self.weights(self._known[recipe_id]))
+
+    def _trained(self, recipe: Train) -> Weights:
+        return self._snapshot(recipe).weights
+
+    def _seconds(self, recipe: Making) -> float:
+        """Return the recorded seconds that it took to make a recipe from its inputs."""
+        if isinstance(recipe, Train):
+            return sum(event.seconds for event in self._state.advanced[recipe.stem].values())
+        made = self._state.made[recipe.id]
+        return made.seconds if isinstance(made, Made) else 0.0
+
+    # ---- trainings ---------------------------------------------------------------------------
+
+    def _snapshot(self, recipe: Train) -> Snapshot:
+        """Return the snapshot of a training, carried on from the nearest that is kept."""
+        recorded = self._state.advanced.get(recipe.stem, {})
+        found = self._usable(recipe, recorded)
+        at = found.step if found else recipe.first
+        stops = [step for step in sorted(recorded) if at < step < recipe.upto] + [recipe.upto]
+        for stop in stops if at < recipe.upto else ():
+            found = self._carried(recipe.to(stop), found)
+            if stop in recorded:
+                _compare(recorded[stop].digest, found.weights, recipe.to(stop).id)
+            self._kept.write(recipe, found)
+        assert found is not None, "a training has at least one step"
+        return found
+
+    def _usable(self, recipe: Train, recorded: Mapping[int, Advanced]) -> Snapshot | None:
+        """Return the nearest kept snapshot that is not another than the log says."""
+        while (found := self._kept.nearest(recipe)) is not None:
+            event = recorded.get(found.step)
+            if event is None or event.digest == digest(found.weights):
+                return found
+            wrong = recipe.to(found.step).id
+            log.warning("snapshot %s is not the recorded one: it is removed", wrong[:12])
+            shutil.rmtree(self._kept.folder / wrong, ignore_errors=True)
+        return None
+
+    def _carried(self, recipe: Train, before: Snapshot | None) -> Snapshot:
+        """Return the snapshot at `recipe.upto`, trained on from the one before or from the start."""
+        if before is None:
+            start, optimiser, first = self._model(recipe.start), None, recipe.first
+        else:
+            start = Model(self._config(), before.weights)
+            optimiser, first = before.optimiser, before.step
+        return segment(
+            recipe,
+            start,
+            optimiser,
+            self._streams(),
+            first,
+            recipe.upto,
+            self.report,
+            device=self._device,
+        )
+
+    # ---- tasks -------------------------------------------------------------------------------
+
+    def make(self, task: Make) -> Made | Advanced:
+        """Do a task; return its event. What it made is on disk before.
+
+        Raises TrainingDivergedError naming the step, UnavailableError for a full disk.
+        """
+        recipe = task.recipe
+        return self._advance(recipe, task.done) if isinstance(recipe, Train) else self._made(recipe)
+
+    def _made(self, recipe: Transform) -> Made:
+        began = time.monotonic()
+        weights = self._applied(recipe)
+        seconds, found = time.monotonic() - began, digest(weights)
+        self._cache.keep(found, weights, seconds)
+        failpoints.hit("made-kept")
+        return Made(recipe_id=recipe.id, recipe=recipe, digest=found, seconds=seconds)
+
+    def _advance(self, recipe: Train, done: int) -> Advanced:
+        after = self._written(recipe, done)
+        if after is None:
+            before = self._snapshot(recipe.to(done)) if done > recipe.first else None
+            after = self._carried(recipe, before)
+        facts = self._kept.write(recipe, after)
+        failpoints.hit("snapshot-kept")
+        self._kept.keep_newest(recipe, {recipe.to(done).id})
+        if recipe.upto == recipe.steps:  # a result
+            seconds = sum(e.seconds for e in self._state.advanced.get(recipe.stem, {}).values())
+            self._cache.keep(facts.weights, after.weights, seconds + after.seconds)
+        failpoints.hit("advanced-kept")
+        return Advanced(
+            recipe_id=recipe.id,
+            stem=recipe.stem,
+            begin=done,
+            step=recipe.upto,
+            digest=facts.weights,
+            optimiser=facts.optimiser,
+            curve=curve(after, done),
+            tokens=after.tokens,
+            seconds=after.seconds,
+        )
+
+    def _written(self, recipe: Train, done: int) -> Snapshot | None:
+        """Return the snapshot that the task makes, if a process wrote it and then was killed."""
+        found = self._kept.nearest(recipe)
+        if found is None or found.step != recipe.upto:
+            return None
+        return found if found.step - len(found.losses) == done else None
+
+    def forget(self, recipe: Train) -> None:
+        """Remove the snapshots of a training that has ended."""
+        for step in self._kept.steps(recipe):
+            shutil.rmtree(self._kept.folder / recipe.to(step).id, ignore_errors=True)
+
+
+def _compare(expected: str, weights: Weights, recipe_id: str) -> None:
+    """Raise SourceChangedError if weights do not have the recorded digest."""
+    found = digest(weights)
+    if found != expected:
+        raise SourceChangedError(
+            f"recipe {recipe_id[:12]} made again has weights {found[:12]}, the log says "
+            f"{expected[:12]}: this machine computes other numbers than the one that made it."
+        )
+
+
+def curve(made: Snapshot, before: int) -> tuple[Point, ...]:
+    """Return a segment's curve: at most `POINTS` points, each the mean of the steps up to it."""
+    count = len(made.losses)
+    ends = sorted({-(-count * i // POINTS) for i in range(1, POINTS + 1)}) if count else []
+    points, first = [], 0
+    for end in ends:
+        if end > first:
+            points.append(
+                Point(
+                    step=before + end,
+                    loss=_mean(made.losses[first:end]),
+                    norm=_mean(made.norms[first:end]),
+                    rate=made.rates[end - 1],
+                )
+            )
+            first = end
+    return tuple(points)
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return math.fsum(numbers) / len(numbers)
