@@ -2,6 +2,7 @@
 
     python -m benchmarks.crash_walk [--points 60] [--moments 40] [--generations 8]
     python -m benchmarks.crash_walk --strategy auto …
+    python -m benchmarks.crash_walk --kind cognate …          a training in miniature
     python -m benchmarks.crash_walk --database postgresql [--server-kills 25] …
 
 There are two passes. In the first the cache survives. In the second it is emptied at each restart,
@@ -22,16 +23,20 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from events import failpoints
-from evomerge.run.state import RunState
+from runs import kinds
 from runs.home import Home
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.services.servers import Postgres
-from testing.worlds import runs
+from testing.worlds import cognate_runs, runs
+
+#: Submits the run to a home.
+Submit = Callable[[Home], object]
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -50,16 +55,17 @@ def _start(home: Home, failpoint: str = "") -> Any:
     return process
 
 
-def _finish(home: Home) -> RunState:
+def _finish(home: Home) -> Any:
     """Resume the run in a new process until it has ended."""
     process = _start(home)
     process.join()
     return runs.state(home)
 
 
-def _essence(state: RunState) -> tuple[str | None, str | None, str]:
-    done = state.completed
-    return state.champion, done.digest if done else None, state.lineage_digest()
+def _essence(state: Any) -> tuple[str | None, str]:
+    """Return the digest of the result's weights, and of what luck must not change."""
+    result = kinds.of(state.kind).result(state) if state.completed else None
+    return result, state.lineage_digest()
 
 
 def _home(where: Path, number: object, server: Postgres | None) -> Home:
@@ -69,7 +75,7 @@ def _home(where: Path, number: object, server: Postgres | None) -> Home:
 
 
 def _kill_server(
-    where: Path, toys: Toys, settings: dict[str, Any], moments: list[float], server: Postgres
+    where: Path, submit: Submit, moments: list[float], server: Postgres
 ) -> list[tuple[bool, list]]:
     """Kill the server at each moment and start it again; the run continues or is resumed.
 
@@ -78,7 +84,7 @@ def _kill_server(
     results = []
     for number, moment in enumerate(moments):
         home = _home(where, f"server-{number}", server)
-        runs.submit(home, toys, **settings)
+        submit(home)
         process = _start(home)
         process.join(moment)
         alive = process.exitcode is None
@@ -92,8 +98,7 @@ def _kill_server(
 
 def _walk(
     where: Path,
-    toys: Toys,
-    settings: dict[str, Any],
+    submit: Submit,
     points: list[str | float],
     empty: bool,
     server: Postgres | None,
@@ -102,7 +107,7 @@ def _walk(
     results = []
     for number, point in enumerate(points):
         home = _home(where, number, server)
-        runs.submit(home, toys, **settings)
+        submit(home)
         process = _start(home, f"kill:{point}" if isinstance(point, str) else "")
         if isinstance(point, float):
             process.join(point)
@@ -118,8 +123,7 @@ def _walk(
 
 def _walk_all(
     where: Path,
-    toys: Toys,
-    settings: dict[str, Any],
+    submit: Submit,
     points: list[str | float],
     empty: bool,
     server: Postgres | None,
@@ -130,7 +134,7 @@ def _walk_all(
         mine, out = points[share :: os.cpu_count() or 1], where / f"share-{empty}-{share}.json"
 
         def work(mine: list = mine, out: Path = out) -> None:
-            out.write_text(json.dumps(_walk(where, toys, settings, mine, empty, server)))
+            out.write_text(json.dumps(_walk(where, submit, mine, empty, server)))
 
         workers.append((_FORK.Process(target=work), out))
     for process, _ in workers:
@@ -160,6 +164,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--moments", type=int, default=40)
     parser.add_argument("--at", help="these failpoints instead, as name:k,name:k")
+    parser.add_argument("--kind", choices=["evomerge", "cognate"], default="evomerge")
     parser.add_argument("--generations", type=int, default=8)
     parser.add_argument("--strategy", default="elite-loser")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
@@ -176,13 +181,9 @@ def main() -> None:
 
 def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None) -> bool:
     """Run undisturbed, then every pass; return True if anything was wrong."""
-    process = _FORK.Process(target=_make, args=(where,))
-    process.start()
-    process.join()
-    toys = Toys(where / "models/base", _sources(where), where / "data")
-    settings = {"generations": given.generations, "strategy": given.strategy}
+    submit = _submitter(where, given)
     home = _home(where, "undisturbed", server)
-    runs.submit(home, toys, **settings)
+    submit(home)
     began = time.monotonic()
     process = _start(home, f"trace:{where / 'trace'}")
     process.join()
@@ -193,14 +194,14 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
     rng = random.Random(0)
     moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
     print(
-        f"{given.strategy}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint "
-        f"hits of {len(set(trace))} kinds, champion {str(expected[0])[:12]}"
+        f"{given.kind}, {given.strategy}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} "
+        f"failpoint hits of {len(set(trace))} kinds, result {str(expected[0])[:12]}"
     )
     bad = False
     for empty in (False, True):
         began = time.monotonic()
         both = [*points, *moments]
-        done = _walk_all(where, toys, settings, both, empty, server)
+        done = _walk_all(where, submit, both, empty, server)
         what = (
             f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and "
             f"{len(moments)} moments"
@@ -210,10 +211,23 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
         began = time.monotonic()
         kills = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.server_kills)]
         other = Postgres(where / "killed")  # it has few databases, so it restarts quickly
-        done = _kill_server(where, toys, settings, kills, other)
+        done = _kill_server(where, submit, kills, other)
         other.stop()
         bad |= _told(f"{len(kills)} moments, the server killed", done, expected, began)
     return bad
+
+
+def _submitter(where: Path, given: argparse.Namespace) -> Submit:
+    """Return what submits the run; the toys that a merging run needs are made."""
+    if given.kind == "cognate":
+        os.environ.setdefault("FORGE_SEGMENT_SECONDS", "0.5")  # several segments a training
+        return cognate_runs.submit
+    process = _FORK.Process(target=_make, args=(where,))
+    process.start()
+    process.join()
+    toys = Toys(where / "models/base", _sources(where), where / "data")
+    settings = {"generations": given.generations, "strategy": given.strategy}
+    return lambda home: runs.submit(home, toys, **settings)
 
 
 def _told(what: str, done: list[tuple[bool, list]], expected: tuple, began: float) -> bool:

@@ -30,6 +30,20 @@ def threads() -> int | None:
     return int(given)
 
 
+def segment_seconds() -> float:
+    """Return FORGE_SEGMENT_SECONDS: how long a segment of a training is to last. Raises ConfigError."""
+    given = os.environ.get("FORGE_SEGMENT_SECONDS") or "60"
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(
+            f"FORGE_SEGMENT_SECONDS is {given!r}: give a number of seconds, more than 0."
+        )
+    return seconds
+
+
 @dataclass(frozen=True)
 class Home:
     """A folder with the weights cache `artifacts/` and, without a `url`, the database `forge.db`."""

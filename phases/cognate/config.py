@@ -32,9 +32,6 @@ class CognateConfig(BaseModel):
         "float32", description="Arithmetic of the passes; weights and optimiser are float32."
     )
     device: str = Field("cpu", description="cpu or cuda:N.")
-    segment_seconds: Positive = Field(
-        60.0, description="About how long a segment of a training lasts. It changes no model."
-    )
     max_hours: Positive | None = Field(None, description="Hours by the clock after which it ends.")
     max_device_hours: Positive | None = Field(
         None, description="Hours of work of all devices after which it ends."

@@ -19,6 +19,7 @@ from phases.cognate.events import CognateState, Started
 from phases.cognate.text import Text
 from runs.errors import UnavailableError
 from runs.event_types import Profile
+from runs.home import segment_seconds
 from runs.kinds.tasks import Start
 from weights import companions, operations
 from weights.making.maker import Maker, snapshots
@@ -142,7 +143,7 @@ class Context:
         longest = max(
             plan.steps(size, tokens) for tokens in (size.base_tokens, size.specialist_tokens)
         )
-        steps = self.state.submitted.config.segment_seconds * STEPS / seconds
+        steps = segment_seconds() * STEPS / seconds
         segment = min(longest, max(1, round(steps)))
         return started.model_copy(update={"canary": found, "segment": segment})
 

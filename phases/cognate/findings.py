@@ -1,4 +1,4 @@
-"""What a cognate run measures, and what follows from it. Pure."""
+"""Measurements of a cognate run, and the conclusions from them. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def barrier(losses: list[float]) -> float:
 
 
 def no_specialist(state: CognateState) -> str:
-    """Return why a specialist is none: another model is better on its domain; empty if all are."""
+    """Return which specialist is not the best on its own domain; empty if each is."""
     models = quality(state)
     for role in state.submitted.config.domains:
         best = min(models, key=lambda other: models[other][role])

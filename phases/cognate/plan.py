@@ -64,7 +64,7 @@ def models(state: CognateState) -> dict[str, Train]:
 
 
 def steps(size: Preset, tokens: int) -> int:
-    """Return the number of steps that read so many tokens."""
+    """Return the number of steps that read `tokens` tokens."""
     return max(1, tokens // (size.batch * size.context))
 
 

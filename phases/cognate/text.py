@@ -78,7 +78,7 @@ class Text:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer, as everybody reads it from a model's folder."""
+        """The tokenizer, as it is read from a model's folder."""
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)

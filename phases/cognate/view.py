@@ -1,4 +1,4 @@
-"""What is shown of a cognate run. Pure."""
+"""Views of a cognate run for lists, the API, trackers and tables. Pure."""
 
 from __future__ import annotations
 

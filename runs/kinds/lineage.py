@@ -25,6 +25,9 @@ OUTSIDE = frozenset(
     )
 )
 
+#: Fields of `started` that it leaves out: what was noted, and how long a training's segments are.
+UNSHARED = frozenset({"warnings", "segment"})
+
 
 def entry(type_: str, text: str) -> str:
     """Return the hash of the part of an event's data that all runs of this seed must share."""
@@ -32,5 +35,5 @@ def entry(type_: str, text: str) -> str:
     if type_ == events.Submitted.type:
         data = {"config": data["config"]}
     if type_ == events.Started.type:
-        data.pop("warnings")
+        data = {name: value for name, value in data.items() if name not in UNSHARED}
     return hashlib.sha256(canonical_json(data).encode()).hexdigest()

@@ -42,6 +42,12 @@ def carry_until(home: Home, stop: Callable[[CognateState], bool], run: str = "r"
         return worker.run(run)
 
 
+def state(home: Home, run: str = "r") -> CognateState:
+    """Return a run's state from the log."""
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
 def rows(home: Home, run: str = "r") -> list[Envelope]:
     """Return the history of a run."""
     with closing(home.open_store()) as store:

@@ -1,0 +1,142 @@
+"""Trainings that are killed: whatever is done to a cognate run, its models have the same bits."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phases.cognate import plan
+from phases.cognate.events import CognateState
+from runs.history import audit
+from runs.home import Home
+from testing.services.cluster import Cluster, kill
+from testing.worlds import cognate_runs
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+
+
+def soak(*values: object) -> Any:
+    """Leave a case to `make soak`."""
+    return pytest.param(*values, marks=pytest.mark.soak)
+
+
+@pytest.fixture(autouse=True)
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of a few steps, so that every training has several."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.5")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> CognateState:
+    """The run that nobody disturbs, with segments of a minute: how it is cut must not matter."""
+    home = Home(tmp_path_factory.mktemp("undisturbed"))
+    cognate_runs.submit(home)
+    return cognate_runs.finish(home)
+
+
+def same(home: Home, undisturbed: CognateState, state: CognateState | None = None) -> None:
+    """The run ends as the undisturbed one, and its history is honest."""
+    state = state or cognate_runs.finish(home)
+    assert state.status == "completed"
+    assert state.made.keys() == undisturbed.made.keys()
+    assert state.lineage_digest() == undisturbed.lineage_digest()
+    for id_, made in undisturbed.made.items():
+        assert state.made[id_].digest == made.digest
+    assert audit.audit(cognate_runs.rows(home)) == []
+    assert not state.divergences
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point",
+    [
+        soak("made-kept:1"),
+        "snapshot-kept:2",
+        soak("advanced-kept:3"),
+        soak("publish-filled:3"),
+        "publish-renamed:4",
+        "task-done:4",
+        soak("task-appended:5"),
+        soak("append-committed:6"),
+        soak("facts-appended:1"),
+    ],
+)
+def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
+    undisturbed: CognateState, tmp_path: Path, warm: Template, point: str
+) -> None:
+    home = Home(tmp_path)
+    cognate_runs.submit(home)
+    assert was_killed(warm.start(home, failpoints=f"kill:{point}")), "not reached"
+    same(home, undisturbed)
+
+
+@pytest.mark.slow
+def test_an_emptied_cache_costs_time_and_no_bit(
+    undisturbed: CognateState, tmp_path: Path, warm: Template
+) -> None:
+    """Snapshots, results and prepared text are gone: the recorded digests are met again."""
+    home = Home(tmp_path)
+    cognate_runs.submit(home)
+    assert was_killed(warm.start(home, failpoints="kill:task-appended:7")), "not reached"
+    shutil.rmtree(home.artifacts)
+    same(home, undisturbed)
+
+
+@pytest.mark.slow
+def test_a_damaged_snapshot_is_noticed_and_made_again(
+    undisturbed: CognateState, tmp_path: Path
+) -> None:
+    home = Home(tmp_path)
+    cognate_runs.submit(home)
+    cognate_runs.carry_until(home, lambda s: any(len(a) >= 2 for a in s.advanced.values()))
+    for file in home.artifacts.glob("snapshots/*/*/optimiser.safetensors"):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    same(home, undisturbed)
+
+
+@pytest.mark.slow
+def test_specialists_are_trained_at_once_by_two_devices_one_of_which_is_killed(
+    undisturbed: CognateState, tmp_path: Path
+) -> None:
+    """Queued: after the base, the three trainings are open at the same time."""
+    cluster = Cluster(tmp_path)
+    try:
+        first = cluster.worker()
+        cluster.worker()
+        cognate_runs.submit(cluster.home)
+        base = undisturbed.made[next(iter(plan.models(undisturbed).values())).id].recipe_id
+
+        def specialists() -> set[str]:
+            tasks = {d.task for d in cluster.devices() if d.task and d.task.startswith("make/")}
+            state = cognate_runs.state(cluster.home)
+            return tasks if base in state.made and len(tasks) == 2 else set()
+
+        cluster.wait(specialists)
+        kill(first)
+        cluster.wait(lambda: cognate_runs.state(cluster.home).ended, 300, pause=0.2)
+        same(cluster.home, undisturbed, cognate_runs.state(cluster.home))
+    finally:
+        cluster.close()
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_killed_at_random_moments_a_run_still_ends_the_same(
+    undisturbed: CognateState, tmp_path: Path, warm: Template
+) -> None:
+    import random
+
+    rng, home = random.Random(0), Home(tmp_path)
+    cognate_runs.submit(home)
+    for _ in range(12):
+        process = warm.start(home)
+        time.sleep(rng.uniform(0.5, 4))
+        process.kill()
+        process.communicate()
+    same(home, undisturbed)
