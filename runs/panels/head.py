@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from runs.panels.panels import Maybe, Metric, Number, Panel, Shape, unique
+from runs.panels.panels import Lead, Maybe, Metric, Number, Panel, Shape, unique
 
 
 class Result(Shape):
@@ -19,8 +19,9 @@ class Result(Shape):
     value: Number
     low: Maybe = None
     high: Maybe = None
-    #: What low and high are about, if not the value itself: "lead over code".
-    of: str = ""
+    #: The alternative that it is told beside, and its lead over it.
+    over: str | None = None
+    lead: Lead | None = None
     #: What it was measured on, and on how many items.
     on: str = ""
     n: int | None = None

@@ -62,7 +62,7 @@ class Limit(Shape):
 
     at: Number
     says: str
-    axis: int = Field(1, ge=0, description="0 for x, 1 for y.")
+    axis: int = Field(default=1, ge=0, description="0 for x, 1 for y.")
 
 
 def unique(what: str, names: Iterable[Any]) -> set[Any]:
