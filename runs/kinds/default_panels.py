@@ -88,7 +88,7 @@ def tasks(kind: Any, state: State) -> Units:
     return Units(
         name="tasks",
         title="Tasks",
-        says=f"Tasks: {counts}." if counts else "No task has begun.",
+        says=f"{counts}." if counts else "No task has begun.",
         unit="task",
         columns=TASKS,
         rows=tuple(rows),

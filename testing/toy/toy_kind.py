@@ -210,13 +210,14 @@ class Toy(Kind[ToyState]):
 
     def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return totals by step, the steps as a table, and the tasks."""
+        wanted = state.submitted.config.steps
         steps = tuple((done.step, done.total) for done in state.steps)
         x, y = (tuple(column) for column in zip(*steps, strict=True)) if steps else ((), ())
         return [
             Lines(
                 name="totals",
                 title="Totals",
-                says=f"The total is {state.total} after {len(steps)} steps.",
+                says=f"The total is {state.total} after {len(steps)} of {wanted} steps.",
                 x=Axis(name="step", whole=True),
                 y=Axis(name="total", better="up"),
                 series=(Series(name="total", x=x, y=y),),
