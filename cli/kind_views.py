@@ -6,6 +6,7 @@ show has a class of its own in the table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -34,8 +35,9 @@ class View:
         """Return a started run as plain data: the report if it has completed, else how far it is."""
         return self.kind.report(state, rows) if state.completed else self.kind.snapshot(state)
 
-    def show(self, state: Any, data: dict[str, Any], seen: Panels) -> None:
-        """Print a started run: its head and its panels; `data` is its summary."""
+    def show(self, state: Any, data: dict[str, Any], look: Callable[[], Panels]) -> None:
+        """Print a started run: head and panels, which `look` returns; `data` is its summary."""
+        seen = look()
         for word, text in panels.head_lines(seen.head):
             say(f"{word:9s} {text}")
         if result := self.kind.result_id(state):

@@ -20,7 +20,7 @@ class EvoMergeView(View):
         """Return the report, as far as the run is."""
         return self.kind.report(state, rows)
 
-    def show(self, state: Any, data: dict[str, Any], seen: Any) -> None:
+    def show(self, state: Any, data: dict[str, Any], look: Any) -> None:
         """Print models, champion and generations, and the verdict of a completed run."""
         from evomerge.recipes.recipe import label
 

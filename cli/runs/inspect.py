@@ -153,7 +153,7 @@ def show_command(run: str, panel: str | None, form: str, as_json: bool) -> None:
     click.echo(f"run       {state.run}  {state.status}")
     if state.failed:
         say(f"reason    {state.failed.reason}")
-    view.show(state, data, panels.overview(state, rows))
+    view.show(state, data, lambda: panels.with_now(state, rows))
 
 
 @click.command("events")

@@ -11,7 +11,7 @@ from cli.options import say, table
 from runs import kinds
 from runs.lists.curve import Curve
 from runs.panels import tables
-from runs.panels.head import Panels
+from runs.panels.head import Live, Panels
 from runs.panels.panels import Panel
 
 #: Formats that `forge show --panel` writes, those that are no text last.
@@ -19,18 +19,21 @@ FORMATS = ("text", "csv", "json", "svg", "png")
 
 
 def overview(state: Any, rows: list[Any]) -> Panels:
-    """Return head and panels of a run, with what it does now."""
+    """Return head and panels of a run, by its log."""
     kind = kinds.of(state.kind)
     curve = Curve(kind, state.registry)
     curve.take(rows)
-    seen = kind.overview(state, curve.values)
-    if state.ended or state.submitted is None:
-        return seen
-    return seen.model_copy(update={"head": seen.head.model_copy(update={"now": _now(state)})})
+    return kind.overview(state, curve.values)
 
 
-def _now(state: Any) -> Any:
-    """Return what the run does now, by the tables of devices and leases."""
+def with_now(state: Any, rows: list[Any]) -> Panels:
+    """Return the same with what the run does now, by the tables of devices and leases."""
+    seen = overview(state, rows)
+    now = None if state.ended else _now(state)
+    return seen.model_copy(update={"head": seen.head.model_copy(update={"now": now})})
+
+
+def _now(state: Any) -> Live | None:
     from runs.home import Home
     from runs.lists import queries
     from worker.queue import activity
