@@ -6,14 +6,18 @@ show has a class of its own in the table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import click
 
-from cli import live
+from cli import live, panels
 from cli.options import say, short
 from runs import kinds
+from runs.panels.head import Panels
+from worker.queue import activity
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
@@ -34,13 +38,15 @@ class View:
         """Return a started run as plain data: the report if it has completed, else how far it is."""
         return self.kind.report(state, rows) if state.completed else self.kind.snapshot(state)
 
-    def show(self, state: Any, data: dict[str, Any]) -> None:
-        """Print a started run; `data` is its summary."""
-        done, of = self.kind.progress(state)
-        say(f"kind      {self.kind.title}")
-        say(f"done      {done}" + (f" of {of}" if of is not None else "") + f" ({self.kind.unit}s)")
+    def show(self, state: Any, data: dict[str, Any], look: Callable[[], Panels]) -> None:
+        """Print a started run: head and panels, which `look` returns; `data` is its summary."""
+        seen = look()
+        for word, text in panels.head_lines(seen.head):
+            say(f"{word:9s} {text}")
         if result := self.kind.result_id(state):
-            say(f"result    {short(result)}  {self.kind.names(state).get(result, '')}".rstrip())
+            say(f"model     {short(result)}  {self.kind.names(state).get(result, '')}".rstrip())
+        for panel in seen.panels:
+            panels.echo(panel, state.run)
 
     def announce(self, state: Any, data: dict[str, Any]) -> None:
         """Print the result of a completed run; `data` is the report, with `folder` if it has one."""
@@ -60,9 +66,15 @@ class View:
         _, of = self.kind.progress(state)
         return f"{self.kind.unit} {number_} done" + (f", {of} in all" if of is not None else "")
 
-    def frame(self, state: Any, began: str, newest: str, hands: Any, news: Any) -> Any:
-        """Return what a terminal draws of the state; see `cli.live`."""
-        return live.frame(state, began, newest, hands, news)
+    def frame(
+        self, state: Any, began: str, newest: str, hands: Any, news: Any, curve: Any = ()
+    ) -> Any:
+        """Return what a terminal draws of the state; `curve` is that of the run list."""
+        seen = self.kind.overview(state, curve)
+        now = activity.live(state, None, hands, ())
+        head = seen.head.model_copy(update={"now": now})
+        whole = seen.model_copy(update={"head": head})
+        return replace(live.frame(state, began, newest, hands, news), seen=whole)
 
     def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
         """Return the picture of a frame."""

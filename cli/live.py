@@ -7,16 +7,20 @@ a frame that fits into the terminal, in any thread. A kind may draw more (`cli.k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from cli import panels
 from runs import kinds
 from runs.kinds import wording
+from runs.panels.head import Panels
 from worker.queue.active_tasks import Hand
 
 #: Lines for what is under way, and for what happened last, at most.
 HANDS, NEWS = 6, 6
+#: What of a run's head the live view says below its first line.
+_TOLD = ("result", "lead", "facts", "left")
 
 _STATUS_STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow"}
 
@@ -36,6 +40,8 @@ class Frame:
     ended: datetime | None
     hands: tuple[Hand, ...]
     news: tuple[str, ...]
+    #: What is shown of the run; None for a kind that draws itself.
+    seen: Panels | None = field(default=None, kw_only=True)
 
 
 def frame(
@@ -60,8 +66,29 @@ def draw(shown: Frame, width: int, height: int, now: datetime, plain: bool = Fal
     """Return the picture: at most `height` lines of `width` columns."""
     from rich.console import Group
 
-    under_way, news = tails(shown, height - 1)
-    return Group(*[head(shown, now), *under_way, *news][:height])
+    first = [head(shown, now), *_told(shown)]
+    under_way, news = tails(shown, height - len(first))
+    room = height - len(first) - len(under_way) - len(news)
+    body = _body(shown, width, room, plain)
+    return Group(*[*first, *body, *under_way, *news][:height])
+
+
+def _told(shown: Frame) -> list[Any]:
+    """Return result, facts and time left as lines; who is at what stands below the panels."""
+    if shown.seen is None:
+        return []
+    told = panels.head_lines(shown.seen.head)
+    return [line((f"{w:7s}", "bold"), text) for w, text in told if w in _TOLD]
+
+
+def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Any]:
+    """Return the panels that fit into `room` lines; each gets an equal part of what is left."""
+    lines: list[Any] = []
+    every = shown.seen.panels if shown.seen else ()
+    for number, panel in enumerate(every):
+        part = (room - len(lines)) // (len(every) - number)
+        lines += [line(*parts) for parts in panels.drawn(panel, width, part, plain)]
+    return lines
 
 
 def tails(shown: Frame, room: int) -> tuple[list[Any], list[Any]]:

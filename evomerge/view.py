@@ -11,7 +11,10 @@ from evomerge.config import EvoMergeConfig
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.views import wording
+from runs.kinds import default_panels
 from runs.kinds.view import Outlook, View
+from runs.panels.head import Head
+from runs.panels.panels import Panel
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -58,6 +61,18 @@ class RunView(View[RunState]):
         from evomerge.reports import page
 
         return page.run(state)
+
+    def head(self, state: RunState) -> Head:
+        """Return the head, with the champion's score as the result."""
+        from evomerge.reports import panels
+
+        return default_panels.head(self, state, panels.result(state), panels.facts(state))
+
+    def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return scores, diversity, front, rivals, domains, generations and the champion's lineage."""
+        from evomerge.reports import panels
+
+        return panels.panels(state) or [default_panels.tasks(self, state)]
 
     def part(self, state: RunState, name: str, **asked: Any) -> dict[str, Any]:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""

@@ -7,5 +7,6 @@ streams.py          names of runs and of their streams
 user_events.py      events that users cause: pause, cancel, priority, export
 event_types.py      value types inside events
 imported_pasts.py   runs that an archive brought only as the past of a fork
+panels/             what is shown of a run: head and panels, thinned for the wire, and as tables
 system/             processes, files, environment variables and text from outside
 """

@@ -105,7 +105,7 @@ def _run(
     return tagged(request, {**body, **more, **(past or {})})
 
 
-@router.get("/runs/{run}/head", response_model=schemas.Head)
+@router.get("/runs/{run}/head", response_model=schemas.Activity)
 def head(request: Request, run: str) -> dict[str, Any]:
     """Return what a run does now: tasks under way, share done, time left. Past events have none."""
     desk = desk_of(request)

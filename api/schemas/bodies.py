@@ -29,7 +29,7 @@ from api.schemas.listings import (
     Users,
     Workers,
 )
-from api.schemas.runs import Answer, Events, Head, Rows, Run, RunFacts, Status
+from api.schemas.runs import Activity, Answer, Events, Rows, Run, RunFacts, Status
 from runs.errors import ConfigError
 from runs.system import plain_text
 from worker.commands.accounts import MOST_DAYS, NAME, Role
@@ -76,6 +76,7 @@ Label = Annotated[Plain, Field(max_length=100)]
 Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
 
 __all__ = [
+    "Activity",
     "Asked",
     "Candidate",
     "Checked",
@@ -84,7 +85,6 @@ __all__ = [
     "Events",
     "Export",
     "Fork",
-    "Head",
     "IssuedToken",
     "Kinds",
     "Layers",

@@ -132,7 +132,7 @@ class FrontPoint(Answer):
     values: list[float]
 
 
-class Front(Answer):
+class ParetoFront(Answer):
     """The Pareto front on the selection slice, and what it dominates."""
 
     objectives: list[str]
@@ -306,7 +306,7 @@ class Run(RunFacts):
     generations: list[GenerationRow]
     techniques: list[Technique]
     genes: list[GeneRow]
-    front: Front | None
+    front: ParetoFront | None
     stages: dict[str, float]
     cost: ModelCost | None
     spent: Spent
@@ -323,7 +323,7 @@ class AtWork(Answer):
     seconds: float | None
 
 
-class Head(Answer):
+class Activity(Answer):
     """Current activity of a run, from leases and heartbeats. The log has none of it."""
 
     run: str

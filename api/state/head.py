@@ -10,11 +10,11 @@ from typing import Any
 
 from api.state.run_cache import Desk
 from runs import kinds
-from runs.kinds import wording
 from runs.kinds.budget import elapsed
 from runs.kinds.state import State
 from runs.lists import queries
-from worker.queue import wait_reason
+from runs.panels.head import Live
+from worker.queue import activity
 from worker.queue.active_tasks import Hand, at_work
 
 
@@ -22,12 +22,10 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
     row = queries.row(desk.store, run)
     with desk.state(run) as state:
-        hands = [] if state.ended else at_work(run, desk.roster, desk.leases)
-        names = wording.names(state)
+        hands = _hands(desk, state)
         under_way = [(hand.task, hand.seconds or 0.0) for hand in hands]
-        kind = kinds.of(state.kind)
-        seen = kind.outlook(state, desk.rehearsals.of(state), under_way)
-        told = {
+        seen = kinds.of(state.kind).outlook(state, desk.rehearsals.of(state), under_way)
+        return {
             "run": run,
             "status": state.status,
             "place": state.place,
@@ -37,25 +35,25 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
             "inside": seen.inside,
             "eta_s": None if state.ended or state.paused else seen.eta_s,
             "elapsed_s": _elapsed(state, row),
+            "doing": activity.doing(state, hands),
+            "at_work": [
+                {"who": h.who, "doing": activity.in_words(state, h), "seconds": h.seconds}
+                for h in hands
+            ],
+            "waits_for": activity.waits_for(state, row, hands, desk.roster.devices()),
         }
-        waits = _waits(desk, state, row, hands)
-    who = [_hand(kind.name, hand, names) for hand in hands]
-    doing = who[0]["doing"] if who else None
-    if doing and len(who) > 1:
-        doing += f", and {len(who) - 1} more"
-    return {**told, "doing": doing, "at_work": who, "waits_for": waits}
 
 
-def _hand(kind: str, hand: Hand, names: wording.Names) -> dict[str, Any]:
-    words = wording.task(kind, hand.task, names) or hand.task
-    return {"who": hand.who, "doing": words, "seconds": hand.seconds}
+def live(desk: Desk, run: str) -> Live | None:
+    """Return the same for the head of the run's panels; None if the run has ended."""
+    row = queries.row(desk.store, run)
+    with desk.state(run) as state:
+        found = _hands(desk, state), desk.roster.devices()
+        return activity.live(state, row, *found, desk.rehearsals.of(state))
 
 
-def _waits(desk: Desk, state: State, row: dict[str, Any] | None, hands: list[Hand]) -> str | None:
-    """Return what the run waits for, or None if it is worked on or has ended."""
-    if state.ended or hands or row is None:
-        return None
-    return wait_reason.reason(row, desk.roster.devices()) or "a free worker"
+def _hands(desk: Desk, state: State) -> list[Hand]:
+    return [] if state.ended else at_work(state.run, desk.roster, desk.leases)
 
 
 def _elapsed(state: State, row: dict[str, Any] | None) -> float | None:

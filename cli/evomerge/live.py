@@ -14,10 +14,9 @@ from typing import Any
 from cli.live import Frame, head, line, tails
 from cli.live import frame as common_frame
 from cli.options import number, short
+from cli.panels import LEVELS, PLAIN_LEVELS, spark
 from worker.queue.active_tasks import Hand
 
-#: From low to high; the second for terminals that have no such letters.
-LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 #: Columns beside a curve: its name, its last value and what is said behind it.
 BESIDE = 50
 
@@ -58,15 +57,6 @@ def snapshot(
         champion=state.champion,
         what=label(recipe, state.recipes) if recipe else "",
         population=tuple(candidate_rows.newest(state)),
-    )
-
-
-def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:
-    """Return a curve of one letter a value; a space for a missing value."""
-    step = (high - low) / (len(levels) - 1)
-    return "".join(
-        " " if v is None else levels[min(len(levels) - 1, round((v - low) / step) if step else 0)]
-        for v in values
     )
 
 

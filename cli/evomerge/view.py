@@ -20,7 +20,7 @@ class EvoMergeView(View):
         """Return the report, as far as the run is."""
         return self.kind.report(state, rows)
 
-    def show(self, state: Any, data: dict[str, Any]) -> None:
+    def show(self, state: Any, data: dict[str, Any], look: Any) -> None:
         """Print models, champion and generations, and the verdict of a completed run."""
         from evomerge.recipes.recipe import label
 
@@ -87,7 +87,9 @@ class EvoMergeView(View):
             f"diversity {spread}"
         )
 
-    def frame(self, state: Any, began: str, newest: str, hands: Any, news: Any) -> Any:
+    def frame(
+        self, state: Any, began: str, newest: str, hands: Any, news: Any, curve: Any = ()
+    ) -> Any:
         """Return what a terminal draws of the state."""
         return live.snapshot(state, began, newest, hands, news)
 

@@ -110,17 +110,33 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
 
 @click.command("show")
 @click.argument("run")
+@click.option("--panel", help="Only this panel, with all of its data.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "csv", "json", "svg", "png"]),
+    default="text",
+    show_default=True,
+    help="Format of --panel, on stdout.",
+)
 @json_option
-def show_command(run: str, as_json: bool) -> None:
-    """Show a run: how far it is, and its result; of a merging run champion, scores, diversity.
+def show_command(run: str, panel: str | None, form: str, as_json: bool) -> None:
+    """Show a run: how far it is, its result and its panels; of a merging run champion and scores.
 
     \b
     Example:
       forge show 20261121-3fa9c1
+      forge show 20261121-3fa9c1 --panel scores --format csv > scores.csv
     """
     from cli import kind_views
+    from cli.runs import panels
 
+    if panel is None and form != "text":
+        raise click.UsageError("--format is for one panel: add --panel NAME.")
     state, rows = load_run(run)
+    if panel is not None:
+        panels.write(panels.overview(state, rows), panel, "json" if as_json else form)
+        return
     if state.started is None:
         what = {"run": state.run, "status": state.status}
         if state.failed:
@@ -137,7 +153,7 @@ def show_command(run: str, as_json: bool) -> None:
     click.echo(f"run       {state.run}  {state.status}")
     if state.failed:
         say(f"reason    {state.failed.reason}")
-    view.show(state, data)
+    view.show(state, data, lambda: panels.with_now(state, rows))
 
 
 @click.command("events")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cli import kind_views, live
+from runs import kinds
+from runs.lists.curve import Curve
 
 #: What others did to the run, and what to do about it.
 _SAID = {
@@ -44,6 +46,7 @@ class Progress:
         self._looked = float("-inf")
         self._began = self._newest = ""
         self._news: deque[str] = deque(maxlen=live.NEWS)
+        self._curve: Curve | None = None
 
     def __enter__(self) -> Progress:
         if self._terminal:
@@ -92,11 +95,15 @@ class Progress:
         for row in rows[-live.NEWS :]:
             told = gist(state.kind, row.type, json.loads(row.data))
             self._news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
+        if self._curve is None:
+            self._curve = Curve(kinds.of(state.kind), state.registry)
+        self._curve.take(rows)
         known, self._known = self._known, self._at_work(state)
         if rows or known != self._known:
             news = tuple(self._news)
             view = self._view(state)
-            self._shown = view.frame(state, self._began, self._newest, self._known, news)
+            times = self._began, self._newest
+            self._shown = view.frame(state, *times, self._known, news, self._curve.values)
 
     def _at_work(self, state: Any) -> Sequence[live.Hand]:
         if state.ended:

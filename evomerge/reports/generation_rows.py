@@ -51,6 +51,7 @@ COLUMNS: Mapping[str, Callable[[Generation], Any]] = {
     "generation": lambda g: g.number,
     "best": lambda g: max(g.scores(), default=None),
     "mean": lambda g: _mean(g.scores()),
+    "median": lambda g: statistics.median(g.scores()) if g.scores() else None,
     "champion": lambda g: c.score if (c := g.champion()) else None,
     "champion_id": lambda g: c.recipe_id if (c := g.champion()) else None,
     "diversity": lambda g: g.state.diversities[g.number].diversity,

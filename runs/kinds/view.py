@@ -13,8 +13,11 @@ from pydantic import BaseModel
 
 from events import Envelope, Event
 from runs.errors import NotFoundError
+from runs.kinds import default_panels
 from runs.kinds.decide import pending
 from runs.kinds.state import State
+from runs.panels.head import Head, Panels
+from runs.panels.panels import Panel
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -88,12 +91,30 @@ class View(Generic[S]):
         return []
 
     def progress(self, state: S) -> tuple[int, int | None]:
-        """Return (units that are done, units in all or None)."""
-        return 0, None
+        """Return (units that are done, units in all or None); by default tasks with an answer."""
+        done = len(state.answers)
+        return done, done if state.completed else None
 
     def view(self, state: S) -> dict[str, Any]:
         """Return the kind's own part of what the API says of a run."""
         return {}
+
+    def head(self, state: S) -> Head:
+        """Return what is shown of a run first, but for what it does now, which no log has."""
+        return default_panels.head(self, state)
+
+    def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return what is shown of a run, the most telling panel first.
+
+        `curve` has the run list's value for each unit that is done. A kind that says nothing shows
+        that curve and its tasks.
+        """
+        return default_panels.panels(self, state, curve)
+
+    def overview(self, state: S, curve: Sequence[float | None] = ()) -> Panels:
+        """Return head and panels; of the run list's curve, only as much as the state has done."""
+        seen = curve[: self.progress(state)[0]]
+        return Panels(head=self.head(state), panels=tuple(self.panels(state, seen)))
 
     def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
         """Return a further part of what the API says, such as `population`. Raises NotFoundError."""

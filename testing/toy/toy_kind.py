@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event, failpoints
 from runs.errors import ConfigError, NotFoundError, SourceChangedError
+from runs.kinds import default_panels
 from runs.kinds.kind import Kind
 from runs.kinds.tasks import Decision, Start, Task
 from runs.lists.tables import Table
+from runs.panels.head import Fact, Head, Result
+from runs.panels.panels import Axis, Column, Lines, Metric, Panel, Series, Units
 from testing.toy.toy_state import (
     Counted,
     CountTask,
@@ -194,6 +197,44 @@ class Toy(Kind[ToyState]):
     def view(self, state: ToyState) -> dict[str, Any]:
         """Return the totals."""
         return {"totals": [done.total for done in state.steps]}
+
+    def head(self, state: ToyState) -> Head:
+        """Return the head, with the newest total as the result."""
+        result = None
+        if state.steps:
+            total, metric = state.total, Metric(name="total", better="up")
+            result = Result(name="total", model=digest_of(total), metric=metric, value=total)
+        arithmetic = state.started.arithmetic if state.started else "not pinned yet"
+        facts = (Fact(name="arithmetic", value=arithmetic),)
+        return default_panels.head(self, state, result, facts)
+
+    def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return totals by step, the steps as a table, and the tasks."""
+        wanted = state.submitted.config.steps
+        steps = tuple((done.step, done.total) for done in state.steps)
+        x, y = (tuple(column) for column in zip(*steps, strict=True)) if steps else ((), ())
+        return [
+            Lines(
+                name="totals",
+                title="Totals",
+                says=f"The total is {state.total} after {len(steps)} of {wanted} steps.",
+                x=Axis(name="step", whole=True),
+                y=Axis(name="total", better="up"),
+                series=(Series(name="total", x=x, y=y),),
+            ),
+            Units(
+                name="steps",
+                title="Steps",
+                says=f"{len(steps)} steps of {state.submitted.config.width} tasks are closed.",
+                unit=self.unit,
+                columns=(
+                    Column(name="step", type="integer"),
+                    Column(name="total", type="integer", better="up"),
+                ),
+                rows=steps,
+            ),
+            default_panels.tasks(self, state),
+        ]
 
     def part(self, state: ToyState, name: str, **asked: Any) -> dict[str, Any]:
         """Return `lineage`: the closed steps. Raises NotFoundError for any other part."""

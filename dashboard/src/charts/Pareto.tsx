@@ -1,7 +1,7 @@
 /** The Pareto front in two of its objectives. A point is a candidate: click it for its recipe. */
 import { curveStepBefore, line } from "d3-shape";
 import { useId, useState } from "react";
-import type { Front, FrontPoint } from "../api/types";
+import type { FrontPoint, ParetoFront } from "../api/types";
 import { number, plural, short } from "../lib/format";
 import { useWidth } from "../lib/hooks";
 import { extent, linear, padded, tickFormat } from "../lib/scale";
@@ -15,7 +15,7 @@ const HEIGHT = 300;
 const Y_TICKS = 5;
 
 interface Props {
-  front: Front;
+  front: ParetoFront;
   champion: string | null;
   onPick: (candidate: string) => void;
 }

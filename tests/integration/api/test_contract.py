@@ -335,3 +335,27 @@ def test_genes_have_names_that_say_what_they_turn() -> None:
     assert grouped["layers 1/3 attention weights a"] == grouped["embedding weights a"]
     path = genes("schema-1-13.jsonl")
     assert {"step 1 block", "step 2 scale", "head weights c"} <= set(path)
+
+
+def test_panels_say_what_the_run_says(served: Served) -> None:
+    """The page of a merging run and its panels show the same figures."""
+    run, told = served.get(f"/runs/{RUN}").json(), served.get(f"/runs/{RUN}/panels").json()
+    panels = {panel["name"]: panel for panel in told["panels"]}
+    leads = [arm["lead"] and arm["lead"]["low"] for arm in panels["rivals"]["arms"][1:]]
+    assert leads == [rival["low"] for rival in run["rivals"]]
+    assert told["head"]["result"]["value"] == run["headline"]["score"]
+    best = next(s for s in panels["scores"]["series"] if s["name"] == "best")
+    assert best["y"] == [row["best"] for row in run["generations"]]
+    assert told["head"]["now"] is None
+
+
+def test_what_a_run_does_now_is_marked_live(served: Served) -> None:
+    """It comes from leases, so that a page does not show it at a place of the past."""
+    told = served.get("/runs/half/panels").json()
+    activity = served.get("/runs/half/head").json()
+    assert told["head"]["now"]["live"] is True
+    for name in ("doing", "waits_for"):
+        assert told["head"]["now"][name] == activity[name]
+    assert told["head"]["now"]["waits_for"] == "someone to resume it"
+    past = served.get("/runs/half/panels", params={"at": 3}).json()
+    assert past["head"]["now"] is None

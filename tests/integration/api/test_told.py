@@ -77,7 +77,7 @@ def test_a_head_says_what_is_done_how_much_and_how_long(served: Served) -> None:
     assert told["eta_s"] > 0
     assert told["elapsed_s"] >= 0
     assert not HASH.search(str(told))
-    api_schemas.Head.model_validate(told)
+    api_schemas.Activity.model_validate(told)
 
 
 def test_a_head_without_a_worker_says_what_it_waits_for(served: Served) -> None:

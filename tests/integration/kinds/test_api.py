@@ -186,3 +186,46 @@ def test_the_components_that_the_api_describes_are_those_of_merging_runs() -> No
     assert openapi_document.shape(Components.model_json_schema()) == openapi_document.shape(
         composite.Components.model_json_schema()
     )
+
+
+# ---- panels ----------------------------------------------------------------------------------
+
+
+def test_head_and_panels_say_what_the_run_says(client: TestClient) -> None:
+    """A page draws them without knowing the kind."""
+    told, run = got(client, "/runs/r/panels"), got(client, "/runs/r")
+    head = told["head"]
+    assert (head["done"], head["of"], head["unit"]) == (2, 2, "step")
+    assert head["result"]["value"] == run["totals"][-1]
+    assert head["now"] is None
+    panels = {panel["name"]: panel for panel in told["panels"]}
+    assert {name: panel["kind"] for name, panel in panels.items()} == {
+        "totals": "lines",
+        "steps": "units",
+        "tasks": "units",
+    }
+    assert panels["totals"]["series"][0]["y"] == run["totals"]
+    assert [row[1] for row in panels["steps"]["rows"]] == run["totals"]
+    assert {row[2] for row in panels["tasks"]["rows"]} == {"done"}
+    assert len(panels["tasks"]["rows"]) == 6
+
+
+def test_one_panel_is_given_whole_as_json_and_as_csv(client: TestClient) -> None:
+    totals = got(client, "/runs/r")["totals"]
+    assert got(client, "/runs/r/panels/totals.json")["series"][0]["y"] == totals
+    answer = client.get("/runs/r/panels/steps.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.text == f"step,total\r\n0,{totals[0]}\r\n1,{totals[1]}\r\n"
+    said = got(client, "/runs/r/panels/nothing.csv", 404)["detail"]
+    assert "totals, steps, tasks" in said
+
+
+def test_panels_of_the_past_are_those_of_then(client: TestClient) -> None:
+    """Nothing is known of what devices did then."""
+    rows = got(client, "/runs/r/events")["events"]
+    place = next(row["place"] for row in rows if row["type"] == "step_completed")
+    told = got(client, f"/runs/r/panels?at={place}")
+    assert told["head"]["place"] == place
+    assert told["head"]["done"] == 1
+    assert told["head"]["now"] is None
+    assert told["panels"][0]["series"][0]["y"] == got(client, "/runs/r")["totals"][:1]

@@ -166,11 +166,15 @@ def test_a_run_is_shown_whatever_it_does(ended: Home) -> None:
     toy_runs.submit(ended, "half")
     assert told(ended, "show", "half") == {"run": "half", "status": "submitted"}
     toy_runs.carry_until(ended, lambda state: len(state.answers) == 4, "half")
-    assert call(ended, "show", "half").stdout.splitlines() == [
+    total = state.steps[0].total
+    assert call(ended, "show", "half").stdout.splitlines()[:7] == [
         "run       half  running",
         "kind      a toy run",
         "done      1 of 2 (steps)",
-        f"result    {digest_of(state.steps[0].total)[:12]}  total of step 0",
+        f"result    total {total}  {digest_of(total)[:12]}",
+        "facts     arithmetic sum@1",
+        "now       waits for a worker (none is connected)",
+        f"model     {digest_of(total)[:12]}  total of step 0",
     ]
     assert told(ended, "show", "half")["pending"] == ["count/1/1", "count/1/2"]
     assert told(ended, "show", "r")["total"] == state.total
@@ -211,7 +215,14 @@ def test_on_a_terminal_a_frame_says_how_far_the_run_is() -> None:
     console.print(view.draw(shown, 60, 20, plain=True))
     first, *rest = console.export_text().splitlines()
     assert first.startswith("run toy-1  running  step 1 of 2  ")
-    assert [line.rstrip() for line in rest] == [
+    lines = [line.rstrip() for line in rest]
+    total = world.state.total
+    assert lines[:2] == [
+        f"result total {total}  {digest_of(total)[:12]}",
+        "facts  arithmetic sum@1",
+    ]
+    assert lines[2:4] == [f"Totals  The total is {total} after 1 of 2 steps.", f"total  _  {total}"]
+    assert lines[-3:] == [
         "now  count slot 2 of step 1  host/cpu0  3 s",
         "     ?[2J  here",
         "last counted step 0",

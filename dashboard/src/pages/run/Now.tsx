@@ -1,8 +1,8 @@
 /** What a living run does: the task in words, the share done, the time left. Not of the log, so not in the past. */
-import { type Head, isMerging, type RunFacts } from "../../api/types";
+import { type Activity, isMerging, type RunFacts } from "../../api/types";
 import { duration, plural } from "../../lib/format";
 
-export function Now({ run, head }: { run: RunFacts; head: Head }) {
+export function Now({ run, head }: { run: RunFacts; head: Activity }) {
   const share = head.inside === null || head.status === "submitted" ? null : Math.round(100 * head.inside);
   return (
     <section className="now" aria-label="Now">
@@ -28,13 +28,13 @@ export function Now({ run, head }: { run: RunFacts; head: Head }) {
   );
 }
 
-function told(run: RunFacts, head: Head): string {
+function told(run: RunFacts, head: Activity): string {
   if (head.doing) return head.doing.charAt(0).toUpperCase() + head.doing.slice(1);
   if (head.waits_for) return `Waiting for ${head.waits_for}`;
   return run.status === "paused" ? "Paused" : "Between two tasks";
 }
 
-function parts(head: Head, share: number | null): string[] {
+function parts(head: Activity, share: number | null): string[] {
   const found = share === null ? [] : [`${share} % done`];
   if (head.of !== null) found.push(`${head.done.toLocaleString("en-US")} of ${plural(head.of, "task")} at most`);
   else if (head.status === "running") found.push(`${plural(head.done, "task")} done`);

@@ -1,0 +1,294 @@
+"""Head and panels of a run of any kind as text, for `forge show` and `forge watch`.
+
+A panel becomes a `Picture`: curves of one letter a point, and a table. `echo` prints pictures,
+`drawn` fits them into a part of a live view. No torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cli.options import say, short, table
+from runs.panels import thinning
+from runs.panels.head import Head
+from runs.panels.panels import (
+    Arms,
+    Axis,
+    Front,
+    Gates,
+    Graph,
+    Lines,
+    Matrix,
+    Panel,
+    Samples,
+    Series,
+    Shares,
+    Units,
+)
+
+#: From low to high; the second for terminals that have no such letters.
+LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
+#: Rows of a table that are shown; letters of a curve, of a bar, and of a text in a cell.
+ROWS, LETTERS, BAR, CELL = 20, 60, 24, 60
+
+#: A line of a live view: texts, or (text, style).
+Parts = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A panel as text: lines of curves, then a table; `more` rows are left out."""
+
+    curves: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    more: int = 0
+
+
+def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:
+    """Return a curve of one letter a value; a space for a missing value."""
+    step = (high - low) / (len(levels) - 1)
+    return "".join(
+        " " if v is None else levels[min(len(levels) - 1, round((v - low) / step) if step else 0)]
+        for v in values
+    )
+
+
+def cell(value: Any) -> str:
+    """Return a value as the text of a cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = " ".join(str(value).split())
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+
+
+# ---- the head --------------------------------------------------------------------------------
+
+
+def head_lines(head: Head) -> list[tuple[str, str]]:
+    """Return (word, text) for kind, progress, result and facts, and for what the run does now."""
+    of = "" if head.of is None else f" of {head.of}"
+    lines = [("kind", head.title), ("done", f"{head.done}{of} ({head.unit}s)")]
+    if result := head.result:
+        interval = f" ({cell(result.low)} to {cell(result.high)})" if result.low is not None else ""
+        unit = f" {result.metric.unit}" if result.metric.unit else ""
+        on = f" on {result.on}" if result.on else ""
+        items = f", {result.n} items" if result.n is not None else ""
+        what = dict.fromkeys((result.name, result.metric.name))  # said once, if they are the same
+        said = f"{' '.join(what)} {cell(result.value)}{interval}{unit}{on}{items}"
+        lines.append(("result", f"{said}  {short(result.model) if result.model else ''}".rstrip()))
+        if lead := result.lead:
+            interval = f"({lead.low:+.6g} to {lead.high:+.6g})"
+            lines.append(("lead", f"{lead.value:+.6g} {interval} over {result.over}"))
+    facts = [f"{fact.name} {cell(fact.value)} {fact.unit}".rstrip() for fact in head.facts]
+    if facts:
+        lines.append(("facts", ", ".join(facts)))
+    if now := head.now:
+        lines.append(("now", now.doing or f"waits for {now.waits_for or 'its next task'}"))
+        if now.eta_s is not None:
+            lines.append(("left", f"{now.eta_s:.0f} s at most"))
+    return lines
+
+
+# ---- panels ----------------------------------------------------------------------------------
+
+
+def picture(panel: Panel, letters: int = LETTERS, plain: bool = False) -> Picture:
+    """Return a panel as text, with curves of at most `letters` letters."""
+    return _MAKERS[panel.kind](panel, max(10, letters), PLAIN_LEVELS if plain else LEVELS)
+
+
+def _cut(columns: Sequence[str], rows: Sequence[Sequence[Any]], newest: bool = False) -> Picture:
+    shown = rows[-ROWS:] if newest else rows[:ROWS]
+    texts = [[cell(value) for value in row] for row in shown]
+    return Picture((), columns, texts, len(rows) - len(shown))
+
+
+def _scaled(axis: Axis, value: float | None) -> float | None:
+    """Return the height of a value; None for what a logarithmic axis cannot show."""
+    if value is None or not axis.log:
+        return value
+    return math.log10(value) if value > 0 else None
+
+
+def _called(series: Series) -> str:
+    return series.name if series.seed is None else f"{series.name} (seed {series.seed})"
+
+
+def _lines(panel: Lines, letters: int, levels: str) -> Picture:
+    thin = [(s, thinning.thin_series(s, letters)) for s in panel.series]
+    heights = [[_scaled(panel.y, y) for y in short_.y] for _, short_ in thin]
+    known = [h for row in heights for h in row if h is not None]
+    if not known:
+        return Picture([f"{_called(s)}  no value yet" for s in panel.series])
+    wide = max(len(_called(s)) for s in panel.series)
+    scale = min(known), max(known), levels
+    curves = [
+        f"{_called(s):{wide}}  {spark(row, *scale)}  {cell(_last(s))}"
+        for (s, _), row in zip(thin, heights, strict=True)
+    ]
+    values = [y for s in panel.series for y in s.y if y is not None]
+    ends = [x for s in panel.series for x in (s.x[:1] + s.x[-1:])]
+    log = ", logarithmic" if panel.y.log else ""
+    curves.append(
+        f"{panel.x.name} {cell(min(ends))} to {cell(max(ends))}; "
+        f"{_named(panel.y)} {cell(min(values))} to {cell(max(values))}{log}"
+    )
+    return Picture([*curves, *(f"line at {cell(at.at)}: {at.says}" for at in panel.limits)])
+
+
+def _named(axis: Axis) -> str:
+    return f"{axis.name} ({axis.unit})" if axis.unit else axis.name
+
+
+def _last(series: Series) -> float | None:
+    return next((y for y in reversed(series.y) if y is not None), None)
+
+
+def _front(panel: Front, _letters: int, _levels: str) -> Picture:
+    kept = [p for p in panel.points if p.kept or p.id == panel.chosen]
+    rows = [
+        (short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in kept
+    ]
+    made = _cut(["point", "", *map(_named, panel.axes), ""], rows)
+    rest = len(panel.points) - len(kept)
+    told = [f"{rest} more points are beaten by these"] if rest else []
+    return Picture(told, made.columns, made.rows, made.more)
+
+
+def _matrix(panel: Matrix, _letters: int, _levels: str) -> Picture:
+    one = len(panel.metrics) == 1
+
+    def values(number: int) -> list[str]:
+        texts = list(map(cell, panel.values[number]))
+        if panel.low is None or panel.high is None:
+            return texts
+        ends = zip(texts, panel.low[number], panel.high[number], strict=True)
+        return [t if a is None else f"{t} ({cell(a)} to {cell(b)})" for t, a, b in ends]
+
+    rows = [
+        (name, panel.metrics[0 if one else number].name, *values(number))
+        for number, name in enumerate(panel.rows)
+    ]
+    return _cut(["", "", *panel.columns], rows)
+
+
+def _arms(panel: Arms, _letters: int, _levels: str) -> Picture:
+    rows = []
+    for arm in panel.arms:
+        lead = arm.lead
+        said = ["", "", ""]
+        if lead:
+            said = [f"{lead.value:+.6g}", f"{lead.low:+.6g} … {lead.high:+.6g}", lead.verdict]
+        mark = "baseline" if arm.name == panel.baseline else arm.group
+        rows.append((arm.name, mark, arm.value, arm.n, *said))
+    return _cut(["", "kind", panel.metric.name, "n", "lead", "95 % interval", ""], rows)
+
+
+def _shares(panel: Shares, _letters: int, levels: str) -> Picture:
+    last = [part.values[-1] if part.values else 0.0 for part in panel.parts]
+    whole, full = math.fsum(last) or 1.0, levels[-1]
+    wide = max((len(part.name) for part in panel.parts), default=0)
+    bars = [
+        f"{part.name:{wide}}  {full * round(BAR * value / whole):{BAR}}  {value / whole:.1%}  "
+        f"{cell(value)}"
+        for part, value in zip(panel.parts, last, strict=True)
+    ]
+    where = [f"at {panel.x.name} {cell(panel.at[-1])}"] if panel.x and panel.at else []
+    return Picture([*bars, *where])
+
+
+def _units(panel: Units, _letters: int, _levels: str) -> Picture:
+    ids = {i for i, column in enumerate(panel.columns) if column.type == "model"}
+    rows = [
+        tuple(short(str(v)) if v and i in ids else v for i, v in enumerate(row))
+        for row in panel.rows[-ROWS:]
+    ]
+    made = _cut([_named_column(c.name, c.unit) for c in panel.columns], rows)
+    return Picture((), made.columns, made.rows, len(panel.rows) - len(rows))
+
+
+def _named_column(name: str, unit: str) -> str:
+    return f"{name} ({unit})" if unit else name
+
+
+def _samples(panel: Samples, _letters: int, _levels: str) -> Picture:
+    rows = [(s.verdict, s.title, s.prompt, s.text) for s in panel.samples]
+    return _cut(["", "", "prompt", "text"], rows)
+
+
+def _gates(panel: Gates, _letters: int, _levels: str) -> Picture:
+    rows = [
+        (g.name, g.metric.name, g.value, g.baseline, g.limit, g.verdict, g.by or "", g.reason or "")
+        for g in panel.gates
+    ]
+    return _cut(["gate", "measure", "value", "baseline", "limit", "verdict", "by", ""], rows)
+
+
+def _graph(panel: Graph, _letters: int, _levels: str) -> Picture:
+    named = {node.id: node.name for node in panel.nodes}
+    parents: dict[str, list[str]] = {}
+    for edge in panel.edges:
+        parents.setdefault(edge.target, []).append(named[edge.source])
+    ours = sorted(panel.nodes, key=lambda n: (not n.ours, -1 if n.column is None else n.column))
+    rows = [
+        (short(n.id), n.name, n.group, n.column, n.value, ", ".join(parents.get(n.id, [])))
+        for n in ours
+    ]
+    value = panel.metric.name if panel.metric else "value"
+    return _cut(["", "name", "kind", "column", value, "from"], rows)
+
+
+_MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
+    "lines": _lines,
+    "front": _front,
+    "matrix": _matrix,
+    "arms": _arms,
+    "shares": _shares,
+    "units": _units,
+    "samples": _samples,
+    "gates": _gates,
+    "graph": _graph,
+}
+
+
+# ---- printing --------------------------------------------------------------------------------
+
+
+def echo(panel: Panel, run: str) -> None:
+    """Print a panel on stdout: title, what it says, curves and table."""
+    made = picture(panel)
+    say(f"\n{panel.title}: {panel.says}")
+    for text in made.curves:
+        say(text)
+    if made.rows:
+        table(list(made.columns), [list(row) for row in made.rows])
+    if made.more:
+        say(f"{made.more} more: forge show {run} --panel {panel.name} --format csv")
+
+
+def drawn(panel: Panel, width: int, room: int, plain: bool = False) -> list[Parts]:
+    """Return a panel as at most `room` lines of a live view; none if there is room for no value.
+
+    A table keeps its last rows.
+    """
+    made = picture(panel, width - CELL // 2, plain)
+    if room < 2 + bool(made.rows) or not (made.curves or made.rows):
+        return []
+    lines: list[Parts] = [((panel.title, "bold"), f"  {panel.says}")]
+    lines += [(text,) for text in made.curves[: room - 1]]
+    left = room - len(lines) - 1
+    if made.rows and left > 0:
+        shown = list(made.rows)[-left:] if panel.kind == "units" else list(made.rows)[:left]
+        grid = [list(made.columns), *map(list, shown)]
+        widths = [max(len(row[i]) for row in grid) for i in range(len(made.columns))]
+        first, *rest = ("  ".join(f"{t:{w}}" for t, w in zip(r, widths, strict=True)) for r in grid)
+        lines += [((first.rstrip(), "dim"),), *((text.rstrip(),) for text in rest)]
+    return lines

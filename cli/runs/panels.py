@@ -1,0 +1,84 @@
+"""Panels of a run of any kind, as `forge show` draws and exports them. No torch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from cli.options import say, table
+from runs import kinds
+from runs.lists.curve import Curve
+from runs.panels import tables
+from runs.panels.head import Live, Panels
+from runs.panels.panels import Panel
+
+#: Formats that `forge show --panel` writes, those that are no text last.
+FORMATS = ("text", "csv", "json", "svg", "png")
+
+
+def overview(state: Any, rows: list[Any]) -> Panels:
+    """Return head and panels of a run, by its log."""
+    kind = kinds.of(state.kind)
+    curve = Curve(kind, state.registry)
+    curve.take(rows)
+    return kind.overview(state, curve.values)
+
+
+def with_now(state: Any, rows: list[Any]) -> Panels:
+    """Return the same with what the run does now, by the tables of devices and leases."""
+    seen = overview(state, rows)
+    now = None if state.ended else _now(state)
+    return seen.model_copy(update={"head": seen.head.model_copy(update={"now": now})})
+
+
+def _now(state: Any) -> Live | None:
+    from runs.home import Home
+    from runs.lists import queries
+    from worker.queue import activity
+    from worker.queue.active_tasks import at_work
+    from worker.queue.device_table import Roster
+    from worker.queue.leases import Leases
+
+    kind, store = kinds.of(state.kind), Home.default().open_store()
+    try:
+        roster = Roster(store.database)
+        hands, row = (
+            at_work(state.run, roster, Leases(store.database)),
+            queries.row(store, state.run),
+        )
+        count = kind.rehearse(state) if kind.rehearsable(state) else None
+        return activity.live(state, row, hands, roster.devices(), count)
+    finally:
+        store.close()
+
+
+def write(seen: Panels, name: str, form: str) -> None:
+    """Write one panel with all of its data to stdout. Raises NotFoundError for an unknown panel."""
+    panel = tables.find(seen.panels, name, seen.head.run)
+    if form == "text":
+        _text(panel)
+    elif form == "csv":
+        click.echo(tables.to_csv(panel), nl=False)
+    elif form == "json":
+        click.echo(panel.model_dump_json(indent=2))
+    else:
+        if form == "png" and sys.stdout.isatty():
+            raise click.UsageError("a PNG file is not for a terminal: add > FILE.")
+        from worker.exports import panel_picture
+
+        sys.stdout.buffer.write(panel_picture.picture(panel, form))
+        sys.stdout.flush()
+
+
+def _text(panel: Panel) -> None:
+    """Print a panel with all of its rows."""
+    from cli.panels import cell, picture
+
+    columns, rows = tables.table(panel)
+
+    say(f"{panel.title}: {panel.says}")
+    for line in picture(panel).curves:
+        say(line)
+    table(columns, [[cell(value) for value in row] for row in rows])

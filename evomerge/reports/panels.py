@@ -1,0 +1,275 @@
+"""Panels of a merging run, from the rows that its page and its report are made of. Pure.
+
+A panel is there once there is something to show in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evomerge.recipes.recipe import label
+from evomerge.reports import generation_rows, headline, report, search_statistics
+from evomerge.reports.pictures import lineage_graph
+from evomerge.run.state import RunState
+from runs.panels.head import Fact, Result
+from runs.panels.panels import (
+    Arm,
+    Arms,
+    Axis,
+    Column,
+    Edge,
+    Front,
+    Graph,
+    Lead,
+    Limit,
+    Lines,
+    Matrix,
+    Metric,
+    Node,
+    Panel,
+    Point,
+    Series,
+    Units,
+)
+
+#: What ours is called, in arms and in matrices.
+OURS = "champion"
+FITNESS = Metric(name="fitness", better="up")
+GENERATION = Axis(name="generation", whole=True)
+
+#: Columns of the table of generations.
+COLUMNS = (
+    Column(name="generation", type="integer"),
+    Column(name="best", type="number", better="up"),
+    Column(name="mean", type="number", better="up"),
+    Column(name="median", type="number", better="up"),
+    Column(name="spread", type="number"),
+    Column(name="champion", type="number", better="up"),
+    Column(name="champion_id", type="model"),
+    Column(name="changed", type="flag"),
+    Column(name="diversity", type="number"),
+    Column(name="level", type="text"),
+    Column(name="evaluations", type="integer"),
+    Column(name="items", type="integer"),
+    Column(name="device_seconds", type="number", unit="s"),
+    Column(name="wall_seconds", type="number", unit="s"),
+)
+
+
+def result(state: RunState) -> Result | None:
+    """Return the champion's score: on the test slice, before it on selection; None without one."""
+    told = headline.headline(state)
+    if told is None or told["score"] is None:
+        return None
+    rivals = report.rivals(state) if told["over"] else []
+    best = [r for r in rivals if r["kind"] != "baseline" and r["name"] == told["over"]]
+    return Result(
+        name=OURS,
+        model=state.champion,
+        metric=Metric(name="fitness", unit=told["unit"].partition(", ")[2], better="up"),
+        value=told["score"],
+        over=told["over"],
+        lead=next((lead(r) for r in best if r["lead"] == told["lead"]), None),
+        on=f"{told['slice']} slice",
+        n=told["items"],
+    )
+
+
+def facts(state: RunState) -> list[Fact]:
+    """Return diversity, what the search has spent, and why it has ended, as far as they are known."""
+    found: list[Fact] = []
+    if state.diversities:
+        newest = state.diversities[max(state.diversities)]
+        found.append(Fact(name="diversity", value=newest.diversity))
+        found.append(Fact(name="level of diversity", value=newest.level))
+    if state.started:
+        found.append(Fact(name="evaluations", value=state.spent.evaluations))
+        found.append(Fact(name="device time", value=state.spent.device, unit="s"))
+    return found
+
+
+def panels(state: RunState) -> list[Panel]:
+    """Return the panels of a run, the most telling first; none if it has not started."""
+    if state.started is None:
+        return []
+    rows = generation_rows.rows(state, [column.name for column in COLUMNS])
+    found: list[Panel | None] = [
+        arms(state) if state.completed else None,
+        *(lines(state, rows) if rows else ()),
+        front(state),
+        domains(state),
+        generations(rows),
+        lineage(state) if state.champion else None,
+    ]
+    return [panel for panel in found if panel is not None]
+
+
+def lead(rival: dict[str, Any]) -> Lead | None:
+    """Return the champion's lead over a rival, from a row of the report; None if it has none."""
+    if rival["lead"] is None:
+        return None
+    verdict = "better" if rival["beaten"] else "worse" if rival["worse"] else "level"
+    return Lead(value=rival["lead"], low=rival["low"], high=rival["high"], verdict=verdict)
+
+
+def arms(state: RunState) -> Arms:
+    """Return the champion beside base, sources and baselines on the test slice."""
+    rivals, said = report.rivals(state), report.ending(state)
+    count = (headline.items(state) or {}).get("test")
+    names = distinct([OURS, *(r["name"] for r in rivals)], ["", *(r["kind"] for r in rivals)])
+    best = said["verdict"]["best_baseline"]
+    at = next(
+        (i for i, r in enumerate(rivals) if (r["kind"], r["name"]) == ("baseline", best)), None
+    )
+    others = [
+        Arm(name=name, group=r["kind"], value=r["score"], n=count, lead=lead(r))
+        for name, r in zip(names[1:], rivals, strict=True)
+    ]
+    return Arms(
+        name="rivals",
+        title="Champion against its rivals",
+        says=said["verdict"]["sentence"],
+        metric=FITNESS,
+        ours=OURS,
+        baseline=None if at is None else names[at + 1],
+        arms=(Arm(name=OURS, value=said["test"]["score"], n=count), *others),
+    )
+
+
+def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
+    """Return names that differ: a later one that occurs twice gets its group, then a number."""
+    found: list[str] = []
+    for name, group in zip(names, groups, strict=True):
+        told, number = name, 1
+        while told in found:
+            told = f"{name} ({group})" if number == 1 else f"{name} ({group} {number})"
+            number += 1
+        found.append(told)
+    return found
+
+
+def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
+    """Return the candidates' scores, the champion's, and the diversity, by generation."""
+    assert state.submitted
+    config = state.submitted.config
+    limits = () if config.normalise == "none" else (Limit(at=1.0, says="the best source"),)
+    x = tuple(row["generation"] for row in rows)
+    common = {"x": GENERATION, "y": Axis(**FITNESS.model_dump()), "limits": limits}
+
+    def series(*names: str) -> tuple[Series, ...]:
+        return tuple(Series(name=n, x=x, y=tuple(row[n] for row in rows)) for n in names)
+
+    return [
+        Lines(
+            name="champion-score",
+            title="Score of the champion",
+            says="The champion's score on the selection slice, by which it was chosen.",
+            series=series("champion"),
+            **common,
+        ),
+        Lines(
+            name="scores",
+            title="Scores of the candidates",
+            says="Best, median and mean score of each generation, each on a draw of its own.",
+            series=series("best", "median", "mean"),
+            **common,
+        ),
+        Lines(
+            name="diversity",
+            title="Diversity",
+            says=f"The candidates' diversity is {rows[-1]['level']}; that of the sources is 1.",
+            x=GENERATION,
+            y=Axis(name="diversity"),
+            series=series("diversity"),
+            limits=(
+                Limit(at=config.min_diversity, says="low"),
+                Limit(at=config.reseed_diversity, says="candidates are replaced below"),
+            ),
+        ),
+    ]
+
+
+def front(state: RunState) -> Front | None:
+    """Return the Pareto front on the selection slice; None if too few candidates were judged."""
+    found = search_statistics.front(state)
+    if found is None:
+        return None
+    points = [
+        Point(
+            id=row["candidate"],
+            label=label(state.recipes[row["candidate"]], state.recipes),
+            values=row["values"],
+            kept=kept,
+        )
+        for kept, part in ((True, "candidates"), (False, "dominated"))
+        for row in found[part]
+    ]
+    champion = state.champion if any(p.id == state.champion for p in points) else None
+    return Front(
+        name="front",
+        title="Pareto front",
+        says=f"{len(found['candidates'])} of {len(points)} candidates that were measured on the "
+        f"selection slice are dominated by no other; hypervolume {found['hypervolume']:.6g}.",
+        axes=tuple(Axis(**axis) for axis in found["axes"]),
+        points=tuple(points),
+        chosen=champion,
+    )
+
+
+def domains(state: RunState) -> Matrix | None:
+    """Return the champion beside sources and base by domain; None before there is a champion."""
+    found = headline.domains(state)
+    if found is None or not found["rows"]:
+        return None
+    rows = found["rows"]
+    others = list(rows[0]["others"])
+    return Matrix(
+        name="domains",
+        title="Results by domain",
+        says=f"Champion, sources and base on the {found['slice']} slice, domain by domain.",
+        rows=tuple(row["domain"] for row in rows),
+        columns=tuple(distinct([OURS, *others], ["", *["source"] * len(others)])),
+        metrics=tuple(Metric(name=row["metric"], better=row["better"]) for row in rows),
+        values=tuple((row["champion"], *(row["others"][name] for name in others)) for row in rows),
+        ours=OURS,
+    )
+
+
+def generations(rows: Sequence[dict[str, Any]]) -> Units:
+    """Return the closed generations as a table."""
+    return Units(
+        name="generations",
+        title="Generations",
+        says="Best, mean, median and spread are on each generation's own draw, the champion on the "
+        "selection slice; evaluations, items and seconds are what the run had spent.",
+        unit="generation",
+        columns=COLUMNS,
+        rows=tuple(tuple(row.values()) for row in rows),
+    )
+
+
+def lineage(state: RunState) -> Graph:
+    """Return the champion's ancestors and siblings."""
+    assert state.champion
+    found = lineage_graph.lineage(state, state.champion)
+    nodes = [
+        Node(
+            id=node["id"],
+            name=node["name"],
+            group=node["kind"],
+            says=node["what"],
+            column=node["generation"],
+            value=node["score"],
+            ours=node["ancestor"],
+        )
+        for node in found["nodes"]
+    ]
+    return Graph(
+        name="lineage",
+        title="Lineage of the champion",
+        says="What the champion was made from, and what else was made from the same models.",
+        metric=FITNESS,
+        nodes=tuple(nodes),
+        edges=tuple(Edge(source=edge["from"], target=edge["to"]) for edge in found["edges"]),
+    )

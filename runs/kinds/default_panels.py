@@ -1,0 +1,100 @@
+"""Head and panels of a run whose kind says nothing of its own: progress, scores, tasks. Pure.
+
+`kind` is the run's kind, a `View`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from runs.kinds.decide import pending
+from runs.kinds.state import State
+from runs.panels.head import Fact, Head, Result
+from runs.panels.panels import Axis, Column, Lines, Panel, Series, Units
+
+#: Columns of the table of tasks.
+TASKS = (
+    Column(name="task", type="text"),
+    Column(name="what", type="text"),
+    Column(name="state", type="text"),
+    Column(name="failed attempts", type="integer"),
+)
+
+
+def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[Fact] = ()) -> Head:
+    """Return the head of a run; a kind that measures something gives its result and facts."""
+    done, of = kind.progress(state)
+    troubles = {
+        "tasks that failed": len(state.failures),
+        "tasks given up": len(state.quarantined),
+        "diverging results": len(state.divergences),
+    }
+    told = [Fact(name=name, value=count) for name, count in troubles.items() if count]
+    ending = state.failed or state.cancelled
+    if ending and ending.reason:
+        told.append(Fact(name="reason", value=ending.reason))
+    return Head(
+        run=state.run,
+        kind=state.kind,
+        title=kind.title,
+        status=state.status,
+        place=state.place,
+        result=result,
+        done=done,
+        of=of,
+        unit=kind.unit,
+        facts=(*facts, *told),
+    )
+
+
+def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel]:
+    """Return the curve of scores, if the kind notes one in the run list, and the table of tasks."""
+    found: list[Panel] = []
+    if any(value is not None for value in curve):
+        found.append(scores(kind, curve))
+    return [*found, tasks(kind, state)]
+
+
+def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
+    """Return the run list's curve as a panel."""
+    series = Series(name="score", x=tuple(range(len(curve))), y=tuple(curve))
+    return Lines(
+        name="scores",
+        title="Score",
+        says=f"The score of each {kind.unit}, as the list of runs has it.",
+        x=Axis(name=kind.unit, whole=True),
+        y=Axis(name="score"),
+        series=(series,),
+    )
+
+
+def tasks(kind: Any, state: State) -> Units:
+    """Return the tasks with an answer, those given up, and what the run does next."""
+    names = kind.names(state)
+    told = dict.fromkeys(state.answers, "done")
+    told |= dict.fromkeys(state.quarantined, "given up")
+    told |= {key: "open" for key in pending(state) if key not in told}
+    told |= {key: "failed" for key in state.failures if key not in told}
+    rows = [
+        (key, kind.task_words(key, names), what, _attempts(state, key))
+        for key, what in told.items()
+    ]
+    counts = ", ".join(
+        f"{number} {what}"
+        for what in ("done", "open", "failed", "given up")
+        if (number := sum(row[2] == what for row in rows))
+    )
+    return Units(
+        name="tasks",
+        title="Tasks",
+        says=f"{counts}." if counts else "No task has begun.",
+        unit="task",
+        columns=TASKS,
+        rows=tuple(rows),
+    )
+
+
+def _attempts(state: State, key: str) -> int:
+    failure = state.failures.get(key)
+    return failure.attempt if failure else 0

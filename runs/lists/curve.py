@@ -1,0 +1,27 @@
+"""Curve of one run as the run list has it, from the run's own rows. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from events import Envelope, Registry
+
+
+class Curve:
+    """The values that a kind notes in the run list, one for each unit that is done."""
+
+    def __init__(self, kind: Any, registry: Registry) -> None:
+        self._kind, self._registry = kind, registry
+        self._entry: dict[str, Any] = {"done": None, "result": None, "score": None, "curve": "[]"}
+
+    def take(self, rows: Iterable[Envelope]) -> None:
+        """Note more rows, all of types that the registry knows."""
+        for _, event in self._registry.load_each(rows):
+            self._kind.row(self._entry, event)
+
+    @property
+    def values(self) -> list[float | None]:
+        """The values so far."""
+        return json.loads(self._entry["curve"])

@@ -1,0 +1,151 @@
+"""Panels as tables, one row a value, and as CSV with all of their data. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from runs.errors import NotFoundError
+from runs.panels.panels import (
+    Arms,
+    Front,
+    Gates,
+    Graph,
+    Lines,
+    Matrix,
+    Panel,
+    Samples,
+    Shares,
+    Units,
+)
+
+Row = tuple[Any, ...]
+
+#: First characters of a text by which a spreadsheet takes it for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def find(panels: Iterable[Panel], name: str, run: str) -> Panel:
+    """Return the panel of this name. Raises NotFoundError, which names those that there are."""
+    known = {panel.name: panel for panel in panels}
+    if name not in known:
+        there = ", ".join(known) or "none"
+        raise NotFoundError(f"run {run} has no panel {name!r}. Its panels are: {there}.")
+    return known[name]
+
+
+def to_csv(panel: Panel) -> str:
+    """Return the panel as CSV (RFC 4180): a line of column names, then all rows.
+
+    A missing number is an empty cell. A text that a spreadsheet would take for a formula begins
+    with an apostrophe: names come from strangers.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    columns, rows = table(panel)
+    writer.writerow(map(_safe, columns))
+    writer.writerows([_safe(cell) for cell in row] for row in rows)
+    return out.getvalue()
+
+
+def _safe(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+
+
+def table(panel: Panel) -> tuple[list[str], Iterator[Row]]:
+    """Return (columns, rows) with all data of a panel."""
+    match panel:
+        case Lines():
+            return ["series", "role", "seed", panel.x.name, panel.y.name, "low", "high"], _lines(
+                panel
+            )
+        case Front():
+            axes = [axis.name for axis in panel.axes]
+            return ["point", "label", "series", *axes, "kept", "chosen"], _front(panel)
+        case Matrix():
+            return ["row", "column", "metric", "unit", "value", "low", "high"], _matrix(panel)
+        case Arms():
+            return [
+                "arm",
+                "group",
+                *VALUE,
+                "n",
+                *(f"lead {v}" for v in VALUE),
+                "verdict",
+                "cost",
+            ], (_arms(panel))
+        case Shares():
+            first = [] if panel.x is None else [panel.x.name]
+            return ["part", *first, panel.metric.name], _shares(panel)
+        case Units():
+            return [column.name for column in panel.columns], iter(panel.rows)
+        case Samples():
+            return ["title", "prompt", "text", "verdict", "marks"], _samples(panel)
+        case Gates():
+            return ["gate", "metric", "unit", *_GATE], _gates(panel)
+        case Graph():
+            return ["record", "id", "name", "group", "says", "column", "value", "ours", *_ENDS], (
+                _graph(panel)
+            )
+
+
+VALUE = ("value", "low", "high")
+_GATE = ("value", "baseline", "low", "high", "limit", "verdict", "by", "reason")
+_ENDS = ("source", "target")
+
+
+def _lines(panel: Lines) -> Iterator[Row]:
+    for one in panel.series:
+        none: Sequence[float | None] = [None] * len(one.x)
+        for point in zip(one.x, one.y, one.low or none, one.high or none, strict=True):
+            yield (one.name, one.role, one.seed, *point)
+
+
+def _front(panel: Front) -> Iterator[Row]:
+    for point in panel.points:
+        chosen = point.id == panel.chosen
+        yield (point.id, point.label, point.series, *point.values, point.kept, chosen)
+
+
+def _matrix(panel: Matrix) -> Iterator[Row]:
+    none = ((None,) * len(panel.columns),) * len(panel.rows)
+    parts = (panel.values, panel.low or none, panel.high or none)
+    for number, row in enumerate(panel.rows):
+        metric = panel.metrics[number if len(panel.metrics) > 1 else 0]
+        for place, column in enumerate(panel.columns):
+            yield (row, column, metric.name, metric.unit, *(part[number][place] for part in parts))
+
+
+def _arms(panel: Arms) -> Iterator[Row]:
+    for arm in panel.arms:
+        lead = arm.lead
+        told = (lead.value, lead.low, lead.high, lead.verdict) if lead else (None,) * 4
+        yield (arm.name, arm.group, arm.value, arm.low, arm.high, arm.n, *told, arm.cost)
+
+
+def _shares(panel: Shares) -> Iterator[Row]:
+    places = [()] if panel.x is None else [(x,) for x in panel.at]
+    for part in panel.parts:
+        for place, value in zip(places, part.values, strict=True):
+            yield (part.name, *place, value)
+
+
+def _samples(panel: Samples) -> Iterator[Row]:
+    for sample in panel.samples:
+        marks = "; ".join(f"{m.start} to {m.end}: {m.says}" for m in sample.marks)
+        yield (sample.title, sample.prompt, sample.text, sample.verdict, marks)
+
+
+def _gates(panel: Gates) -> Iterator[Row]:
+    for gate in panel.gates:
+        yield (gate.name, gate.metric.name, gate.metric.unit, *(getattr(gate, n) for n in _GATE))
+
+
+def _graph(panel: Graph) -> Iterator[Row]:
+    for node in panel.nodes:
+        told = (node.id, node.name, node.group, node.says, node.column, node.value, node.ours)
+        yield ("node", *told, None, None)
+    for edge in panel.edges:
+        yield ("edge", None, None, None, edge.says, None, None, None, edge.source, edge.target)

@@ -1,0 +1,100 @@
+"""Thinning of panels for the wire: what a page can draw, of what may be 100,000 points. Pure.
+
+The full data is in the panel itself and in its table (`runs.panels.tables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from runs.panels.panels import Front, Lines, Panel, Point, Samples, Series, Units
+
+#: Points of a series, points of a front, rows of a table and samples that go over the wire.
+POINTS, ROWS = 2000, 1000
+
+P = TypeVar("P", Lines, Front, Units, Samples)
+
+
+def thin(panel: Panel, points: int = POINTS, rows: int = ROWS) -> Panel:
+    """Return the panel with at most `points` points a series or front, and `rows` rows.
+
+    `total` says how many there are if some are left out. A table keeps its newest rows, samples the
+    first; a matrix, arms, shares, gates and a graph are returned as they are.
+    """
+    if isinstance(panel, Lines):
+        series = tuple(thin_series(one, points) for one in panel.series)
+        total = sum(len(one.x) for one in panel.series)
+        return _less(panel, {"series": series}, sum(len(one.x) for one in series), total)
+    if isinstance(panel, Front):
+        kept = thin_points(panel.points, points, panel.chosen)
+        return _less(panel, {"points": kept}, len(kept), len(panel.points))
+    if isinstance(panel, Units):
+        return _less(panel, {"rows": panel.rows[-rows:]}, rows, len(panel.rows))
+    if isinstance(panel, Samples):
+        return _less(panel, {"samples": panel.samples[:rows]}, rows, len(panel.samples))
+    return panel
+
+
+def _less(panel: P, parts: dict[str, object], left: int, total: int) -> P:
+    return panel if left >= total else panel.model_copy(update={**parts, "total": total})
+
+
+def thin_series(series: Series, points: int = POINTS) -> Series:
+    """Return the series with at most `points` points, or as it is if it has no more.
+
+    The points are cut into buckets of consecutive points. Each bucket keeps the places of its
+    smallest and largest y, of its smallest `low` and largest `high`, and of its first gap; the first
+    and the last point are kept. So every extreme and every gap is still seen, and the same series
+    is always thinned alike. Raises ValueError for fewer than 10 points.
+    """
+    if points < 10:
+        raise ValueError("a series is thinned to 10 points or more")
+    if len(series.x) <= points:
+        return series
+    bands = [b for b in (series.low, series.high) if b is not None]
+    buckets = (points - 2) // (3 + len(bands))
+    kept = sorted({0, len(series.x) - 1, *_extremes(series, buckets)})
+    parts = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
+    picked = {k: None if v is None else tuple(v[i] for i in kept) for k, v in parts.items()}
+    return series.model_copy(update=picked)
+
+
+def _extremes(series: Series, buckets: int) -> Iterator[int]:
+    """Yield the places that each bucket keeps."""
+    count = len(series.x)
+    for number in range(buckets):
+        span = range(number * count // buckets, (number + 1) * count // buckets)
+        told = [(series.y[i], i) for i in span]
+        known = [(y, i) for y, i in told if y is not None]
+        if known:
+            yield min(known)[1]
+            yield max(known, key=lambda pair: (pair[0], -pair[1]))[1]
+        yield from (i for i in [next((i for y, i in told if y is None), None)] if i is not None)
+        if series.low is not None and (low := _known(series.low, span)):
+            yield min(low)[1]
+        if series.high is not None and (high := _known(series.high, span)):
+            yield max(high, key=lambda pair: (pair[0], -pair[1]))[1]
+
+
+def _known(values: Sequence[float | None], span: range) -> list[tuple[float, int]]:
+    return [(value, i) for i in span if (value := values[i]) is not None]
+
+
+def thin_points(
+    points: Sequence[Point], room: int = POINTS, chosen: str | None = None
+) -> tuple[Point, ...]:
+    """Return at most `room` points in their order, and all that are kept or chosen.
+
+    The rest is thinned evenly, but for the extremes of each axis.
+    """
+    if len(points) <= room:
+        return tuple(points)
+    wanted = {i for i, p in enumerate(points) if p.kept or p.id == chosen}
+    for axis in range(len(points[0].values)):
+        order = [(p.values[axis], i) for i, p in enumerate(points)]
+        wanted |= {min(order)[1], max(order)[1]}
+    rest = [i for i in range(len(points)) if i not in wanted]
+    room = max(0, room - len(wanted))
+    wanted |= {rest[number * len(rest) // room] for number in range(room)} if rest else set()
+    return tuple(points[i] for i in sorted(wanted))

@@ -1,0 +1,229 @@
+"""A panel of a run as a picture: an SVG or a PNG file. The same panel gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from pydantic import BaseModel
+
+from runs.panels import tables, thinning
+from runs.panels.panels import Arms, Axis, Front, Graph, Lines, Matrix, Panel, Shares
+
+#: Rows of a table that a picture has, and letters of a cell.
+ROWS, LETTERS = 30, 40
+
+_VERDICTS = {"better": "C2", "worse": "C3", "level": "C7"}
+
+
+def picture(panel: Panel, form: Literal["svg", "png"] | str) -> bytes:
+    """Return the panel as a file of this format; lines are thinned as for a page."""
+    drawn = figure(_printable(thinning.thin(panel)))
+    out = io.BytesIO()
+    with rc_context({"svg.hashsalt": panel.name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # names in other scripts
+        drawn.savefig(out, format=form, metadata={"Date": None} if form == "svg" else None)
+    return out.getvalue()
+
+
+def _printable(value: Any) -> Any:
+    """Return a panel, or a part of one, without characters that no XML and no font has."""
+    if isinstance(value, str):
+        return "".join(c if c.isprintable() else " " for c in value)
+    if isinstance(value, tuple):
+        return tuple(map(_printable, value))
+    if isinstance(value, BaseModel):
+        parts = {name: _printable(getattr(value, name)) for name in type(value).model_fields}
+        return value.model_copy(update=parts)
+    return value
+
+
+def figure(panel: Panel) -> Figure:
+    """Return the panel as a figure."""
+    drawn = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(drawn)
+    axes = drawn.subplots()
+    _MAKERS.get(panel.kind, _table)(axes, panel)
+    # A $ in a text of others begins no formula.
+    drawn.suptitle(panel.title, parse_math=False)
+    axes.set_title(panel.says, fontsize=8, parse_math=False, wrap=True)
+    return drawn
+
+
+def _label(axis: Axis) -> str:
+    return f"{axis.name} ({axis.unit})" if axis.unit else axis.name
+
+
+def _named(axes: Any, x: Axis, y: Axis) -> None:
+    """Name the axes, and make them logarithmic or whole as they say."""
+    axes.set_xlabel(_label(x), parse_math=False)
+    axes.set_ylabel(_label(y), parse_math=False)
+    for axis, log, set_scale in (
+        (axes.xaxis, x, axes.set_xscale),
+        (axes.yaxis, y, axes.set_yscale),
+    ):
+        if log.log:
+            set_scale("log")
+        elif log.whole:
+            axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _limits(axes: Any, limits: Any) -> None:
+    for limit in limits:
+        draw = axes.axvline if limit.axis == 0 else axes.axhline
+        draw(limit.at, color="black", linewidth=0.8, linestyle=":", label=limit.says)
+
+
+def _legend(axes: Any) -> None:
+    handles, names = axes.get_legend_handles_labels()
+    if handles:
+        for text in axes.legend(handles, names, fontsize=7).get_texts():
+            text.set_parse_math(False)
+
+
+def _lines(axes: Any, panel: Lines) -> None:
+    colours = {name: f"C{n}" for n, name in enumerate(dict.fromkeys(s.name for s in panel.series))}
+    for one in panel.series:
+        style = "--" if one.role == "reference" else "-"
+        name = one.name if one.seed is None else f"{one.name} (seed {one.seed})"
+        marker = "." if len(one.x) < 50 else ""
+        y = [float("nan") if v is None else v for v in one.y]
+        axes.plot(one.x, y, style, color=colours[one.name], label=name, marker=marker)
+        if one.low is not None and one.high is not None:
+            band = [[float("nan") if v is None else v for v in end] for end in (one.low, one.high)]
+            axes.fill_between(one.x, *band, color=colours[one.name], alpha=0.2)
+    _limits(axes, panel.limits)
+    _named(axes, panel.x, panel.y)
+    _legend(axes)
+
+
+def _front(axes: Any, panel: Front) -> None:
+    """Draw the first two measures; the others are in the table of the panel."""
+    for name in dict.fromkeys(p.series for p in panel.points):
+        for kept in (False, True):
+            points = [p for p in panel.points if p.series == name and p.kept == kept]
+            x, y = ([p.values[axis] for p in points] for axis in (0, 1))
+            told = " ".join(filter(None, (name, "front" if kept else "dominated")))
+            axes.scatter(x, y, alpha=1 if kept else 0.3, label=told if points else None)
+    for point in panel.points:
+        if point.id == panel.chosen:
+            axes.plot(*point.values[:2], "D", color="black", fillstyle="none", label="chosen")
+    _limits(axes, panel.limits)
+    _named(axes, *panel.axes[:2])
+    _legend(axes)
+
+
+def _matrix(axes: Any, panel: Matrix) -> None:
+    """Draw the values as a table."""
+    texts = [[_number(value) for value in row] for row in panel.values]
+    _cells(axes, ["", *panel.columns], [[n, *t] for n, t in zip(panel.rows, texts, strict=True)])
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _arms(axes: Any, panel: Arms) -> None:
+    """Draw the leads of ours with their intervals; the values, if there is no lead."""
+    leads = [arm for arm in panel.arms if arm.lead is not None][::-1]
+    arms = leads or [arm for arm in panel.arms if arm.value is not None][::-1]
+    for y, arm in enumerate(arms):
+        if arm.lead is not None:
+            colour, low, value, high = (
+                _VERDICTS[arm.lead.verdict],
+                arm.lead.low,
+                arm.lead.value,
+                arm.lead.high,
+            )
+        else:
+            colour, low, value, high = "C0", arm.low, arm.value, arm.high
+        if low is not None and high is not None:
+            axes.plot([low, high], [y, y], color=colour, linewidth=2)
+        axes.plot([value], [y], "o", color=colour)
+    if leads:
+        axes.axvline(0, color="black", linewidth=0.8)
+    if panel.limit is not None:
+        axes.axvline(panel.limit, color="black", linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(arms)), [arm.name for arm in arms], fontsize=8, parse_math=False)
+    what = (
+        f"{panel.metric.name}, {panel.ours} minus the other (95 %)" if leads else panel.metric.name
+    )
+    axes.set_xlabel(what, parse_math=False)
+
+
+def _shares(axes: Any, panel: Shares) -> None:
+    names = [part.name for part in panel.parts]
+    if panel.x is None:
+        axes.barh(range(len(names)), [part.values[0] for part in panel.parts])
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        axes.set_xlabel(panel.metric.name, parse_math=False)
+        return
+    if panel.parts and panel.at:
+        axes.stackplot(panel.at, *(part.values for part in panel.parts), labels=names)
+    _named(axes, panel.x, Axis(**panel.metric.model_dump()))
+    _legend(axes)
+
+
+def _graph(axes: Any, panel: Graph) -> None:
+    """Draw nodes from left to right by column; those without a column come first."""
+    columns: dict[int, list[str]] = {}
+    for node in panel.nodes:
+        columns.setdefault(-1 if node.column is None else node.column, []).append(node.id)
+    at = {
+        id_: (x, (len(ids) - 1) / 2 - y)
+        for x, (_, ids) in enumerate(sorted(columns.items()))
+        for y, id_ in enumerate(ids)
+    }
+    for edge in panel.edges:
+        ends = at[edge.source], at[edge.target]
+        axes.plot(*zip(*ends, strict=True), color="0.7", linewidth=0.8, zorder=1)
+    for node in panel.nodes:
+        face = "#dcebff" if node.ours else "white"
+        axes.annotate(
+            node.name[:LETTERS],
+            at[node.id],
+            ha="center",
+            va="center",
+            fontsize=7,
+            bbox={"boxstyle": "round", "facecolor": face, "edgecolor": "0.4"},
+            parse_math=False,
+        )
+    axes.margins(0.2)
+    axes.set_axis_off()
+
+
+def _table(axes: Any, panel: Any) -> None:
+    """Draw the newest rows of a panel's table."""
+    columns, rows = tables.table(panel)
+    texts = [[_number(value) for value in row] for row in rows][-ROWS:]
+    _cells(axes, columns, texts)
+
+
+def _cells(axes: Any, columns: list[str], rows: list[list[str]]) -> None:
+    axes.set_axis_off()
+    if not rows:
+        return
+    texts = [[" ".join(t.split())[:LETTERS] for t in row] for row in (columns, *rows)]
+    made = axes.table(texts, loc="center", cellLoc="left", edges="horizontal")
+    made.auto_set_font_size(False)
+    made.set_fontsize(7)
+    for cell in made.get_celld().values():
+        cell.get_text().set_parse_math(False)
+
+
+_MAKERS: dict[str, Callable[[Any, Any], None]] = {
+    "lines": _lines,
+    "front": _front,
+    "matrix": _matrix,
+    "arms": _arms,
+    "shares": _shares,
+    "graph": _graph,
+}
