@@ -8,12 +8,15 @@ from typing import Any
 
 from evaluation.observing import Observed
 from events import Envelope, Event
-from phases.cognate import findings, plan, report
+from phases.cognate import findings, panels, plan, report
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState
+from runs.kinds import default_panels
 from runs.kinds.tasks import Start
 from runs.kinds.view import View
 from runs.lists.tables import Kind, Table
+from runs.panels.head import Head
+from runs.panels.panels import Panel
 from weights.making.events import Advanced, Trained
 
 
@@ -97,6 +100,14 @@ class CognateView(View[CognateState]):
             return 0, None
         models = plan.models(state).values()
         return sum(map(state.steps, models)), sum(recipe.upto for recipe in models)
+
+    def head(self, state: CognateState) -> Head:
+        """Return the head: how much better specialists are on their own domains."""
+        return default_panels.head(self, state, panels.result(state), panels.facts(state))
+
+    def panels(self, state: CognateState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return training curves, figures, models and lineage."""
+        return panels.panels(state, self.curves(state))
 
     def curves(self, state: CognateState) -> dict[str, list[dict[str, float]]]:
         """Return role → points of its training: step, loss, norm of the gradient, rate."""

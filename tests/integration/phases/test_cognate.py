@@ -20,6 +20,7 @@ from runs.errors import ConfigError, NotFoundError, RunFailedError, UnavailableE
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.events import Failed
+from runs.panels.panels import Lines, Matrix
 from testing.worlds import cognate_runs
 from tests.integration.cli.test_forge import call, fails
 from weights.checkpoint import digest, open_checkpoint
@@ -165,6 +166,30 @@ def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
     }
     names = [i.id for i in items]
     assert len(names) == len(set(names))
+
+
+def test_its_panels_show_what_its_log_has(made) -> None:
+    """Curves, the matrix, the line, models, lineage; every figure is that of the events."""
+    _, state, _ = made
+    kind = Cognate()
+    shown = kind.overview(state)
+    assert [panel.name for panel in shown.panels] == [
+        *("loss", "norm", "rate", "quality", "line", "models", "lineage"),
+    ]
+    found = {panel.name: panel for panel in shown.panels}
+    quality = found["quality"]
+    assert isinstance(quality, Matrix)
+    assert quality.columns == ROLES
+    for domain, row in zip(quality.rows, quality.values, strict=True):
+        assert row == tuple(findings.quality(state)[role][domain] for role in ROLES)
+    loss = found["loss"]
+    assert isinstance(loss, Lines)
+    assert [series.name for series in loss.series] == list(ROLES)
+    assert shown.head.result is not None
+    assert 0 < shown.head.result.value < 1
+    early = type(state)()
+    early.submitted, early.run = state.submitted, state.run
+    assert kind.overview(early).head.done == 0
 
 
 def test_its_history_is_honest(made) -> None:
