@@ -6,27 +6,11 @@ import json
 from typing import Any
 
 from cli.kind_views import View
-from cli.options import say, short, table
+from cli.options import say
 
 
 class CognateView(View):
     """Texts of a cognate run."""
-
-    def show(self, state: Any, data: dict[str, Any]) -> None:
-        """Print the trainings, and the figures of a completed run."""
-        models = self.kind.view(state)["models"]
-        rows = [
-            [
-                role,
-                f"{made['step']} of {made['steps']}",
-                short(made["recipe_id"]),
-                short(made["digest"]),
-            ]
-            for role, made in models.items()
-        ]
-        table(["model", "steps", "recipe", "weights"], rows)
-        if state.completed:
-            self._figures(state)
 
     def announce(self, state: Any, data: dict[str, Any]) -> None:
         """Print the figures and the folders."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from evaluation.observing import Observed
 from events import Registry
 from phases.cognate.config import CognateConfig
-from runs.event_types import Profile
+from runs.event_types import Part, Profile
 from runs.kinds import events as common
 from runs.kinds import state as common_state
 from runs.system.digests import Digest
@@ -53,11 +53,21 @@ class Started(common.Started):
         return self.profile.of_machine
 
 
+class Result(Part):
+    """A model that the run gives."""
+
+    recipe_id: Digest
+    #: BLAKE3 of its weights.
+    digest: Digest
+    #: Domain → bits per byte on the selection slice.
+    bits_per_byte: dict[str, float]
+
+
 class Completed(common.Completed):
     """Base and specialists are made and measured."""
 
-    #: Role → recipe id.
-    models: dict[str, Digest]
+    #: Role → the model.
+    models: dict[str, Result]
 
 
 REGISTRY: Registry = common.registry(

@@ -28,6 +28,7 @@ from weights.model import Model
 from weights.recipes import Train, Transform
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
+from weights.threads import set_threads
 from weights.training import modules
 from weights.training.canary import STEPS, canary
 
@@ -183,3 +184,14 @@ class Context:
 
     def _initial(self) -> Model:
         return operations.apply(plan.initial(self.state.submitted.config), {})
+
+
+def opened(state: CognateState, cache: Artifacts) -> Context:
+    """Open a started run in this process, with its number of threads, and check it.
+
+    Raises DataError or UnavailableError if other numbers would come out here.
+    """
+    set_threads(state.started.profile.threads)
+    context = Context(state, cache)
+    context.check_unchanged()
+    return context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evaluation.observing import Observe, Observed
 from phases.cognate import plan
-from phases.cognate.events import CognateState
+from phases.cognate.events import CognateState, Result
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
 QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@1"
@@ -39,6 +39,19 @@ def found(state: CognateState, measure: str) -> dict[str, Observed]:
 def quality(state: CognateState) -> dict[str, dict[str, float]]:
     """Return role → domain → bits per byte."""
     return {role: dict(event.values) for role, event in found(state, QUALITY).items()}
+
+
+def results(state: CognateState) -> dict[str, Result]:
+    """Return role → model of a run whose models are made and measured."""
+    figures = quality(state)
+    return {
+        role: Result(
+            recipe_id=recipe.id,
+            digest=state.made[recipe.id].digest,
+            bits_per_byte=figures[role],
+        )
+        for role, recipe in plan.models(state).items()
+    }
 
 
 def line(state: CognateState) -> dict[str, list[float]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from phases.cognate import plan, report
 from phases.cognate.events import CognateState
-from phases.cognate.execute import Context
+from phases.cognate.execute import Context, opened
 from phases.cognate.report import Report
 from phases.cognate.text import ITEMS, STREAMS, Text, write_items
 from runs.errors import SourceError
@@ -38,8 +38,7 @@ def write(home: Home, state: CognateState, out: Path) -> dict[str, Any]:
     Raises the errors of `check_target`.
     """
     out = check_target(out)
-    context = Context(state, Artifacts.of(home))
-    context.check_unchanged()
+    context = opened(state, Artifacts.of(home))
     told = report.report(state)
     for role, recipe in plan.models(state).items():
         _publish(context, out / role, role, recipe, told, state.head)
@@ -113,8 +112,7 @@ def settle(
     kept.parent.mkdir(parents=True, exist_ok=True)
     with alone(kept.parent / f".{kept.name[:16]}.lock"):
         if not _fits(state, kept, digest):  # another process may have written it
-            context = Context(state, Artifacts.of(home))
-            context.check_unchanged()
+            context = opened(state, Artifacts.of(home))
             _publish(context, kept, role, recipe, None, head)
     evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
     return str(kept)
@@ -130,7 +128,7 @@ def _fits(state: CognateState, folder: Path, digest: str) -> bool:
 
 def files(state: CognateState, cache: Artifacts) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of all models' weights, made again if the cache lacks them."""
-    context, found = Context(state, cache), []
+    context, found = opened(state, cache), []
     for recipe in plan.models(state).values():
         digest = state.made[recipe.id].digest
         if not cache.files(digest):

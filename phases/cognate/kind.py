@@ -69,7 +69,7 @@ class Cognate(CognateView, Kind[CognateState]):
         done = Completed(
             lineage_digest=state.lineage_digest(),
             chain_head=state.head,
-            models={role: recipe.id for role, recipe in plan.models(state).items()},
+            models=findings.results(state),
         )
         return Decision(facts=[New(done, f"{state.run}/completed")])
 
@@ -96,8 +96,8 @@ class Cognate(CognateView, Kind[CognateState]):
 
     def wrong_result(self, state: CognateState) -> Iterator[str]:
         """Yield what `completed` says that the events before it contradict."""
-        if state.completed.models != {r: one.id for r, one in plan.models(state).items()}:
-            yield "the models are not those of the settings"
+        if state.completed.models != findings.results(state):
+            yield "the models are not those of the events before"
 
     def check_fork(self, state: CognateState, changes: Mapping[str, Any]) -> None:
         """Raise ConfigError if a change would touch what is made already."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
-from phases.cognate.execute import Context
+from phases.cognate.execute import Context, opened
 from runs.errors import DataError, ForgeError
 from runs.history.audit import Finding
 from runs.system import bounded_files
@@ -31,9 +31,8 @@ def rebuild(
     with tempfile.TemporaryDirectory() as empty:
         mine = Artifacts(Path(empty) / "cache")
         mine.supply = cache.supply
-        context = Context(state, mine)
         try:
-            context.check_unchanged()
+            context = opened(state, mine)
         except ForgeError as error:
             yield Finding("unchecked", "weights", f"nothing can be trained again: {error}")
             return

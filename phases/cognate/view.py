@@ -10,7 +10,7 @@ from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.cognate import findings, panels, plan, report
 from phases.cognate.config import CognateConfig
-from phases.cognate.events import CognateState
+from phases.cognate.events import CognateState, Completed
 from runs.kinds import default_panels
 from runs.kinds.tasks import Start
 from runs.kinds.view import View
@@ -78,20 +78,20 @@ class CognateView(View[CognateState]):
 
     def models(self, event: Event, state: CognateState) -> list[dict[str, Any]]:
         """Return base and specialists for the model registry, once they are measured."""
-        if state.completed is None or event is not state.completed:
+        if not isinstance(event, Completed):
             return []
-        quality, folder = findings.quality(state), state.submitted.output_dir
+        folder, base = state.submitted.output_dir, event.models[plan.BASE].digest
         return [
             {
                 "name": f"{state.run}-{role}",
-                "kind": "trained",
-                "digest": state.made[recipe.id].digest,
+                "kind": "base" if role == plan.BASE else "specialist",
+                "digest": made.digest,
                 "parameters": state.started.parameters,
                 "path": f"{folder}/{role}" if folder else None,
-                "metrics": quality[role],
-                "lineage": {"recipe_id": recipe.id, "start": recipe.start},
+                "metrics": made.bits_per_byte,
+                "lineage": [] if role == plan.BASE else [base],
             }
-            for role, recipe in plan.models(state).items()
+            for role, made in event.models.items()
         ]
 
     def progress(self, state: CognateState) -> tuple[int, int | None]:
@@ -161,7 +161,8 @@ class CognateView(View[CognateState]):
 
     def ending(self, state: CognateState) -> dict[str, Any]:
         """Return the models of the message that the run has ended."""
-        return {"models": dict(state.completed.models) if state.completed else {}}
+        done = state.completed
+        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
 
     def tables(self) -> Mapping[str, Any]:
         """Return the tables of training curves and of figures."""

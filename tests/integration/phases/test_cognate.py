@@ -198,6 +198,25 @@ def test_its_history_is_honest(made) -> None:
     assert state.status == "completed"
 
 
+def test_base_and_specialists_are_in_the_registry(made) -> None:
+    """With what was measured, and a specialist's base as its lineage."""
+    from contextlib import closing
+
+    from runs.lists import model_registry
+
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        rows, total = model_registry.listed(store)
+    assert total == 4
+    found = {row["name"].removeprefix("r-"): row for row in rows}
+    assert {role: row["kind"] for role, row in found.items()} == {
+        role: "base" if role == "base" else "specialist" for role in ROLES
+    }
+    assert {role: row["digest"] for role, row in found.items()} == weights_of(state)
+    assert found["code"]["lineage"] == [found["base"]["id"]]
+    assert found["code"]["metrics"] == findings.quality(state)["code"]
+
+
 @pytest.mark.slow
 @pytest.mark.smoke
 def test_segments_change_no_bit_and_no_lineage(made, tmp_path: Path, monkeypatch) -> None:
