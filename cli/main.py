@@ -39,7 +39,7 @@ COMMANDS = {
     "runs": ("cli.runs.inspect", "List the runs."),
     "show": ("cli.runs.inspect", "Show a run: how far it is, and its result."),
     "events": ("cli.runs.inspect", "Print the events of a run."),
-    "lineage": ("cli.evomerge.lineage", "Show the ancestors of a candidate."),
+    "lineage": ("cli.runs.lineage", "Show what a model was made from, across runs."),
     "replay": ("cli.runs.replay", "Show a run as it was at any event or generation."),
     "diff": ("cli.runs.replay", "Show the differences between two places in runs."),
     "compare": ("cli.runs.replay", "Compare two runs side by side."),

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from events import Envelope, Event
 from evomerge.config import EvoMergeConfig
+from evomerge.recipes.recipe import Source
 from evomerge.run import events
 from evomerge.run.state import RunState
-from evomerge.run.views import wording
+from evomerge.run.views import candidates, wording
 from runs.kinds import default_panels
+from runs.kinds.origin import Ancestor
 from runs.kinds.view import Outlook, View
 from runs.panels.head import Head
 from runs.panels.panels import Panel
@@ -50,6 +52,16 @@ class RunView(View[RunState]):
         from evomerge.reports import rows
 
         return rows.models(event, state)
+
+    def ancestry(self, state: RunState, name: str) -> list[Ancestor]:
+        """Return a candidate's recipe (the champion's without a name) and those behind it."""
+        return candidates.ancestry(state, name)
+
+    def made(self, state: RunState, digest: str) -> str | None:
+        """Return the recipe id of the merge that has these weights, or None."""
+        given = {recipe.id for recipe in state.recipes.values() if isinstance(recipe, Source)}
+        built = ((id_, found) for id_, (found, _) in state.built.items() if id_ not in given)
+        return next((id_ for id_, found in built if found == digest), None)
 
     def progress(self, state: RunState) -> tuple[int, int | None]:
         """Return (generations that are closed, those in all if no budget says it), from 0 on."""

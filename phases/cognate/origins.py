@@ -8,7 +8,7 @@ from events import Envelope
 from phases.cognate import plan
 from phases.cognate.events import CognateState
 from runs.errors import NotFoundError
-from runs.kinds.origin import Origin
+from runs.kinds.origin import Ancestor, Origin
 
 
 def find(state: CognateState, name: str) -> str:
@@ -51,3 +51,21 @@ def origin(state: CognateState, rows: Sequence[Envelope], name: str) -> Origin:
 def _folders(state: CognateState, rows: Sequence[Envelope], role: str) -> tuple[str, ...]:
     """Return the folders where the model was written."""
     return ()
+
+
+def ancestry(state: CognateState, name: str) -> list[Ancestor]:
+    """Return a model's recipe and those it was trained from, back to the first weights."""
+    recipe_id = find(state, name)
+    initial = plan.initial(state.submitted.config)
+    known = {recipe.id: (role, recipe) for role, recipe in plan.models(state).items()}
+    found = []
+    while recipe_id in known:
+        role, recipe = known[recipe_id]
+        shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
+        words = f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
+        found.append(Ancestor(recipe.id, role, words, recipe.model_dump(mode="json")))
+        recipe_id = recipe.start
+    if recipe_id == initial.id:
+        words = f"{initial.operation}, seed {initial.seed}"
+        found.append(Ancestor(initial.id, "untrained", words, initial.model_dump(mode="json")))
+    return found

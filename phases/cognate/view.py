@@ -8,10 +8,11 @@ from typing import Any
 
 from evaluation.observing import Observed
 from events import Envelope, Event
-from phases.cognate import findings, panels, plan, report
+from phases.cognate import findings, origins, panels, plan, report
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Completed
 from runs.kinds import default_panels
+from runs.kinds.origin import Ancestor
 from runs.kinds.tasks import Start
 from runs.kinds.view import View
 from runs.lists.tables import Kind, Table
@@ -93,6 +94,14 @@ class CognateView(View[CognateState]):
             }
             for role, made in event.models.items()
         ]
+
+    def ancestry(self, state: CognateState, name: str) -> list[Ancestor]:
+        """Return a model (the base without a name), what it started from, and the first weights."""
+        return origins.ancestry(state, name or plan.BASE)
+
+    def made(self, state: CognateState, digest: str) -> str | None:
+        """Return the recipe id of the model with these weights, or None."""
+        return next((id_ for id_, made in state.made.items() if made.digest == digest), None)
 
     def progress(self, state: CognateState) -> tuple[int, int | None]:
         """Return (steps of all trainings that are done, steps in all)."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from runs.event_types import ModelReference
 
@@ -33,3 +34,16 @@ class Origin:
     def reference(self, folder: str) -> ModelReference:
         """Return the reference by which a run records the model, with this folder."""
         return ModelReference(name=self.name, path=folder, digest=self.digest)
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A recipe that a model is made from, or the model's own."""
+
+    recipe_id: str
+    #: Its place in the run, and what it is, in words.
+    place: str
+    words: str
+    recipe: Mapping[str, Any]
+    #: Of a model that was given to the run: BLAKE3 of its weights, by which another run is found.
+    given: str | None = None

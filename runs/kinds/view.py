@@ -15,6 +15,7 @@ from events import Envelope, Event
 from runs.errors import NotFoundError
 from runs.kinds import default_panels
 from runs.kinds.decide import pending
+from runs.kinds.origin import Ancestor
 from runs.kinds.state import State
 from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
@@ -167,6 +168,17 @@ class View(Generic[S]):
     def comparison(self, a: S, b: S) -> dict[str, Any]:
         """Return how two runs differ, and their results side by side, for `forge compare`."""
         return self.difference(a, b)
+
+    def ancestry(self, state: S, name: str) -> list[Ancestor]:
+        """Return a model's recipe and those it is made from, the model's first.
+
+        An empty name means the run's result. Raises NotFoundError.
+        """
+        raise NotFoundError(f"run {state.run} is {self.title}, which makes no models.")
+
+    def made(self, state: S, digest: str) -> str | None:
+        """Return the recipe id of the model that the run made with these weights, or None."""
+        return None
 
     def layers(self, home: Home, state: S, recipe_id: str) -> tuple[str, dict[str, Any] | None]:
         """Return the cache key of what a model's layers are made of, and that if it is known.

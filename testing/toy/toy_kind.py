@@ -22,6 +22,7 @@ from events import Envelope, Event, failpoints
 from runs.errors import ConfigError, NotFoundError, SourceChangedError
 from runs.kinds import default_panels
 from runs.kinds.kind import Kind
+from runs.kinds.origin import Ancestor
 from runs.kinds.tasks import Decision, Start, Task
 from runs.lists.tables import Table
 from runs.panels.head import Fact, Head, Result
@@ -273,6 +274,18 @@ class Toy(Kind[ToyState]):
     def result_id(self, state: ToyState) -> str | None:
         """Return the same: a total is named by its digest."""
         return self.result(state)
+
+    def ancestry(self, state: ToyState, name: str) -> list[Ancestor]:
+        """Return the total that a name means (the newest without one) and those before it."""
+        wanted = self.find(state, name or digest_of(state.total))
+        found = []
+        for done in state.steps:
+            told = done.model_dump(mode="json")
+            words = f"total {done.total}"
+            found.append(Ancestor(digest_of(done.total), f"step {done.step}", words, told))
+            if found[-1].recipe_id == wanted:
+                break
+        return found[::-1]
 
     def find(self, state: ToyState, name: str) -> str:
         """Return the digest of a step's total that begins with `name`. Raises NotFoundError."""

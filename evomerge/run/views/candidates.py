@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from evomerge.recipes.recipe import Merge, Mutate, Recipe, Source, label
+from evomerge.recipes.recipe import Merge, Mutate, Recipe, Source, closure, label
 from evomerge.run.state import RunState
 from runs.errors import NotFoundError
+from runs.kinds.origin import Ancestor
 
 
 def find(state: RunState, candidate: str) -> str:
@@ -50,3 +51,18 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
     inputs = ", ".join(i[:12] for i in recipe.inputs)
     known_as = recipe.method if isinstance(recipe, Merge) else label(recipe, state.recipes)
     return f"{known_as} of {inputs}"
+
+
+def ancestry(state: RunState, name: str) -> list[Ancestor]:
+    """Return a candidate's recipe and those it is made from, down to the sources."""
+    family = closure(find(state, name or "champion"), state.recipes)
+    return [
+        Ancestor(
+            id_,
+            place(state, id_),
+            describe(state, id_, recipe),
+            recipe.model_dump(mode="json"),
+            recipe.digest if isinstance(recipe, Source) else None,
+        )
+        for id_, recipe in reversed(family.items())
+    ]

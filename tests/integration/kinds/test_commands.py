@@ -323,9 +323,19 @@ def test_a_tracker_is_sent_the_kinds_rows_and_its_result(ended: Home, tmp_path: 
     assert json.loads(files["total.json"]) == metadata
 
 
-@pytest.mark.parametrize(
-    "words", [("lineage", "r"), ("recipe", "r"), ("items", "r"), ("layers", "r")]
-)
+def test_a_model_s_ancestors_are_the_kind_s_own_matter(ended: Home) -> None:
+    """The newest total comes first; its name chooses another; JSON has what each is."""
+    result = call(ended, "lineage", "r")
+    assert [line.split()[1:3] for line in result.stdout.splitlines()] == [
+        ["step", "1"],
+        ["step", "0"],
+    ]
+    first = result.stdout.splitlines()[1].split()[0]
+    assert len(call(ended, "lineage", "r", first).stdout.splitlines()) == 1
+    assert [one["step"] for one in told(ended, "lineage", "r").values()] == [0, 1]
+
+
+@pytest.mark.parametrize("words", [("recipe", "r"), ("items", "r"), ("layers", "r")])
 def test_commands_of_merging_runs_refuse_a_run_of_another_kind(
     ended: Home, words: tuple[str, ...]
 ) -> None:

@@ -198,6 +198,14 @@ def test_its_history_is_honest(made) -> None:
     assert state.status == "completed"
 
 
+def test_the_ancestors_of_a_specialist_reach_back_to_the_first_weights(made) -> None:
+    home, state, _ = made
+    told = call(home.folder, "lineage", "r", "code")
+    assert told.exit_code == 0, told.output
+    assert [line.split()[1] for line in told.stdout.splitlines()] == ["code", "base", "untrained"]
+    assert Cognate().made(state, weights_of(state)["code"]) == plan.models(state)["code"].id
+
+
 def test_base_and_specialists_are_in_the_registry(made) -> None:
     """With what was measured, and a specialist's base as its lineage."""
     from contextlib import closing
