@@ -1,0 +1,70 @@
+"""A merging run over a cognate run, on a second machine that has neither folders nor weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import forge
+from phases.cognate import plan
+from phases.cognate.kind import Cognate
+from runs.history import repository
+from runs.home import Home
+from testing.worlds import cognate_runs
+
+ROLES = ("code", "math", "data")
+
+
+@pytest.mark.slow
+@pytest.mark.smoke
+def test_specialists_are_merged_elsewhere_and_the_lineage_goes_back_to_their_training(
+    tmp_path: Path,
+) -> None:
+    """The store has what the first machine put there; the log says whose weights they are."""
+    store = f"file://{tmp_path / 'store'}"
+    first = Home(tmp_path / "first", store=store)
+    cognate_runs.submit(first, "train")
+    trained = cognate_runs.finish(first, "train")
+    Cognate().write_result(first, trained, tmp_path / "m")
+    shutil.move(tmp_path / "m" / "items", tmp_path / "items")
+    shutil.rmtree(tmp_path / "m")
+    shutil.rmtree(first.artifacts)
+    words = (
+        "--gens",
+        "0",
+        "--data",
+        str(tmp_path / "items"),
+        "--output-dir",
+        str(tmp_path / "champ"),
+    )
+    models = ("--base-models", ",".join(f"train:{r}" for r in ROLES), "--base-model", "train:base")
+    config = tmp_path / "small.toml"
+    config.write_text("search_windows = 2\nsearch_questions = 2\n")
+    small = ("--config", str(config))
+    done = forge_(tmp_path / "second", tmp_path, "evo", *models, *words, *small, "--json")
+    assert done.exit_code == 0, done.output
+    run = json.loads(done.stdout)["run"]
+    with closing(first.open_store()) as log:
+        merged: Any = repository.load(log, run)
+    made = {role: trained.made[r.id].digest for role, r in plan.models(trained).items()}
+    assert [s.digest for s in merged.started.sources] == [made[role] for role in ROLES]
+    told = forge_(tmp_path / "second", tmp_path, "lineage", run).stdout
+    assert "run train:" in told
+    assert "untrained" in told
+    assert all(f"  {role} " in told.partition("run train:")[2] for role in ROLES)
+
+
+def forge_(home: Path, shared: Path, *words: str) -> Result:
+    """`forge WORDS` on a machine with its own home, and the log and the store of the first."""
+    env = {
+        "FORGE_HOME": str(home),
+        "FORGE_DATABASE_URL": f"sqlite:///{shared / 'first' / 'forge.db'}",
+        "FORGE_ARTIFACT_STORE": f"file://{shared / 'store'}",
+    }
+    return CliRunner(env=env).invoke(forge, list(words))
