@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from evomerge.config import STRATEGIES, EvoMergeConfig
+from evomerge.config import REFUSED, RENAMED, STRATEGIES, EvoMergeConfig
 from evomerge.fitness.composite import Weighting
 from evomerge.search_settings import MODELS, SearchSettings, having
+from runs.errors import ConfigError
 
 #: Group of settings, for people → names.
 GROUPS = {
@@ -93,3 +94,27 @@ def flat_schema() -> dict[str, Any]:
     schema["properties"]["strategy"]["default"] = STRATEGIES[0]
     schema["properties"]["budget_hours"]["anyOf"].append({"type": "string"})
     return schema
+
+
+def options(name: str) -> list[dict[str, Any]]:
+    """Return the settings that have `name` in theirs, or had it in the source documents.
+
+    Raises ConfigError if there is none, with the reason for a name that is refused.
+    """
+    meant = {new for old, new in RENAMED.items() if name and name in old}
+    rows = [
+        {
+            "name": setting.name,
+            "group": setting.group,
+            "default": setting.default,
+            "what": setting.description,
+            "strategies": list(setting.strategies),
+        }
+        for setting in settings()
+        if name in setting.name or setting.name in meant
+    ]
+    if not rows:
+        why = REFUSED.get(name)
+        told = f"is refused: {why}" if why else "is not known. `forge settings` lists them"
+        raise ConfigError(f"setting {name} {told}.")
+    return rows

@@ -162,6 +162,12 @@ class RunView(View[RunState]):
         defaults = {setting.name: setting.default for setting in settings_table.settings()}
         return {"schema": schema, "defaults": defaults, "strategies": search.names()}
 
+    def options(self, name: str) -> list[dict[str, Any]]:
+        """Return the settings that have `name` in theirs, or had it in the source documents."""
+        from evomerge import settings_table
+
+        return settings_table.options(name)
+
     def tables(self) -> Mapping[str, Any]:
         """Return name → function of the tables for Parquet and notebooks."""
         from evomerge.reports.outputs import tables

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel
 
 from events import Envelope, Event
-from runs.errors import NotFoundError
+from runs.errors import ConfigError, NotFoundError
 from runs.kinds import default_panels
 from runs.kinds.decide import pending
 from runs.kinds.origin import Ancestor
@@ -197,6 +197,29 @@ class View(Generic[S]):
             "schema": self.config.model_json_schema(),
             "defaults": self.config().model_dump(mode="json"),
         }
+
+    def options(self, name: str) -> list[dict[str, Any]]:
+        """Return the settings that have `name` in theirs: name, group, default, what, strategies.
+
+        Raises ConfigError if there is none.
+        """
+        defaults = self.config().model_dump(mode="json")
+        rows = [
+            {
+                "name": field,
+                "group": self.name,
+                "default": defaults[field],
+                "what": told.description or "",
+                "strategies": [],
+            }
+            for field, told in self.config.model_fields.items()
+            if name in field
+        ]
+        if not rows:
+            raise ConfigError(
+                f"setting {name} is not known. `forge settings {self.name}` lists them."
+            )
+        return rows
 
     def tables(self) -> Mapping[str, Any]:
         """Return name → function(state, rows) of the kind's tables, for Parquet and notebooks."""

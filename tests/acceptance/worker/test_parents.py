@@ -87,10 +87,10 @@ def test_output_without_a_reader_ends_a_command_quietly() -> None:
 def test_a_connection_that_breaks_is_no_reader_that_went_away() -> None:
     """It is an error that is said: ending quietly, with nothing done, would look like success."""
     code = (
-        "import cli.main, cli.evomerge.settings, click\n"
+        "import cli.main, cli.runs.settings, click\n"
         "@click.command()\n"
         "def settings_command(): raise BrokenPipeError(32, 'Broken pipe')\n"
-        "cli.evomerge.settings.settings_command = settings_command\n"
+        "cli.runs.settings.settings_command = settings_command\n"
         "cli.main.main()"
     )
     done = subprocess.run(

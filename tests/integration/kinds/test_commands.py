@@ -22,7 +22,7 @@ from runs.home import Home
 from testing.services import wandb_files
 from testing.services.cluster import FORGE
 from testing.toy import toy_runs
-from testing.toy.toy_state import ToyState, digest_of
+from testing.toy.toy_state import ToyConfig, ToyState, digest_of
 from testing.toy.toy_world import ToyWorld
 from testing.worlds.runs import REPOSITORY
 from worker.queue.active_tasks import Hand
@@ -321,6 +321,19 @@ def test_a_tracker_is_sent_the_kinds_rows_and_its_result(ended: Home, tmp_path: 
     ((name, metadata, files),) = written.artifacts
     assert (name, metadata) == ("r-result", {"run": "r", "total": state.total})
     assert json.loads(files["total.json"]) == metadata
+
+
+def test_kinds_and_their_settings_are_listed(ended: Home) -> None:
+    """With what the environment adds; a name within the settings chooses."""
+    listed = json.loads(call(ended, "kinds", "--json").stdout)
+    assert {row["name"] for row in listed} == set(kinds.table())
+    assert all(row["line"] and row["unit"] for row in listed)
+    settings = json.loads(call(ended, "settings", "toy", "--json").stdout)
+    assert {row["name"]: row["default"] for row in settings} == ToyConfig().model_dump()
+    assert [
+        line.split("\t")[0] for line in call(ended, "settings", "toy", "po").stdout.splitlines()
+    ] == ["poison"]
+    assert "forge settings toy" in str(call(ended, "settings", "toy", "x", code=2).exception)
 
 
 def test_a_model_s_ancestors_are_the_kind_s_own_matter(ended: Home) -> None:
