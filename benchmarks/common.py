@@ -13,8 +13,8 @@ import torch
 from transformers import Qwen2ForCausalLM
 
 from evaluation.data.builtin import corpus as builtin_corpus
-from phases.cognate.model import configuration, train_tokenizer
 from phases.cognate.presets import M25
+from phases.cognate.tasks.model import configuration, train_tokenizer
 from runs import keys
 
 

@@ -40,8 +40,8 @@ from evaluation.evaluate import Judge, evaluate
 from evaluation.lm_eval import items
 from evaluation.perplexity import score_windows
 from evomerge.merging.builder import not_finite
-from phases.cognate.model import configuration
 from phases.cognate.presets import M25, TINY
+from phases.cognate.tasks.model import configuration
 from testing.models import lm_eval_reference, lm_eval_tasks
 
 LENGTH = 256

@@ -97,7 +97,7 @@ def flat_schema() -> dict[str, Any]:
 
 
 def options(name: str) -> list[dict[str, Any]]:
-    """Return the settings that have `name` in theirs, or had it in the source documents.
+    """Return the settings with `name` in their names, now or in the source documents.
 
     Raises ConfigError if there is none, with the reason for a name that is refused.
     """

@@ -163,7 +163,7 @@ class RunView(View[RunState]):
         return {"schema": schema, "defaults": defaults, "strategies": search.names()}
 
     def options(self, name: str) -> list[dict[str, Any]]:
-        """Return the settings that have `name` in theirs, or had it in the source documents."""
+        """Return the settings with `name` in their names, now or in the source documents."""
         from evomerge import settings_table
 
         return settings_table.options(name)

@@ -161,13 +161,13 @@ class Cognate(CognateView, Kind[CognateState]):
         self, home: Home, state: CognateState, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; make it again if need be."""
-        from phases.cognate import folders as model_folders
+        from phases.cognate.tasks import folders as model_folders
 
         return model_folders.settle(home, state, head, recipe_id, folders)
 
     def context(self, state: CognateState, cache: Any) -> Any:
         """Open the run's text and tokenizer in this process."""
-        from phases.cognate.execute import Context
+        from phases.cognate.tasks.execute import Context
         from weights.threads import set_threads
 
         set_threads()
@@ -175,13 +175,13 @@ class Cognate(CognateView, Kind[CognateState]):
 
     def result_files(self, state: CognateState, cache: Any) -> list[tuple[str, Path]]:
         """Return the weight files of base and specialists, made again if the cache lacks them."""
-        from phases.cognate import folders as model_folders
+        from phases.cognate.tasks import folders as model_folders
 
         return model_folders.files(state, cache)
 
     def write_result(self, home: Home, state: CognateState, out: Path) -> dict[str, Any]:
         """Write the folders of base and specialists and the items; return the report."""
-        from phases.cognate import folders as model_folders
+        from phases.cognate.tasks import folders as model_folders
 
         return model_folders.write(home, state, out)
 
@@ -197,19 +197,19 @@ class Cognate(CognateView, Kind[CognateState]):
         self, state: CognateState, cache: Any, ids: Sequence[str], tolerance: float | None, say: Any
     ) -> Iterator[Any]:
         """Train models again and compare the weights after every segment with the recorded ones."""
-        from phases.cognate import verify
+        from phases.cognate.tasks import verify
 
         yield from verify.rebuild(state, cache, ids, tolerance, say)
 
     def cached(self, state: CognateState, cache: Any) -> Iterator[Any]:
         """Yield an error for each of the run's models whose cached files have another digest."""
-        from phases.cognate import verify
+        from phases.cognate.tasks import verify
 
         yield from verify.cached(state, cache)
 
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the report of a folder of models; None if it has none."""
-        from phases.cognate import verify
+        from phases.cognate.tasks import verify
 
         return verify.document(folder)
 
@@ -217,7 +217,7 @@ class Cognate(CognateView, Kind[CognateState]):
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
     ) -> Iterator[Any]:
         """Compare the weights in a folder of models with the run's."""
-        from phases.cognate import verify
+        from phases.cognate.tasks import verify
 
         yield from verify.folder(folder, document, state)
 

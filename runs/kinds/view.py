@@ -199,7 +199,7 @@ class View(Generic[S]):
         }
 
     def options(self, name: str) -> list[dict[str, Any]]:
-        """Return the settings that have `name` in theirs: name, group, default, what, strategies.
+        """Return the settings whose name has `name` in it: name, group, default, what, strategies.
 
         Raises ConfigError if there is none.
         """

@@ -14,8 +14,8 @@ from phases.cognate.config import KNOWN
 from phases.cognate.errors import PresetError
 from phases.cognate.events import CognateState
 from phases.cognate.kind import Cognate
-from phases.cognate.model import configuration
 from phases.cognate.presets import PRESETS
+from phases.cognate.tasks.model import configuration
 from runs.errors import ConfigError, NotFoundError, RunFailedError, UnavailableError
 from runs.history import audit
 from runs.home import Home

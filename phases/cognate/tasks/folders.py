@@ -15,9 +15,9 @@ from typing import Any
 
 from phases.cognate import plan, report
 from phases.cognate.events import CognateState
-from phases.cognate.execute import Context, opened
 from phases.cognate.report import Report
-from phases.cognate.text import ITEMS, STREAMS, Text, write_items
+from phases.cognate.tasks.execute import Context, opened
+from phases.cognate.tasks.text import ITEMS, STREAMS, Text, write_items
 from runs.errors import SourceError
 from runs.home import Home
 from weights import companions

@@ -9,7 +9,7 @@ from typing import Any
 
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
-from phases.cognate.execute import Context, opened
+from phases.cognate.tasks.execute import Context, opened
 from runs.errors import DataError, ForgeError
 from runs.history.audit import Finding
 from runs.system import bounded_files

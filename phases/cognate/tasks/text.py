@@ -31,8 +31,8 @@ from events import canonical_json
 from phases.cognate.config import CognateConfig
 from phases.cognate.errors import PresetError
 from phases.cognate.events import Started
-from phases.cognate.model import configuration, train_tokenizer
 from phases.cognate.presets import Preset
+from phases.cognate.tasks.model import configuration, train_tokenizer
 from runs.errors import DataError, UnavailableError
 from weights import companions
 from weights.checkpoint import replace, settle

@@ -14,9 +14,10 @@ from evaluation.data.packing import Packed
 from evaluation.machine_profile import machine_profile
 from evaluation.observing import Observe, Observed
 from events import Event
-from phases.cognate import findings, measure, plan, text
+from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
-from phases.cognate.text import Text
+from phases.cognate.tasks import measure, text
+from phases.cognate.tasks.text import Text
 from runs.errors import UnavailableError
 from runs.event_types import Profile
 from runs.home import segment_seconds

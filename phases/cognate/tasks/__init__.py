@@ -1,0 +1,1 @@
+"""The work of a cognate run: text, training, measuring, folders, verification."""
