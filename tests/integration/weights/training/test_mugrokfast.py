@@ -143,6 +143,8 @@ def test_the_state_is_whole_and_a_copy() -> None:
     optimiser.load(state)
     _learn(model, optimiser, 2)
     assert _same(state, before)
+    optimiser.load({})
+    assert optimiser.state() == {}
 
 
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
@@ -178,6 +180,17 @@ def test_every_parameter_is_in_one_group(tied: bool) -> None:
     assert {name.split(".")[-2] for name, _ in muon} == {f"{part}_proj" for part in parts}
     ends = {name for name, p in adamw if p.dim() > 1}
     assert ends == {"model.embed_tokens.weight"} | (set() if tied else {"lm_head.weight"})
+
+
+def test_a_matrix_that_is_also_an_embedding_goes_to_adamw() -> None:
+    """A head that is tied in a model without `get_output_embeddings` is no hidden matrix."""
+    model = torch.nn.Sequential(
+        torch.nn.Embedding(6, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 6, bias=False)
+    )
+    model[2].weight = model[0].weight
+    muon, adamw = split(model)
+    assert [name for name, _ in muon] == ["1.weight"]
+    assert [name for name, _ in adamw] == ["0.weight", "1.bias"]
 
 
 def test_frozen_parameters_are_left_alone() -> None:
