@@ -147,7 +147,7 @@ class MuGrokfast:
         return found
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Replace the state by copies of `tensors`, as `state` returned them.
+        """Replace the state by copies of `tensors`, as `state` returned them, on any device.
 
         Raises OptimiserStateError, and changes nothing, if a name or a shape does not fit, or if a
         parameter has some of its tensors only.
@@ -155,8 +155,8 @@ class MuGrokfast:
         self._check(tensors)
         self._grokfast.load(
             {
-                name: tensors[f"{name}/{GROKFAST_SLOT}"]
-                for name, _ in self._parameters
+                name: tensors[f"{name}/{GROKFAST_SLOT}"].to(p.device)
+                for name, p in self._parameters
                 if f"{name}/{GROKFAST_SLOT}" in tensors
             }
         )
@@ -164,8 +164,10 @@ class MuGrokfast:
             optimiser.state.clear()
             for name, parameter in parameters:
                 if f"{name}/{slots[0]}" in tensors:
-                    kept = {slot: tensors[f"{name}/{slot}"].clone() for slot in slots}
-                    optimiser.state[parameter] = kept
+                    optimiser.state[parameter] = {
+                        slot: tensors[f"{name}/{slot}"].to(parameter.device, copy=True)
+                        for slot in slots
+                    }
 
     def _check(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Raise OptimiserStateError unless `load` can take these tensors."""
