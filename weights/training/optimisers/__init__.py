@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     import torch
 
 #: Name and version of an optimiser → its class.
-OPTIMISERS = {"adamw@1": "weights.training.optimisers.adamw:AdamW"}
+OPTIMISERS = {
+    "adamw@1": "weights.training.optimisers.adamw:AdamW",
+    "mugrokfast@1": "weights.training.optimisers.mugrokfast:MuGrokfast",
+}
 
 
 class Optimiser(Protocol):
