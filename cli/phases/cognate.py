@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,25 @@ from cli.options import emit, json_option, queue_options, split
     show_default=True,
     help="A specialist each: code, math, data, prose, multilingual.",
 )
+@click.option(
+    "--optimiser",
+    type=click.Choice(["adamw", "muon", "mugrokfast"]),
+    default="adamw",
+    show_default=True,
+    help="muon has learned more from the same tokens (docs/benchmarks.md).",
+)
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option
 def cognate_command(
-    out: str, preset: str, seed: int, domains: str, detach: bool, as_json: bool, **queued: Any
+    out: str,
+    preset: str,
+    seed: int,
+    domains: str,
+    optimiser: str,
+    detach: bool,
+    as_json: bool,
+    **queued: Any,
 ) -> None:
     """Train a small base and specialists (code, math, data) on text that comes with the program.
 
@@ -50,10 +65,10 @@ def cognate_command(
 
     home = Home.default()
     folder = Path(out).absolute()
-    config = {"preset": preset, "seed": seed, "domains": split(domains)}
+    config = {"preset": preset, "seed": seed, "domains": split(domains), "optimiser": optimiser}
     plan = validate.plan(Asked("cognate", config, output_dir=str(folder)))
     if queued["key"] is None:
-        queued["key"] = f"cognate {folder} {preset} {seed} {','.join(config['domains'])}"
+        queued["key"] = f"cognate {folder} {json.dumps(config)}"
     run = recorded(home, plan, queued)
     if detach:
         emit({"run": run}) if as_json else click.echo(f"run {run} submitted")

@@ -31,6 +31,17 @@ class CognateConfig(BaseModel):
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="Arithmetic of the passes; weights and optimiser are float32."
     )
+    optimiser: Literal["adamw", "muon", "mugrokfast"] = Field(
+        "adamw",
+        description="AdamW; Muon on hidden matrices with AdamW on the rest; the same behind Grokfast, "
+        "with QK-Clip.",
+    )
+    base_rate: Positive | None = Field(
+        None, description="Peak learning rate of the base's training; none: the preset's."
+    )
+    specialist_rate: Positive | None = Field(
+        None, description="Peak learning rate of the specialists' training; none: the preset's."
+    )
     device: str = Field("cpu", description="cpu or cuda:N.")
     max_hours: Positive | None = Field(None, description="Hours by the clock after which it ends.")
     max_device_hours: Positive | None = Field(

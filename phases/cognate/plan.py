@@ -13,8 +13,28 @@ BASE = "base"
 OBJECTIVE = "lm@1"
 #: Largest norm of the gradient; share of the peak learning rate that is left at the end.
 CLIP, FLOOR = 1.0, 0.1
-#: Parameters of the optimiser. A recipe has every parameter, so that its id says all.
-ADAMW: dict[str, Any] = {"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
+_MUON: dict[str, Any] = {
+    "grokfast_lambda": 0.0,
+    "grokfast_alpha": 0.98,
+    "tau": None,
+    "momentum": 0.95,
+    "nesterov": True,
+    "newton_schulz_steps": 5,
+    "adjust_rate": "match_rms_adamw",
+    "weight_decay": 0.1,
+    "betas": [0.9, 0.95],
+}
+#: Setting → optimiser. A recipe has every parameter, so that its id says all.
+OPTIMISERS = {
+    "adamw": Algorithm(
+        name="adamw@1",
+        params={"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1},
+    ),
+    "muon": Algorithm(name="mugrokfast@1", params=_MUON),
+    "mugrokfast": Algorithm(
+        name="mugrokfast@1", params={**_MUON, "grokfast_lambda": 0.3, "tau": 100.0}
+    ),
+}
 
 
 def initial(config: CognateConfig) -> Transform:
@@ -35,8 +55,9 @@ def initial(config: CognateConfig) -> Transform:
 def base(config: CognateConfig, started: Started) -> Train:
     """Return the recipe of the base."""
     size = config.size
+    peak = config.base_rate or size.base_rate
     return _training(
-        config, started, BASE, initial(config).id, size.base_mix, size.base_tokens, size.base_rate
+        config, started, BASE, initial(config).id, size.base_mix, size.base_tokens, peak
     )
 
 
@@ -51,7 +72,7 @@ def specialists(config: CognateConfig, started: Started) -> dict[str, Train]:
             start,
             size.specialist_mix(domain),
             size.specialist_tokens,
-            size.specialist_rate,
+            config.specialist_rate or size.specialist_rate,
         )
         for domain in config.domains
     }
@@ -86,7 +107,7 @@ def _training(
         data_digests={domain: started.streams[domain] for domain in mix},
         batch=size.batch,
         context=size.context,
-        optimiser=Algorithm(name="adamw@1", params=ADAMW),
+        optimiser=OPTIMISERS[config.optimiser],
         schedule=Algorithm(
             name="cosine@1", params={"peak": peak, "warmup": size.warmup, "floor": FLOOR}
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from runs.kinds.events import Failed
 from runs.panels.panels import Lines, Matrix
 from testing.worlds import cognate_runs
 from tests.integration.cli.test_forge import call, fails
+from weights import operations
 from weights.checkpoint import digest, open_checkpoint
 from weights.making.events import Advanced
 from weights.storage.weight_cache import Artifacts
@@ -99,8 +101,15 @@ def weights_of(state: CognateState) -> dict[str, str]:
 def test_a_recipe_says_everything(made) -> None:
     """A default that is left out would give one training two ids."""
     _, state, _ = made
-    for recipe in plan.models(state).values():
-        assert complete(recipe) == recipe
+    for optimiser in plan.OPTIMISERS:
+        config = Cognate().parse({"preset": "mini", "optimiser": optimiser})
+        for recipe in (
+            plan.base(config, state.started),
+            *plan.specialists(config, state.started).values(),
+        ):
+            assert complete(recipe) == recipe
+    initial = plan.initial(state.submitted.config)
+    assert operations.complete(initial) == initial
 
 
 def test_specialists_are_ordinary_folders_and_best_on_their_own_domain(made) -> None:
@@ -246,8 +255,6 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
     made, tmp_path: Path
 ) -> None:
     """`RUN:ROLE` stands where a folder does; what is missing is trained again, bit for bit."""
-    import shutil
-
     from worker.exports.model_origin import find
 
     home, state, _ = made
@@ -397,6 +404,21 @@ def test_the_command_prints_the_report_and_goes_on_with_its_run(tmp_path: Path) 
     assert again.exit_code == 0, again.output
     assert again.stdout == result.stdout
     assert cognate_runs.rows(home, run) == before
+
+
+@pytest.mark.slow
+def test_muon_trains_another_base_that_has_learned_more(made, tmp_path: Path) -> None:
+    """From the same tokens; the recipe says by which optimiser."""
+    home, state, _ = made
+    shutil.copytree(home.artifacts / "supply", tmp_path / "artifacts" / "supply")
+    cognate_runs.submit(Home(tmp_path), optimiser="muon")
+    base = plan.BASE
+    other = cognate_runs.carry_until(
+        Home(tmp_path), lambda s: s.started is not None and plan.models(s)[base].id in s.made
+    )
+    curves = [Cognate().curves(s)[base][-1]["loss"] for s in (state, other)]
+    assert curves[1] < curves[0]
+    assert plan.models(other)[base].optimiser.name == "mugrokfast@1"
 
 
 @pytest.mark.slow
