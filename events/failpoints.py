@@ -3,6 +3,7 @@
     FORGE_FAILPOINTS=kill:17         SIGKILL at the 17th hit of any failpoint
     FORGE_FAILPOINTS=kill:name:2     SIGKILL at the second hit of failpoint `name`
     FORGE_FAILPOINTS=once:FILE:name:2  the same, by the first process that makes FILE
+    FORGE_FAILPOINTS=hold:FILE:name  wait at failpoint `name` as long as FILE is there
     FORGE_FAILPOINTS=trace:FILE      write the name of every hit to FILE
 
 The crash tests walk all failpoints.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 _hits: dict[str, int] = {}
@@ -26,13 +28,18 @@ def arm(setting: str) -> None:
 
 
 def hit(name: str) -> None:
-    """Record that the failpoint `name` is passed; trace the hit or kill the process if asked to."""
+    """Record that the failpoint `name` is passed; trace, wait or kill the process if asked to."""
     if not _action:
         return
     _hits[name] = _hits.get(name, 0) + 1
     if _action == "trace":
         with Path(_argument).open("a") as file:
             file.write(name + "\n")
+        return
+    if _action == "hold":
+        file, _, wanted = _argument.rpartition(":")
+        while wanted == name and Path(file).exists():
+            time.sleep(0.01)
         return
     place, _, rest = _argument.partition(":") if _action == "once" else ("", "", _argument)
     wanted, _, number = rest.rpartition(":")

@@ -74,6 +74,19 @@ class Cluster:
         self.workers.append(process)
         return process
 
+    def held(self, point: str) -> dict[str, str]:
+        """Return the environment of a worker whose tasks wait at a failpoint until `release`."""
+        self._hold.touch()
+        return {"FORGE_FAILPOINTS": f"hold:{self._hold}:{point}"}
+
+    def release(self) -> None:
+        """Let tasks that are held go on."""
+        self._hold.unlink()
+
+    @property
+    def _hold(self) -> Path:
+        return self.folder / "hold"
+
     def forge(self, *words: str, code: int = 0) -> str:
         """Run `forge` with these words; return its output. The exit code must be `code`."""
         done = subprocess.run(

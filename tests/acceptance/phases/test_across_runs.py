@@ -13,33 +13,29 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from phases.cognate import plan
-from phases.cognate.kind import Cognate
 from runs.history import repository
 from runs.home import Home
+from testing.models.toys import Toys
 from testing.worlds import cognate_runs
 
 ROLES = ("code", "math", "data")
 
 
 @pytest.mark.slow
-@pytest.mark.smoke
 def test_specialists_are_merged_elsewhere_and_the_lineage_goes_back_to_their_training(
-    tmp_path: Path,
+    toys: Toys, tmp_path: Path
 ) -> None:
     """The store has what the first machine put there; the log says whose weights they are."""
     store = f"file://{tmp_path / 'store'}"
     first = Home(tmp_path / "first", store=store)
     cognate_runs.submit(first, "train")
     trained = cognate_runs.finish(first, "train")
-    Cognate().write_result(first, trained, tmp_path / "m")
-    shutil.move(tmp_path / "m" / "items", tmp_path / "items")
-    shutil.rmtree(tmp_path / "m")
     shutil.rmtree(first.artifacts)
     words = (
         "--gens",
         "0",
         "--data",
-        str(tmp_path / "items"),
+        str(toys.data),
         "--output-dir",
         str(tmp_path / "champ"),
     )

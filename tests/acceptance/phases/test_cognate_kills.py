@@ -31,11 +31,24 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> CognateState:
-    """The run that nobody disturbs, with segments of a minute: how it is cut must not matter."""
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home whose run nobody disturbs."""
     home = Home(tmp_path_factory.mktemp("undisturbed"))
     cognate_runs.submit(home)
-    return cognate_runs.finish(home)
+    cognate_runs.finish(home)
+    return home
+
+
+@pytest.fixture(scope="module")
+def undisturbed(quiet: Home) -> CognateState:
+    """The run that nobody disturbs: how it is cut must not matter."""
+    return cognate_runs.state(quiet)
+
+
+@pytest.fixture
+def home(quiet: Home, tmp_path: Path) -> Home:
+    """A new home that has the text."""
+    return cognate_runs.share_text(quiet, Home(tmp_path))
 
 
 def same(home: Home, undisturbed: CognateState, state: CognateState | None = None) -> None:
@@ -66,9 +79,8 @@ def same(home: Home, undisturbed: CognateState, state: CognateState | None = Non
     ],
 )
 def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
-    undisturbed: CognateState, tmp_path: Path, warm: Template, point: str
+    undisturbed: CognateState, home: Home, warm: Template, point: str
 ) -> None:
-    home = Home(tmp_path)
     cognate_runs.submit(home)
     assert was_killed(warm.start(home, failpoints=f"kill:{point}")), "not reached"
     same(home, undisturbed)
@@ -76,10 +88,9 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
 
 @pytest.mark.slow
 def test_an_emptied_cache_costs_time_and_no_bit(
-    undisturbed: CognateState, tmp_path: Path, warm: Template
+    undisturbed: CognateState, home: Home, warm: Template
 ) -> None:
     """Snapshots, results and prepared text are gone: the recorded digests are met again."""
-    home = Home(tmp_path)
     cognate_runs.submit(home)
     assert was_killed(warm.start(home, failpoints="kill:task-appended:7")), "not reached"
     shutil.rmtree(home.artifacts)
@@ -88,9 +99,8 @@ def test_an_emptied_cache_costs_time_and_no_bit(
 
 @pytest.mark.slow
 def test_a_damaged_snapshot_is_noticed_and_made_again(
-    undisturbed: CognateState, tmp_path: Path
+    undisturbed: CognateState, home: Home
 ) -> None:
-    home = Home(tmp_path)
     cognate_runs.submit(home)
     cognate_runs.carry_until(home, lambda s: any(len(a) >= 2 for a in s.advanced.values()))
     for file in home.artifacts.glob("snapshots/*/*/optimiser.safetensors"):
@@ -128,11 +138,11 @@ def test_specialists_are_trained_at_once_by_two_devices_one_of_which_is_killed(
 @pytest.mark.slow
 @pytest.mark.soak
 def test_killed_at_random_moments_a_run_still_ends_the_same(
-    undisturbed: CognateState, tmp_path: Path, warm: Template
+    undisturbed: CognateState, home: Home, warm: Template
 ) -> None:
     import random
 
-    rng, home = random.Random(0), Home(tmp_path)
+    rng = random.Random(0)
     cognate_runs.submit(home)
     for _ in range(12):
         process = warm.start(home)

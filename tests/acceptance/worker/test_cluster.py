@@ -70,11 +70,17 @@ def same(cluster: Cluster, undisturbed: RunState, run: str = "r") -> None:
     assert not state.divergences
 
 
+#: Kind of task → a failpoint within it, at which a worker of `cluster.held` waits; and the beginnings
+#: of its tasks' keys: a baseline is built, too.
+WITHIN = {"build": "build-computed", "evaluate": "evaluate-scored"}
+KEYS = {"start": ("start",), "build": ("build/", "baseline/"), "evaluate": ("evaluate/",)}
+
+
 def busy_with(cluster: Cluster, kind: str) -> str:
-    """Wait until a device is at such a task; the device."""
+    """Wait until a device is at such a task, which ends soon unless it is held; the device."""
 
     def found() -> str | None:
-        at = [d.name for d in cluster.devices() if d.task and d.task.startswith(kind)]
+        at = [d.name for d in cluster.devices() if d.task and d.task.startswith(KEYS[kind])]
         return at[0] if at else None
 
     return cluster.wait(found)
@@ -106,7 +112,7 @@ def test_a_worker_that_is_killed_loses_nothing(
     cluster: Cluster, toys: Toys, undisturbed: RunState, kind: str
 ) -> None:
     """Its lease is known to be a dead process's; the next one goes on at once."""
-    first = cluster.worker()
+    first = cluster.worker(**cluster.held(WITHIN.get(kind, "none")))
     runs.submit(cluster.home, toys, **SETTINGS)
     busy_with(cluster, kind)
     kill(first)
@@ -193,7 +199,7 @@ def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
     """SIGSTOP to all of it; another takes its task; then SIGCONT."""
-    first = cluster.worker()
+    first = cluster.worker(**cluster.held(WITHIN["build"]))
     runs.submit(cluster.home, toys, **SETTINGS)
     busy_with(cluster, "build")
     everybody = [first.pid, *children(first)]
@@ -202,6 +208,7 @@ def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
     cluster.worker()
     if at[0]:
         cluster.wait(lambda: any(r.key == "/".join(map(str, at)) for r in cluster.events()))
+    cluster.release()
     for pid in everybody:
         os.kill(pid, signal.SIGCONT)
     same(cluster, undisturbed)
@@ -213,11 +220,12 @@ def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
 def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
-    cluster.worker()
+    cluster.worker(**cluster.held(WITHIN["evaluate"]))
     runs.submit(cluster.home, toys, **SETTINGS)
     busy_with(cluster, "evaluate")
     cluster.redis.kill()
     before = len(cluster.events())
+    cluster.release()
     cluster.wait(lambda: len(cluster.events()) >= before + 3)  # without any broker
     cluster.redis.start()
     rng = random.Random(0)
@@ -294,15 +302,16 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
 def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
-    first = cluster.worker()
+    first = cluster.worker(**cluster.held(WITHIN["build"]))
     runs.submit(cluster.home, toys, **SETTINGS)
     device = busy_with(cluster, "build")
     assert worker_of(cluster, device) == first.pid
     first.send_signal(signal.SIGINT)
+    cluster.release()
     assert first.wait(60) == 0
     assert cluster.devices() == []
     assert "task_died" not in {row.type for row in cluster.events()}
-    second = cluster.worker()
+    second = cluster.worker(**cluster.held(WITHIN["evaluate"]))
     busy_with(cluster, "evaluate")
     second.send_signal(signal.SIGTERM)
     second.send_signal(signal.SIGTERM)
@@ -316,13 +325,14 @@ def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
 @pytest.mark.soak
 def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> None:
     """Within seconds, not when the task would have ended."""
-    cluster.worker()
+    cluster.worker(**cluster.held(WITHIN["build"]))
     runs.submit(cluster.home, toys, generations=30)
     runs.submit(cluster.home, toys, "paused", **SETTINGS)
     cluster.forge("pause", "paused")
     busy_with(cluster, "build")
     cluster.forge("cancel", "r")
     cluster.wait(lambda: all(d.status == "idle" for d in cluster.devices()), 30)
+    cluster.release()
     assert cluster.state().status == "cancelled"
     before = len(cluster.events("paused"))
     time.sleep(1)
@@ -344,10 +354,12 @@ def test_on_postgresql_with_clocks_that_disagree_and_a_server_that_restarts(
         f"import time\n_real = time.time\ntime.time = lambda: _real() + {skew}\n"
     )
     try:
-        cluster.worker(PYTHONPATH=str(tmp_path / "skewed"))
-        cluster.worker()
+        held = cluster.held(WITHIN["evaluate"])
+        cluster.worker(PYTHONPATH=str(tmp_path / "skewed"), **held)
+        cluster.worker(**held)
         runs.submit(cluster.home, toys, **SETTINGS)
         busy_with(cluster, "evaluate")
+        cluster.release()
         if not skew:
             for _ in range(2):
                 server.kill()
@@ -426,7 +438,7 @@ def test_a_machine_without_models_and_data_gets_them_from_the_store(
     cluster.env["FORGE_DATABASE_URL"] = f"sqlite:///{cluster.home.database}"
     if sealed:
         cluster.env["FORGE_ARTIFACT_KEY"] = base64.b64encode(bytes(range(32))).decode()
-    first = cluster.worker()
+    first = cluster.worker(**cluster.held(WITHIN["evaluate"]))
     busy_with(cluster, "evaluate")
     kill(first)
     shutil.rmtree(away)
@@ -446,7 +458,7 @@ def test_a_worker_that_lacks_the_models_says_so_and_leaves_the_run_to_others(
     shutil.copytree(toys.base.parent, away)
     moved = Toys(away / "base", tuple(away / s.name for s in toys.sources), toys.data)
     runs.submit(cluster.home, moved, **SETTINGS)
-    first = cluster.worker()
+    first = cluster.worker(**cluster.held(WITHIN["evaluate"]))
     busy_with(cluster, "evaluate")
     kill(first)
     away.rename(tmp_path / "elsewhere")
