@@ -173,6 +173,13 @@ class Cognate(CognateView, Kind[CognateState]):
         set_threads()
         return Context(state, cache)
 
+    def keep(self, state: CognateState, cache: Any) -> None:
+        """Remove the snapshots of trainings that have ended: their results are on disk."""
+        from phases.cognate.tasks import execute
+
+        if state.started is not None and state.made:
+            execute.tidy(state, cache)
+
     def result_files(self, state: CognateState, cache: Any) -> list[tuple[str, Path]]:
         """Return the weight files of base and specialists, made again if the cache lacks them."""
         from phases.cognate.tasks import folders as model_folders

@@ -101,9 +101,10 @@ class Maker:
         at = found.step if found else recipe.first
         stops = [step for step in sorted(recorded) if at < step < recipe.upto] + [recipe.upto]
         for stop in stops if at < recipe.upto else ():
+            before = found.step if found else recipe.first
             found = self._carried(recipe.to(stop), found)
             if stop in recorded:
-                _compare(recorded[stop].digest, found.weights, recipe.to(stop).id)
+                _check(recorded[stop], found, before)
             self._kept.write(recipe, found)
         assert found is not None, "a training has at least one step"
         return found
@@ -186,10 +187,27 @@ class Maker:
             return None
         return found if found.step - len(found.losses) == done else None
 
-    def forget(self, recipe: Train) -> None:
-        """Remove the snapshots of a training that has ended."""
-        for step in self._kept.steps(recipe):
-            shutil.rmtree(self._kept.folder / recipe.to(step).id, ignore_errors=True)
+
+def forget(kept: Snapshots, recipe: Train) -> None:
+    """Remove the snapshots of a training that has ended."""
+    for step in kept.steps(recipe):
+        shutil.rmtree(kept.folder / recipe.to(step).id, ignore_errors=True)
+
+
+def _check(recorded: Advanced, found: Snapshot, before: int) -> None:
+    """Raise SourceChangedError if a segment that was done again is not the recorded one.
+
+    Losses are compared if the segment began at the same step, `before`.
+    """
+    _compare(recorded.digest, found.weights, recorded.recipe_id)
+    what = "the optimiser's state" if digest(found.optimiser) != recorded.optimiser else ""
+    if recorded.begin == before and curve(found, before) != recorded.curve:
+        what = "the losses"
+    if what:
+        raise SourceChangedError(
+            f"recipe {recorded.recipe_id[:12]} made again: {what} up to step {recorded.step} are not "
+            "those that the log says."
+        )
 
 
 def _compare(expected: str, weights: Weights, recipe_id: str) -> None:

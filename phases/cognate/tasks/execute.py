@@ -23,7 +23,7 @@ from runs.event_types import Profile
 from runs.home import segment_seconds
 from runs.kinds.tasks import Start
 from weights import companions, operations
-from weights.making.maker import Maker, snapshots
+from weights.making.maker import Maker, forget, snapshots
 from weights.making.making import Make
 from weights.model import Model
 from weights.recipes import Train, Transform
@@ -32,6 +32,7 @@ from weights.tensors import Weights
 from weights.threads import set_threads
 from weights.training import modules
 from weights.training.canary import STEPS, canary
+from weights.training.snapshots import Snapshots
 
 
 class Context:
@@ -67,7 +68,7 @@ class Context:
             {recipe.id: recipe for recipe in recipes},
             lambda: self.settings,
             lambda: self.text.streams,
-            snapshots(self._cache, f"{started.profile.of_machine}|{started.canary}"),
+            _snapshots(started, self._cache),
             self.device,
         )
 
@@ -185,6 +186,18 @@ class Context:
 
     def _initial(self) -> Model:
         return operations.apply(plan.initial(self.state.submitted.config), {})
+
+
+def _snapshots(started: Started, cache: Artifacts) -> Snapshots:
+    return snapshots(cache, f"{started.profile.of_machine}|{started.canary}")
+
+
+def tidy(state: CognateState, cache: Artifacts) -> None:
+    """Remove the snapshots of trainings that have ended and whose weights are kept."""
+    for recipe in plan.models(state).values():
+        made = state.made.get(recipe.id)
+        if made is not None and cache.files(made.digest):
+            forget(_snapshots(state.started, cache), recipe)
 
 
 def opened(state: CognateState, cache: Artifacts) -> Context:

@@ -215,6 +215,14 @@ def test_the_ancestors_of_a_specialist_reach_back_to_the_first_weights(made) -> 
     assert Cognate().made(state, weights_of(state)["code"]) == plan.models(state)["code"].id
 
 
+def test_no_snapshot_of_an_ended_training_is_left(made) -> None:
+    """Their results are in the cache; the optimiser's tensors are of no more use."""
+    home, state, _ = made
+    assert list(home.artifacts.glob("snapshots/*/*/model.safetensors")) == []
+    cache = Artifacts.of(home)
+    assert all(cache.files(digest) for digest in weights_of(state).values())
+
+
 def test_base_and_specialists_are_in_the_registry(made) -> None:
     """With what was measured, and a specialist's base as its lineage."""
     from contextlib import closing
@@ -327,20 +335,28 @@ def test_figures_must_follow_from_their_items(made) -> None:
 
 
 @pytest.mark.slow
-def test_everything_is_trained_again_by_verify_and_a_forged_digest_is_found(made) -> None:
+def test_everything_is_trained_again_by_verify_and_forgeries_are_found(made) -> None:
     home, state, _ = made
     said: list[str] = []
     kind, cache = Cognate(), Artifacts.of(home)
     ids = kind.chosen(state, "all")
     assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
     assert len([line for line in said if "as recorded" in line]) == 4
-    forged = type(state)()
-    forged.__dict__.update(state.__dict__)
     recipe = plan.models(state)["base"]
-    last = state.advanced[recipe.stem][recipe.upto].model_copy(update={"digest": "0" * 64})
-    forged.advanced = {**state.advanced, recipe.stem: {recipe.upto: last}}
-    found = list(kind.rebuild(forged, cache, [recipe.id], None, said.append))
-    assert [(f.level, f.check) for f in found] == [("error", "weights")]
+    last = state.advanced[recipe.stem][recipe.upto]
+    worse = last.curve[-1].model_copy(update={"loss": 0.5})
+    for forgery, told in (
+        ({"digest": "0" * 64}, "the log says 000000000000"),
+        ({"optimiser": "0" * 64}, "the optimiser's state"),
+        ({"curve": (*last.curve[:-1], worse)}, "the losses"),
+    ):
+        forged = type(state)()
+        forged.__dict__.update(state.__dict__)
+        altered = {recipe.upto: last.model_copy(update=forgery)}
+        forged.advanced = {**state.advanced, recipe.stem: altered}
+        (found,) = kind.rebuild(forged, cache, [recipe.id], None, said.append)
+        assert (found.level, found.check) == ("error", "weights")
+        assert told in found.message
 
 
 @pytest.mark.slow
