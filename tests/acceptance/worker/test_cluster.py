@@ -314,6 +314,7 @@ def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
     second = cluster.worker(**cluster.held(WITHIN["evaluate"]))
     busy_with(cluster, "evaluate")
     second.send_signal(signal.SIGTERM)
+    time.sleep(1)  # two that wait to be delivered are one
     second.send_signal(signal.SIGTERM)
     assert second.wait(60) == 0
     cluster.worker()
