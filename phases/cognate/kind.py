@@ -50,20 +50,15 @@ class Cognate(CognateView, Kind[CognateState]):
     # ---- deciding ----------------------------------------------------------------------------
 
     def due(self, state: CognateState) -> Decision:
-        """Return what there is to do after `started`: the base, specialists, measuring, the end."""
-        config, started = state.submitted.config, state.started
-        if over := _spent(state):
+        """Return what there is to do after `started`: the base, specialists, measuring, the end.
+
+        A budget that is spent ends a run that has work left.
+        """
+        work = _work(state)
+        if work.tasks and (over := _spent(state)):
             return Decision(facts=[failure(state, over)])
-        models = plan.models(state)
-        base = models.pop(plan.BASE)
-        for wanted in ([plan.initial(config)], [base], list(models.values())):
-            decision = making.next_of(state, wanted, started.segment)
-            if decision.facts or decision.tasks:
-                return decision
-        asked = findings.observations(state)
-        missing = [task for task in asked if task.key not in state.answers]
-        if missing:
-            return Decision(tasks=missing)
+        if work.tasks or work.facts:
+            return work
         if wrong := findings.no_specialist(state):
             return Decision(facts=[failure(state, wrong)])
         done = Completed(
@@ -227,6 +222,19 @@ class Cognate(CognateView, Kind[CognateState]):
         from phases.cognate.tasks import verify
 
         yield from verify.folder(folder, document, state)
+
+
+def _work(state: CognateState) -> Decision:
+    """Return the open tasks, or the trainings that have ended; empty if all is made and measured."""
+    models = plan.models(state)
+    base = models.pop(plan.BASE)
+    initial = plan.initial(state.submitted.config)
+    for wanted in ([initial], [base], list(models.values())):
+        decision = making.next_of(state, wanted, state.started.segment)
+        if decision.facts or decision.tasks:
+            return decision
+    asked = findings.observations(state)
+    return Decision(tasks=[task for task in asked if task.key not in state.answers])
 
 
 def _check_domains(state: CognateState, domains: Sequence[str]) -> None:
