@@ -172,7 +172,12 @@ time.sleep(600)
 
 
 def test_a_server_that_starts_behind_the_one_that_is_stopped_is_left_alone(tmp_path: Path) -> None:
-    following = subprocess.Popen(["sleep", "600"], cwd=tmp_path)
+    # In the background of a script, programs are started with SIGINT ignored.
+    following = subprocess.Popen(
+        ["sleep", "600"],
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     command = [sys.executable, "-S", "-c", FOLLOWED, str(following.pid)]
     server = subprocess.Popen(command, cwd=tmp_path)
     try:
