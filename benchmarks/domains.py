@@ -21,6 +21,7 @@ import torch
 
 from benchmarks.common import machine
 from evaluation.backends.local_backend import ResidentModel
+from evaluation.bootstrap import Comparison
 from evaluation.data import domains, outcomes
 from evaluation.data import items as data_items
 from evaluation.data.builtin import phrase_grammar
@@ -30,7 +31,7 @@ from evaluation.evaluate import Judge, evaluate
 from evaluation.loading import load_tokenizer
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
-from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
+from evomerge.fitness.paired_bootstrap import compare, rounding
 from phases.cognate.kind import Cognate
 from phases.cognate.presets import PRESETS, TINY
 from runs import keys

@@ -30,6 +30,7 @@ from evaluation.data.builtin import corpus as builtin_corpus
 from evaluation.observing import Observe
 from phases.cognate import findings, plan
 from phases.cognate.config import CognateConfig
+from phases.cognate.events import Submitted
 from phases.cognate.presets import TINY
 from phases.cognate.tasks import measure, text
 from weights import operations
@@ -62,16 +63,17 @@ class World:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.config = CognateConfig.model_validate({"preset": "tiny", "seed": seed})
-        self._text = text.make(Supply(folder / "supply", None), self.config)
+        given = Submitted(run="benchmark", owner="", config=self.config)
+        self._text = text.make(Supply(folder / "supply", None), given)
         self.streams = self._text.streams
         self.held_out = self._text.held_out(TINY.context, findings.SLICE)
-        self.start = operations.apply(plan.initial(self.config), {})
+        self.start = operations.apply(plan.fresh(self.config), {})
 
     def recipe(self, arm: str, steps: int, peak: float) -> Train:
         """Return the base's training with an arm's optimiser, number of steps and peak rate."""
         given = Train(
             objective=plan.OBJECTIVE,
-            start=plan.initial(self.config).id,
+            start=plan.fresh(self.config).id,
             data=TINY.base_mix,
             data_digests={domain: self._text.digests[domain] for domain in TINY.base_mix},
             batch=TINY.batch,

@@ -45,7 +45,7 @@ def recipe(preset: Preset, tokens: np.ndarray, precision: Any, steps: int) -> Tr
     return complete(
         Train(
             objective="lm@1",
-            start=plan.initial(CognateConfig.model_validate({"preset": preset.name})).id,
+            start=plan.fresh(CognateConfig.model_validate({"preset": preset.name})).id,
             data={"text": 1.0},
             data_digests={"text": stream_digest(tokens)},
             batch=preset.batch,
@@ -151,7 +151,7 @@ def main() -> None:
     preset = PRESETS[given.preset]
     drawn = keys.generator("benchmark-training").integers(0, preset.vocabulary, 1_000_000)
     tokens = drawn.astype(np.int32)
-    initial = plan.initial(CognateConfig.model_validate({"preset": preset.name}))
+    initial = plan.fresh(CognateConfig.model_validate({"preset": preset.name}))
     start = operations.apply(initial, {})
     training = recipe(preset, tokens, given.precision, (given.rounds + 1) * given.steps)
     print(f"{preset.name}, {given.precision}, {machine()}, load {os.getloadavg()[0]:.1f}")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import emit, json_option, queue_options, split
+from cli.options import emit, json_option, queue_options, setting, split
+
+if TYPE_CHECKING:
+    from runs.home import Home
+    from runs.kinds.asked import Plan
 
 
 @click.command("cognate")
@@ -23,9 +27,8 @@ from cli.options import emit, json_option, queue_options, split
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--domains",
-    default="code,math,data",
-    show_default=True,
-    help="A specialist each: code, math, data, prose, multilingual.",
+    help="A specialist each: of code, math, data (these by default), prose, multilingual; with --data "
+    "of its domains, all by default.",
 )
 @click.option(
     "--optimiser",
@@ -34,6 +37,19 @@ from cli.options import emit, json_option, queue_options, split
     show_default=True,
     help="muon has learned more from the same tokens (docs/benchmarks.md).",
 )
+@click.option(
+    "--base-model",
+    metavar="MODEL",
+    help="Train specialists of this model: a folder, Hub id or RUN:ROLE.",
+)
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="[DOMAIN=]PATH",
+    help="Text of your own: a file a domain, or DOMAIN=FOLDER; again for several. hub:OWNER/NAME is a "
+    "data set of the Hub.",
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option
@@ -41,34 +57,40 @@ def cognate_command(
     out: str,
     preset: str,
     seed: int,
-    domains: str,
+    domains: str | None,
     optimiser: str,
+    base_model: str | None,
+    data: tuple[str, ...],
+    settings: tuple[str, ...],
     detach: bool,
     as_json: bool,
     **queued: Any,
 ) -> None:
-    """Train a small base and specialists (code, math, data) on text that comes with the program.
+    """Train a small base and specialists of it, on text that comes with the program or on yours.
 
     `tiny` takes a few minutes on two cores. The items to measure on go into OUT/items. The same command
     goes on with the same run after a crash or Ctrl-C. The models are sources of `forge evo` as folders
-    or by RUN:ROLE.
+    or by RUN:ROLE. With --base-model, specialists of a model of your own are trained; --set has the
+    rest (`forge settings cognate`).
 
     \b
     Example:
       forge cognate --out models
       forge evo --base-models models/code,models/math,models/data --base-model models/base
+      forge cognate --out mine --base-model my-model --data law=texts/law --data news.jsonl \\
+                    --set specialist_tokens=2000000
     """
     from cli.runs.carry_on import carry_on, recorded, resumed
     from runs.home import Home
-    from runs.kinds.asked import Asked
-    from worker.commands import validate
 
     home = Home.default()
-    folder = Path(out).absolute()
-    config = {"preset": preset, "seed": seed, "domains": split(domains), "optimiser": optimiser}
-    plan = validate.plan(Asked("cognate", config, output_dir=str(folder)))
+    config: dict[str, Any] = {"preset": preset, "seed": seed, "optimiser": optimiser}
+    if domains is not None:
+        config["domains"] = split(domains)
+    config |= dict(map(setting, settings))
+    plan = _plan(home, config, base_model, data, Path(out).absolute(), detach)
     if queued["key"] is None:
-        queued["key"] = f"cognate {folder} {json.dumps(config)}"
+        queued["key"] = _key(plan)
     run = recorded(home, plan, queued)
     if detach:
         emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
@@ -80,3 +102,32 @@ def cognate_command(
         err=True,
     )
     carry_on(home, run, output, as_json)
+
+
+def _plan(
+    home: Home,
+    config: dict[str, Any],
+    base: str | None,
+    data: tuple[str, ...],
+    folder: Path,
+    elsewhere: bool,
+) -> Plan:
+    """Return the plan of the run. Raises ConfigError, DataError, UnavailableError."""
+    from runs.kinds.asked import Asked, Lookup
+    from worker.commands import validate
+    from worker.exports.model_origin import finder
+
+    named = finder(home, lambda told: click.echo(told, err=True))
+    asked = Asked("cognate", config, {"base": [base]} if base else {}, data, str(folder))
+    return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
+
+
+def _key(plan: Plan) -> str:
+    """Return the run's key: the same command in the same folder means the same run."""
+    base = plan.fields["base"]
+    given = {
+        **plan.config.model_dump(mode="json", exclude_unset=True),
+        "base": base.model_dump(mode="json") if base else None,
+        "data": plan.fields["data"],
+    }
+    return f"cognate {plan.output_dir} {json.dumps(given)}"

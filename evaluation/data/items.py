@@ -15,7 +15,8 @@ or so, cut at paragraphs. `file_formats.py` reads other files and rows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -118,6 +119,25 @@ class Problem(_Item):
 Item = Text | Question | Problem
 
 
+@dataclass(frozen=True)
+class Reading:
+    """Rules by which files become items."""
+
+    #: Takes a sentence about how a file was read that is not written as items.
+    note: file_formats.Note = lambda words: None
+    #: The files were written by this program.
+    ours: bool = False
+    #: Text files are cut into smaller pieces, whose slices come in turn.
+    finer: bool = False
+    #: Slice → share of the items that name no slice, and the slices of smaller pieces in turn.
+    shares: Mapping[Slice, float] = field(default_factory=lambda: MEASURING_SHARES)
+    turn: tuple[Slice, ...] = IN_TURN
+    #: The domain of all items; None: what a row says, else the file's name.
+    domain: str | None = None
+    #: The beginning of the ids that are made; empty: the file's name.
+    name: str = ""
+
+
 def absolute(given: str | Path) -> str:
     """Return the name of built-in items as it is, a task's with an absolute file, else the path.
 
@@ -145,14 +165,14 @@ def load(
     lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
     are not written as items. Raises DataError naming file and line.
     """
-    files, more = _files(paths, note), list(more)
+    given, more = files(paths, note), list(more)
     said: list[str] = []
-    items = _items(files, more, ours, said.append)
-    texts = [file for file in files if file_formats.kind(file) == ".txt"]
-    if texts and _empty(items.values()):
+    items = _items(given, more, Reading(said.append, ours))
+    texts = [file for file in given if file_formats.kind(file) == ".txt"]
+    if texts and empty(items.values()):
         said = []
-        finer = _items(files, more, ours, said.append, finer=True)
-        if not _empty(finer.values()):
+        finer = _items(given, more, Reading(said.append, ours, finer=True))
+        if not empty(finer.values()):
             items = finer
             names = ", ".join(file.name for file in texts)
             said.append(
@@ -164,25 +184,24 @@ def load(
     return [items[id_] for id_ in sorted(items)]
 
 
-def _items(
-    files: Sequence[Path],
-    more: Iterable[dict[str, Any]],
-    ours: bool,
-    note: file_formats.Note,
-    finer: bool = False,
-) -> dict[str, Item]:
+def _items(files: Sequence[Path], more: Iterable[dict[str, Any]], how: Reading) -> dict[str, Item]:
     """Return the items by id. Raises DataError for an id used twice."""
+    task = Path("task")
+    rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, task, how)) for row in more)
+    return by_id(chain((pair for file in files for pair in read(file, how)), rows))
+
+
+def by_id(read: Iterable[tuple[str, Item]]) -> dict[str, Item]:
+    """Return items by id, from (file and line, item). Raises DataError for an id used twice."""
     items: dict[str, Item] = {}
-    rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, "task")) for row in more)
-    read = (pair for file in files for pair in _read(file, ours, note, finer))
-    for where, item in chain(read, rows):
+    for where, item in read:
         if item.id in items:
             raise DataError(f"{where}: id {item.id!r} is used twice. Ids must be unique.")
         items[item.id] = item
     return items
 
 
-def _empty(items: Iterable[Item]) -> list[str]:
+def empty(items: Iterable[Item]) -> list[str]:
     """Return the slices without text."""
     filled = {item.slice for item in items if isinstance(item, Text)}
     return [s for s in SLICES if s not in filled]
@@ -191,12 +210,12 @@ def _empty(items: Iterable[Item]) -> list[str]:
 def check(items: Iterable[Item]) -> None:
     """Raise DataError if a slice that a run needs has no text."""
     items = list(items)
-    if empty := _empty(items):
+    if lacking := empty(items):
         characters = sum(len(item.text) for item in items if isinstance(item, Text))
         shares = ", ".join(f"{slice_} {share:.0%}" for slice_, share in MEASURING_SHARES.items())
         raise DataError(
-            f"the data has no text in the slice{'s' if len(empty) > 1 else ''} "
-            f"{', '.join(empty)}: it has {len(items)} items, {characters} characters of text. Give "
+            f"the data has no text in the slice{'s' if len(lacking) > 1 else ''} "
+            f"{', '.join(lacking)}: it has {len(items)} items, {characters} characters of text. Give "
             f"more text: a .txt file needs {len(SLICES) * SHORTEST} characters, .jsonl some dozens, "
             f"which fall into slices by the hash of their ids ({shares}). Or name the slice of each "
             'item with "slice". Tasks of lm-evaluation-harness need text beside them: another --data.'
@@ -225,11 +244,13 @@ def digest(items: Sequence[Item]) -> str:
 
 def from_rows(rows: Iterable[dict[str, Any]]) -> list[Item]:
     """Return items from dictionaries of the same format, sorted by id."""
-    items = [_parse(row, "built-in", number, "text") for number, row in enumerate(rows)]
+    place = Path("text")
+    items = [_parse(row, "built-in", number, place) for number, row in enumerate(rows)]
     return sorted(items, key=lambda item: item.id)
 
 
-def _files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
+def files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
+    """Return the data files that paths of files and folders mean. Raises DataError."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -266,17 +287,16 @@ def _listed(files: Sequence[Path]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-def _read(
-    file: Path, ours: bool, note: file_formats.Note, finer: bool
-) -> Iterator[tuple[str, Item]]:
-    if not ours:
+def read(file: Path, how: Reading) -> Iterator[tuple[str, Item]]:
+    """Yield (file and line, item) of one file. Raises DataError."""
+    if not how.ours:
         file_formats.check_size(file)
     if file_formats.kind(file) == ".txt":
-        yield from (_pieces if finer else _paragraphs)(file, file_formats.text(file))
+        yield from (_pieces if how.finer else _paragraphs)(file, file_formats.text(file), how)
         return
-    for where, number, row in file_formats.rows(file, note):
-        item = _parse(row, where, number, file.name)
-        if not ours and _names_task(item):
+    for where, number, row in file_formats.rows(file, how.note):
+        item = _parse(row, where, number, file, how)
+        if not how.ours and _names_task(item):
             raise DataError(
                 f"{where}: an item of a file cannot be judged by a task of lm-evaluation-harness. "
                 "Give the task itself as data: lm-eval:NAME or lm-eval:FILE.yaml."
@@ -292,11 +312,16 @@ def _names_task(item: Item) -> bool:
     )
 
 
-def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:
-    row = {"id": f"{file}:{number}", "domain": file_formats.domain(Path(file)), **row}
+def _parse(
+    row: dict[str, Any], where: str, number: int, file: Path, how: Reading = Reading()
+) -> Item:
+    name = how.name or file.name
+    row = {"id": f"{name}:{number}", "domain": file_formats.domain(file), **row}
+    if how.domain is not None:
+        row["domain"] = how.domain
     try:
         if "slice" not in row:
-            row["slice"] = slice_of(str(row["id"]), MEASURING_SHARES)
+            row["slice"] = slice_of(str(row["id"]), how.shares)
         kind = Text if "text" in row else Problem if "check" in row else Question
         return kind.model_validate(row)
     except UnicodeEncodeError as error:
@@ -308,7 +333,7 @@ def _parse(row: dict[str, Any], where: str, number: int, file: str) -> Item:
         raise DataError(f"{where}: {key + ': ' if key else ''}{what}.") from error
 
 
-def _paragraphs(file: Path, content: str) -> Iterator[tuple[str, Item]]:
+def _paragraphs(file: Path, content: str, how: Reading) -> Iterator[tuple[str, Item]]:
     piece: list[str] = []
     number = 0
     for paragraph in [*content.split("\n\n"), None]:
@@ -318,11 +343,11 @@ def _paragraphs(file: Path, content: str) -> Iterator[tuple[str, Item]]:
             text = "\n\n".join(piece)
             if text.strip():
                 row = {"text": text}
-                yield f"{file} (piece {number})", _parse(row, str(file), number, file.name)
+                yield f"{file} (piece {number})", _parse(row, str(file), number, file, how)
             piece, number = [], number + 1
 
 
-def _pieces(file: Path, content: str) -> Iterator[tuple[str, Item]]:
+def _pieces(file: Path, content: str, how: Reading) -> Iterator[tuple[str, Item]]:
     """Cut a text that has too few paragraphs at line ends or blanks; slices come in turn."""
     size = min(PARAGRAPHS, max(SHORTEST, len(content) // PIECES))
     start = number = 0
@@ -336,7 +361,7 @@ def _pieces(file: Path, content: str) -> Iterator[tuple[str, Item]]:
                     break
         piece = content[start:end]
         if piece.strip():
-            row = {"text": piece, "slice": IN_TURN[number % len(IN_TURN)]}
-            yield f"{file} (piece {number})", _parse(row, str(file), number, file.name)
+            row = {"text": piece, "slice": how.turn[number % len(how.turn)]}
+            yield f"{file} (piece {number})", _parse(row, str(file), number, file, how)
             number += 1
         start = end

@@ -1,8 +1,7 @@
 """Paired bootstrap comparison of two models on the same items (Efron & Tibshirani 1993).
 
-Windows, questions and problems are resampled with replacement within each domain, the same resample
-for both models, RESAMPLES times; the interval is the middle 95 % of the differences of fitness. The
-best sources' values that normalise fitness are held fixed.
+Windows, questions and problems are resampled within each domain (`evaluation.bootstrap`), and fitness
+is computed of every resample. The best sources' values that normalise fitness are held fixed.
 
 A difference is a win or a loss only if its whole interval lies beyond rounding. The same sums in
 another order move every item a little, often in the same direction, and the interval of such a
@@ -16,14 +15,13 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from evaluation import bootstrap
+from evaluation.bootstrap import Comparison, Counts, ratio
 from evaluation.data.outcomes import DomainOutcomes, Outcomes
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Reference, Weighting
-from runs import keys
 
-RESAMPLES = 2000
 #: Dtype of evaluation → largest difference in nats per token that counts as rounding: ten times the
 #: change that was seen with another order of the same sums (docs/benchmarks.md), and less than a
 #: table shows. The first is for one window. The second is for a domain's mean, in which the ups and
@@ -33,31 +31,8 @@ MEAN_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 1e-3}
 #: The same for accuracy: in bfloat16 two tokens are often equally likely, and either may be taken.
 ACCURACY_ROUNDING: Mapping[str, float] = {"float32": 0.0, "bfloat16": 1e-3}
 
-Counts = NDArray[np.float64]
 #: Counts of windows, of questions and of problems, [resamples, items] each.
 Resampled = tuple[Counts, ...]
-
-
-class Comparison(BaseModel):
-    """The first model's fitness minus the second's, and the difference's 95 % interval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    difference: float
-    low: float
-    high: float
-
-    def beats(self, by: float) -> bool:
-        """Return True if the lower bound is above zero by more than `by`, usually `rounding`."""
-        return self.low > by
-
-    def loses(self, by: float) -> bool:
-        """Return True if the upper bound is below zero by more than `by`."""
-        return self.high < -by
-
-    def moved(self, by: float) -> Comparison:
-        """Return the comparison shifted by an exactly known difference."""
-        return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
 
 
 def rounding(
@@ -88,8 +63,7 @@ def compare(
     differences = means - _fitness(b, resampled, best, weighting, raw)
     once = {d: tuple(np.ones((1, c.shape[1])) for c in counts) for d, counts in resampled.items()}
     point = _fitness(a, once, best, weighting, raw) - _fitness(b, once, best, weighting, raw)
-    low, high = np.quantile(differences, [0.025, 0.975])
-    return Comparison(difference=float(point[0]), low=float(low), high=float(high))
+    return bootstrap.interval(differences, float(point[0]))
 
 
 def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
@@ -97,16 +71,8 @@ def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
     result = {}
     for domain in sorted(outcomes):
         seen = outcomes[domain]
-        counts = []
-        for size, what in (
-            (len(seen.nll), "windows"),
-            (len(seen.right), "questions"),
-            (len(seen.solved), "problems"),
-        ):
-            rng = keys.generator(*key, domain, what)
-            draws = rng.multinomial(size, [1 / size] * size, RESAMPLES) if size else []
-            counts.append(np.asarray(draws, np.float64).reshape(RESAMPLES, size))
-        result[domain] = tuple(counts)
+        parts = (("windows", seen.nll), ("questions", seen.right), ("problems", seen.solved))
+        result[domain] = tuple(bootstrap.draws(len(x), *key, domain, what) for what, x in parts)
     return result
 
 
@@ -122,8 +88,8 @@ def _fitness(
     The formula is that of `composite.fitness`, on whole arrays.
     """
     texts = [d for d in sorted(outcomes) if outcomes[d].tokens]
-    rates = {d: _ratio(counts[d][0], outcomes[d].nll, outcomes[d].tokens) for d in texts}
-    hits = {d: _ratio(counts[d][0], outcomes[d].hits, outcomes[d].tokens) for d in texts}
+    rates = {d: ratio(counts[d][0], outcomes[d].nll, outcomes[d].tokens) for d in texts}
+    hits = {d: ratio(counts[d][0], outcomes[d].hits, outcomes[d].tokens) for d in texts}
     right = {d: _choices(counts[d][1], o) for d, o in sorted(outcomes.items()) if o.right}
     solved = {d: _solved(counts[d][2], o) for d, o in sorted(outcomes.items()) if o.solved}
     perplexity = np.exp(_mean([*rates.values()]))
@@ -147,10 +113,6 @@ def _fitness(
 
 def _mean(values: list[Counts]) -> Counts:
     return np.mean(values, axis=0)
-
-
-def _ratio(counts: Counts, above: tuple[float, ...], below: tuple[int, ...]) -> Counts:
-    return (counts @ np.asarray(above, np.float64)) / (counts @ np.asarray(below, np.float64))
 
 
 def _choices(counts: Counts, outcomes: DomainOutcomes) -> Counts:

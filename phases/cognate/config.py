@@ -10,22 +10,27 @@ from phases.cognate.presets import PRESETS, Preset
 
 #: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
 KNOWN = ("code", "math", "data", "prose", "multilingual")
+#: Names that no specialist can have: folders and roles of their own.
+TAKEN = ("base", "items", "untrained")
 
 Positive = Annotated[float, Field(gt=0)]
+Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 
 
 class CognateConfig(BaseModel):
     """Settings: what is trained, and for how long."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     preset: Literal["mini", "tiny", "small", "25m"] = Field(
-        "tiny", description="How large, how long; mini: seconds, to try the machinery."
+        "tiny",
+        description="How large, how long; mini: seconds, to try the machinery. With a base of your own "
+        "its size is the base's, the rest the preset's.",
     )
-    domains: tuple[str, ...] = Field(
+    domains: tuple[Domain, ...] = Field(
         ("code", "math", "data"),
         min_length=1,
-        description=f"A specialist each: {', '.join(KNOWN)}.",
+        description=f"A specialist each: of {', '.join(KNOWN)}; with data of your own, of its domains.",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of text, weights and batches.")
     precision: Literal["float32", "bfloat16"] = Field(
@@ -42,6 +47,30 @@ class CognateConfig(BaseModel):
     specialist_rate: Positive | None = Field(
         None, description="Peak learning rate of the specialists' training; none: the preset's."
     )
+    base_tokens: int | None = Field(
+        None, ge=1, description="Tokens that the base is trained on; none: the preset's."
+    )
+    specialist_tokens: int | None = Field(
+        None, ge=1, description="Tokens that a specialist is trained on; none: the preset's."
+    )
+    batch: int | None = Field(
+        None, ge=1, le=65_536, description="Windows of a step; none: the preset's."
+    )
+    context: int | None = Field(
+        None, ge=8, le=1 << 20, description="Tokens of a window; none: the preset's."
+    )
+    own_share: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Share of a specialist's own domain; the rest of its text is the common mix. None: "
+        "the preset's.",
+    )
+    mix: dict[Domain, Positive] | None = Field(
+        None,
+        description="Domain → its weight in the common mix; none: the preset's, or with data of your "
+        "own all domains alike.",
+    )
     device: str = Field("cpu", description="cpu or cuda:N.")
     max_hours: Positive | None = Field(None, description="Hours by the clock after which it ends.")
     max_device_hours: Positive | None = Field(
@@ -50,12 +79,17 @@ class CognateConfig(BaseModel):
 
     @field_validator("domains")
     @classmethod
-    def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(given)) < len(given) or not set(given) <= set(KNOWN):
-            raise ValueError(f"give some of {', '.join(KNOWN)}, each once")
+    def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if len({name.lower() for name in given}) < len(given):
+            raise ValueError("give each domain once")
+        if taken := sorted(set(TAKEN) & {name.lower() for name in given}):
+            raise ValueError(f"{taken[0]} is the name of something else: rename the data")
         return given
 
     @property
     def size(self) -> Preset:
-        """The preset."""
-        return PRESETS[self.preset]
+        """The preset, with the settings that change it."""
+        names = ("base_tokens", "specialist_tokens", "batch", "context", "own_share")
+        given = {name: getattr(self, name) for name in names}
+        changed = {name: value for name, value in given.items() if value is not None}
+        return PRESETS[self.preset].model_copy(update=changed)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from evaluation.observing import Observed
 from events import Registry
 from phases.cognate.config import CognateConfig
-from runs.event_types import Part, Profile
+from runs.event_types import ModelReference, Part, Profile, SourceRecord
 from runs.kinds import events as common
 from runs.kinds import state as common_state
 from runs.system.digests import Digest
@@ -21,6 +21,10 @@ class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
     config: CognateConfig
+    #: The model that specialists are trained of; None: a base is trained from scratch.
+    base: ModelReference | None = None
+    #: Files and folders of text, each PATH or DOMAIN=PATH; none: the built-in text.
+    data: tuple[str, ...] = ()
 
 
 class Forked(common.Forked):
@@ -33,6 +37,8 @@ class Started(common.Started):
     """Text, tokenizer and profile were pinned."""
 
     parameters: Large
+    #: The model that was given as the base.
+    base: SourceRecord | None = None
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
     streams: dict[str, Digest]
     #: Domain → number of those tokens.
@@ -44,6 +50,10 @@ class Started(common.Started):
     profile: Profile
     #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
     canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Parts that a step's windows are computed in, because all at once did not fit in memory.
+    accumulation: Count = 1
     #: Steps of a segment; no part of the lineage.
     segment: Count
 
@@ -51,6 +61,18 @@ class Started(common.Started):
     def machine(self) -> str | None:
         """The profile that a device must offer."""
         return self.profile.of_machine
+
+
+class Lead(Part):
+    """A specialist's lead on its own domain: the bits per byte that the next best model needs more.
+
+    The interval is the middle 95 % of a paired bootstrap over windows.
+    """
+
+    rival: str
+    difference: float
+    low: float
+    high: float
 
 
 class Result(Part):
@@ -61,6 +83,8 @@ class Result(Part):
     digest: Digest
     #: Domain → bits per byte on the selection slice.
     bits_per_byte: dict[str, float]
+    #: A specialist's lead; the base has none.
+    lead: Lead | None = None
 
 
 class Completed(common.Completed):

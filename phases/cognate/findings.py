@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+from evaluation import bootstrap
 from evaluation.observing import Observe, Observed
 from phases.cognate import plan
-from phases.cognate.events import CognateState, Result
+from phases.cognate.events import CognateState, Lead, Result, Started, Submitted
+from runs.errors import DataError
+from weights.recipes import Train
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
 QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@1"
@@ -12,8 +17,40 @@ QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@
 SLICE = "selection"
 #: Places on the line from base (0) to specialist (1).
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
+#: Times that a text may be read over without a note: about as good as new text (arXiv 2305.16264, §6).
+READINGS = 4
 #: A rise of more than this (nats a token) above the straight line between the ends is a barrier.
 BARRIER = 0.01
+
+
+def check_lengths(started: Started) -> None:
+    """Raise DataError if the text of a domain is too short for one window."""
+    needed = started.context + 2
+    for domain, tokens in started.tokens.items():
+        if tokens < needed:
+            raise DataError(
+                f"the text of domain {domain} has {tokens} tokens: a window of {started.context} needs "
+                f"at least {needed}. Give more text, or set a smaller context."
+            )
+
+
+def readings(submitted: Submitted, started: Started) -> list[str]:
+    """Return a note for each text that a training reads more than `READINGS` times over."""
+    base = plan.base(submitted, started)
+    trainings = plan.specialists(submitted, started)
+    if isinstance(base, Train):
+        trainings = {plan.BASE: base, **trainings}
+    notes = []
+    for role, recipe in trainings.items():
+        tokens, total = recipe.steps * recipe.batch * recipe.context, sum(recipe.data.values())
+        for domain, share in recipe.data.items():
+            times = tokens * share / total / started.tokens[domain]
+            if times > READINGS:
+                notes.append(
+                    f"the {role} training reads the text of {domain} {times:.0f} times over: more text "
+                    "or fewer tokens serve better."
+                )
+    return notes
 
 
 def observations(state: CognateState) -> list[Observe]:
@@ -41,14 +78,29 @@ def quality(state: CognateState) -> dict[str, dict[str, float]]:
     return {role: dict(event.values) for role, event in found(state, QUALITY).items()}
 
 
+def leads(state: CognateState) -> dict[str, Lead]:
+    """Return specialist → its lead on its own domain over the best of the other models."""
+    figures, seen = quality(state), found(state, QUALITY)
+    seed, told = state.submitted.config.seed, {}
+    for role in state.submitted.config.domains:
+        rival = min((other for other in figures if other != role), key=lambda r: figures[r][role])
+        sizes = seen[role].sizes[role]
+        theirs, mine = seen[rival].items[role], seen[role].items[role]
+        lead = bootstrap.rates(theirs, mine, sizes, "cognate lead", seed, role)
+        difference, low, high = (x / math.log(2) for x in (lead.difference, lead.low, lead.high))
+        told[role] = Lead(rival=rival, difference=difference, low=low, high=high)
+    return told
+
+
 def results(state: CognateState) -> dict[str, Result]:
     """Return role → model of a run whose models are made and measured."""
-    figures = quality(state)
+    figures, lead = quality(state), leads(state)
     return {
         role: Result(
             recipe_id=recipe.id,
             digest=state.made[recipe.id].digest,
             bits_per_byte=figures[role],
+            lead=lead.get(role),
         )
         for role, recipe in plan.models(state).items()
     }

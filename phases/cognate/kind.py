@@ -14,6 +14,7 @@ from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Completed, Forked, Started, Submitted
 from phases.cognate.view import CognateView
 from runs.errors import ConfigError
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.retries import failure
@@ -107,6 +108,27 @@ class Cognate(CognateView, Kind[CognateState]):
                     f"setting {name} cannot change in a fork of a cognate run that has started: models "
                     "are made with it. Start a new run instead."
                 )
+
+    # ---- asking for a run --------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of a run, of a `base` and data or of what comes with the program."""
+        from phases.cognate import submission
+
+        return submission.plan(self, asked, lookup)
+
+    def check(self, plan: Plan) -> Checked:
+        """Open base (header only), tokenizer and data; raise the errors of a start."""
+        from phases.cognate import submission
+
+        return submission.check(plan)
+
+    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
+        """Yield the name of the base and the paths of data."""
+        if submitted.base is not None:
+            yield submitted.base.name, "a model's name"
+        for path in submitted.data:
+            yield path, "a path"
 
     # ---- scheduling --------------------------------------------------------------------------
 
@@ -228,7 +250,7 @@ def _work(state: CognateState) -> Decision:
     """Return the open tasks, or the trainings that have ended; empty if all is made and measured."""
     models = plan.models(state)
     base = models.pop(plan.BASE)
-    initial = plan.initial(state.submitted.config)
+    initial = plan.initial(state.submitted, state.started)
     for wanted in ([initial], [base], list(models.values())):
         decision = making.next_of(state, wanted, state.started.segment)
         if decision.facts or decision.tasks:
@@ -239,7 +261,7 @@ def _work(state: CognateState) -> Decision:
 
 def _check_domains(state: CognateState, domains: Sequence[str]) -> None:
     """Raise ConfigError unless a fork keeps every specialist that is begun, and adds known text."""
-    models = plan.specialists(state.submitted.config, state.started)
+    models = plan.specialists(state.submitted, state.started)
     for domain, recipe in models.items():
         if state.steps(recipe) and domain not in domains:
             raise ConfigError(f"the {domain} specialist is begun: a fork here keeps it in domains.")

@@ -9,6 +9,7 @@ from phases.cognate import plan
 from phases.cognate.events import CognateState
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
+from weights.recipes import Source, Train, Transform
 
 
 def find(state: CognateState, name: str) -> str:
@@ -40,32 +41,39 @@ def origin(state: CognateState, rows: Sequence[Envelope], name: str) -> Origin:
     role = next(r for r, recipe in plan.models(state).items() if recipe.id == recipe_id)
     return Origin(
         name=f"{state.run}-{role}",
-        what=f"the {role} model of run {state.run}",
+        what=f"{role} model of run {state.run}",
         digest=state.made[recipe_id].digest,
-        folders=_folders(state, rows, role),
+        folders=(f"{out}/{role}",) if (out := state.submitted.output_dir) else (),
         run=state.run,
         recipe_id=recipe_id,
     )
 
 
-def _folders(state: CognateState, rows: Sequence[Envelope], role: str) -> tuple[str, ...]:
-    """Return the folders where the model was written."""
-    return ()
-
-
 def ancestry(state: CognateState, name: str) -> list[Ancestor]:
     """Return a model's recipe and those it was trained from, back to the first weights."""
-    recipe_id = find(state, name)
-    initial = plan.initial(state.submitted.config)
-    known = {recipe.id: (role, recipe) for role, recipe in plan.models(state).items()}
-    found = []
-    while recipe_id in known:
-        role, recipe = known[recipe_id]
-        shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
-        words = f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
-        found.append(Ancestor(recipe.id, role, words, recipe.model_dump(mode="json")))
-        recipe_id = recipe.start
-    if recipe_id == initial.id:
-        words = f"{initial.operation}, seed {initial.seed}"
-        found.append(Ancestor(initial.id, "untrained", words, initial.model_dump(mode="json")))
+    known, next_id = plan.recipes(state), find(state, name)
+    found: list[Ancestor] = []
+    while next_id in known:
+        role, recipe = known[next_id]
+        found.append(Ancestor(next_id, role, _words(recipe), recipe.model_dump(mode="json")))
+        next_id = recipe.start if isinstance(recipe, Train) else recipe.inputs.get("of", "")
+    if (given := state.started.base) is not None:
+        source = Source(digest=given.digest)
+        words = f"the model {given.name}, {given.digest[:12]}"
+        found.append(
+            Ancestor(source.id, "given", words, source.model_dump(mode="json"), given.digest)
+        )
     return found
+
+
+def _words(recipe: Train | Transform) -> str:
+    """Return a recipe in words."""
+    if isinstance(recipe, Train):
+        shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
+        return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
+    given = recipe.inputs.get("of")
+    return (
+        f"{recipe.operation} of {given[:12]}"
+        if given
+        else f"{recipe.operation}, seed {recipe.seed}"
+    )

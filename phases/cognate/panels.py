@@ -9,10 +9,13 @@ from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import (
+    Arm,
+    Arms,
     Axis,
     Column,
     Edge,
     Graph,
+    Lead,
     Lines,
     Matrix,
     Metric,
@@ -21,6 +24,7 @@ from runs.panels.panels import (
     Series,
     Units,
 )
+from weights.recipes import Train, Transform
 
 BITS = Metric(name="bits per byte", unit="bit/B", better="down")
 STEPS = Axis(name="step", whole=True)
@@ -73,6 +77,7 @@ def panels(state: CognateState, curves: Curves) -> list[Panel]:
         return found
     if quality := findings.quality(state):
         found.append(_quality(quality))
+        found += _leads(state, quality)
     if line := findings.line(state):
         found.append(_line(line))
     return [*found, _models(state), _lineage(state)]
@@ -108,6 +113,41 @@ def _quality(quality: Mapping[str, Mapping[str, float]]) -> Matrix:
     )
 
 
+def _leads(state: CognateState, quality: Mapping[str, Mapping[str, float]]) -> list[Panel]:
+    """Return each specialist beside the others on its own domain; with the lead over the next best."""
+    domains, windows = state.submitted.config.domains, findings.found(state, findings.QUALITY)
+    if not all(role in quality for role in (plan.BASE, *domains)):
+        return []
+    panels: list[Panel] = []
+    for role, lead in findings.leads(state).items():
+        verdict = "better" if lead.low > 0 else "worse" if lead.high < 0 else "level"
+        over = Lead(value=lead.difference, low=lead.low, high=lead.high, verdict=verdict)
+        arms = tuple(
+            Arm(
+                name=other,
+                group="base" if other == plan.BASE else "specialist",
+                value=figures[role],
+                n=len(windows[other].sizes[role]),
+                lead=over if other == lead.rival else None,
+            )
+            for other, figures in quality.items()
+        )
+        told = "leads" if verdict == "better" else "does not show a lead over"
+        says = f"On text of {role} the {role} specialist {told} the next best, {lead.rival}."
+        panels.append(
+            Arms(
+                name=f"lead-{role}",
+                title=f"The {role} specialist",
+                says=says,
+                metric=BITS,
+                ours=role,
+                baseline=lead.rival,
+                arms=arms,
+            )
+        )
+    return panels
+
+
 def _line(line: Mapping[str, list[float]]) -> Lines:
     """Return the loss along the straight lines from the base to the specialists."""
     series = tuple(Series(name=r, x=findings.PLACES, y=tuple(y)) for r, y in line.items())
@@ -125,15 +165,21 @@ def _line(line: Mapping[str, list[float]]) -> Lines:
     )
 
 
+def _spent(state: CognateState, recipe: Train | Transform) -> tuple[int, int, float]:
+    """Return the steps that are done, all steps, and the seconds that they took; 0 without steps."""
+    if not isinstance(recipe, Train):
+        return 0, 0, 0.0
+    seconds = sum(e.seconds for e in state.advanced.get(recipe.stem, {}).values())
+    return state.steps(recipe), recipe.upto, seconds
+
+
 def _models(state: CognateState) -> Units:
     """Return base and specialists with their steps and weights."""
     models = plan.models(state)
     rows = tuple(
         (
             role,
-            state.steps(recipe),
-            recipe.upto,
-            sum(e.seconds for e in state.advanced.get(recipe.stem, {}).values()),
+            *_spent(state, recipe),
             state.made[recipe.id].digest[:12] if recipe.id in state.made else None,
         )
         for role, recipe in models.items()
@@ -141,7 +187,7 @@ def _models(state: CognateState) -> Units:
     return Units(
         name="models",
         title="Models",
-        says="The base is trained first; the specialists start from it.",
+        says="The specialists start from the base.",
         unit="model",
         columns=(
             Column(name="model", type="text"),
@@ -159,16 +205,19 @@ def _lineage(state: CognateState) -> Graph:
     models = plan.models(state)
     specialists = [role for role in models if role != plan.BASE]
     made = {role: recipe.id in state.made for role, recipe in models.items()}
+    given = state.started.base
+    first = given.name if given else "first weights"
+    group = "trained" if given is None else "given"
     nodes = [
         Node(id="text", name="text", group="data", column=0, says=state.started.items[:12]),
-        Node(id="untrained", name="first weights", group="initialised", column=0),
-        Node(id=plan.BASE, name=plan.BASE, group="trained", column=1, ours=made[plan.BASE]),
+        Node(id="untrained", name=first, group="given" if given else "initialised", column=0),
+        Node(id=plan.BASE, name=plan.BASE, group=group, column=1, ours=made[plan.BASE]),
     ]
     nodes += [Node(id=r, name=r, group="trained", column=2, ours=made[r]) for r in specialists]
-    edges = [
-        Edge(source="untrained", target=plan.BASE, says="train"),
-        Edge(source="text", target=plan.BASE, says="text"),
-    ]
+    says = "float32" if given else "train"
+    edges = [Edge(source="untrained", target=plan.BASE, says=says)]
+    readers = specialists if given else [plan.BASE]
+    edges += [Edge(source="text", target=role, says="text") for role in readers]
     edges += [Edge(source=plan.BASE, target=role, says="train") for role in specialists]
     says = "Who was made of what; `forge lineage` has the recipes."
     return Graph(name="lineage", title="Lineage", says=says, nodes=tuple(nodes), edges=tuple(edges))

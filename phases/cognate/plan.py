@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from phases.cognate.config import CognateConfig
-from phases.cognate.events import CognateState, Started
+from phases.cognate.events import CognateState, Started, Submitted
 from phases.cognate.presets import Preset
+from runs.errors import ConfigError
 from weights.recipes import Algorithm, Train, Transform
 
 BASE = "base"
@@ -37,8 +39,8 @@ OPTIMISERS = {
 }
 
 
-def initial(config: CognateConfig) -> Transform:
-    """Return the recipe of the base's weights before training."""
+def fresh(config: CognateConfig) -> Transform:
+    """Return the recipe of the weights that a base begins with."""
     size = config.size
     shape = {
         "vocabulary": size.vocabulary,
@@ -52,45 +54,91 @@ def initial(config: CognateConfig) -> Transform:
     return Transform(operation="qwen2-init@1", params=shape, seed=config.seed)
 
 
-def base(config: CognateConfig, started: Started) -> Train:
-    """Return the recipe of the base."""
-    size = config.size
-    peak = config.base_rate or size.base_rate
-    return _training(
-        config, started, BASE, initial(config).id, size.base_mix, size.base_tokens, peak
-    )
+def initial(submitted: Submitted, started: Started) -> Transform:
+    """Return the recipe of the weights that the base begins with, or of the base that was given."""
+    if started.base is not None:
+        return Transform(operation="float32@1", inputs={"of": started.base.recipe_id})
+    return fresh(submitted.config)
 
 
-def specialists(config: CognateConfig, started: Started) -> dict[str, Train]:
+def common(submitted: Submitted, started: Started) -> dict[str, float]:
+    """Return domain → share of the common mix; the shares add up to 1."""
+    config = submitted.config
+    if config.mix:
+        total = math.fsum(config.mix.values())
+        return {domain: weight / total for domain, weight in sorted(config.mix.items())}
+    if submitted.data:
+        return {domain: 1 / len(started.streams) for domain in sorted(started.streams)}
+    return dict(config.size.base_mix)
+
+
+def base(submitted: Submitted, started: Started) -> Train | Transform:
+    """Return the recipe of the base. A base that was given is not trained."""
+    start = initial(submitted, started)
+    if started.base is not None:
+        return start
+    size = submitted.config.size
+    peak = submitted.config.base_rate or size.base_rate
+    mix = common(submitted, started)
+    return _training(submitted, started, BASE, start.id, mix, size.base_tokens, peak)
+
+
+def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
     """Return domain → the recipe of its specialist, which starts from the base."""
-    size, start = config.size, base(config, started).id
+    config, size = submitted.config, submitted.config.size
+    start, mix = base(submitted, started).id, common(submitted, started)
+    peak = config.specialist_rate or size.specialist_rate
     return {
         domain: _training(
-            config,
+            submitted,
             started,
             domain,
             start,
-            size.specialist_mix(domain),
+            size.specialist_mix(domain, mix),
             size.specialist_tokens,
-            config.specialist_rate or size.specialist_rate,
+            peak,
         )
         for domain in config.domains
     }
 
 
-def models(state: CognateState) -> dict[str, Train]:
+def models(state: CognateState) -> dict[str, Train | Transform]:
     """Return role → recipe of every model that the run gives, the base first."""
-    config, started = state.submitted.config, state.started
-    return {BASE: base(config, started), **specialists(config, started)}
+    submitted, started = state.submitted, state.started
+    return {BASE: base(submitted, started), **specialists(submitted, started)}
 
 
-def steps(size: Preset, tokens: int) -> int:
+def trainings(state: CognateState) -> dict[str, Train]:
+    """Return role → recipe of every model that the run trains."""
+    return {role: recipe for role, recipe in models(state).items() if isinstance(recipe, Train)}
+
+
+def recipes(state: CognateState) -> dict[str, tuple[str, Train | Transform]]:
+    """Return recipe id → (name, recipe) of all that the run makes, the first weights included."""
+    first = initial(state.submitted, state.started)
+    named = {"untrained": first, **models(state)}
+    return {recipe.id: (name, recipe) for name, recipe in named.items()}
+
+
+def window(config: CognateConfig, positions: int | None) -> int:
+    """Return the tokens of a window: the setting, or the base's own limit if that is smaller.
+
+    `positions` is the longest sequence that a given base takes; None: any. Raises ConfigError if the
+    user asks for more.
+    """
+    asked = config.context
+    if positions is not None and asked is not None and asked > positions:
+        raise ConfigError(f"context is {asked}, the base takes {positions} tokens at most.")
+    return min(config.size.context, positions or config.size.context)
+
+
+def steps(size: Preset, context: int, tokens: int) -> int:
     """Return the number of steps that read `tokens` tokens."""
-    return max(1, tokens // (size.batch * size.context))
+    return max(1, tokens // (size.batch * context))
 
 
 def _training(
-    config: CognateConfig,
+    submitted: Submitted,
     started: Started,
     role: str,
     start: str,
@@ -98,15 +146,16 @@ def _training(
     tokens: int,
     peak: float,
 ) -> Train:
-    size = config.size
-    count = steps(size, tokens)
+    config, size = submitted.config, submitted.config.size
+    count = steps(size, started.context, tokens)
     return Train(
         objective=OBJECTIVE,
         start=start,
         data=mix,
         data_digests={domain: started.streams[domain] for domain in mix},
         batch=size.batch,
-        context=size.context,
+        context=started.context,
+        accumulation=started.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=Algorithm(
             name="cosine@1", params={"peak": peak, "warmup": size.warmup, "floor": FLOOR}

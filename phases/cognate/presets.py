@@ -6,6 +6,8 @@ measurements in `docs/decisions/0004-cognate-presets.md`, before any search was 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import BaseModel, ConfigDict
 
 from phases.cognate.errors import PresetError
@@ -54,9 +56,10 @@ class Preset(BaseModel):
                 f"preset {self.name} is {self.parameters:,} parameters, the model has {counted:,}"
             )
 
-    def specialist_mix(self, domain: str) -> dict[str, float]:
-        """Return domain → share of a specialist's phase."""
-        mix = {d: share * (1 - self.own_share) for d, share in self.base_mix.items()}
+    def specialist_mix(self, domain: str, common: Mapping[str, float]) -> dict[str, float]:
+        """Return domain → share of a specialist's phase; `common` are the shares of the common mix."""
+        left = 1 - self.own_share
+        mix = {d: share * left for d, share in common.items()} if left else {}
         return {**mix, domain: mix.get(domain, 0.0) + self.own_share}
 
 

@@ -11,8 +11,8 @@ from itertools import combinations
 from pydantic import BaseModel, ConfigDict
 
 from phases.cognate import findings, plan
-from phases.cognate.events import CognateState
-from weights.recipes import Train
+from phases.cognate.events import CognateState, Lead, Submitted
+from weights.recipes import Train, Transform
 
 
 class Report(BaseModel):
@@ -25,6 +25,8 @@ class Report(BaseModel):
     parameters: int
     #: model → domain → bits per byte on the selection slice; the base among the models.
     bits_per_byte: dict[str, dict[str, float]]
+    #: specialist → its lead in bits per byte on its own domain.
+    lead: dict[str, Lead]
     #: specialist → loss (nats a token, mean over domains) along the line from the base.
     line: dict[str, list[float]]
     #: specialist → highest rise above the straight line between the ends.
@@ -47,6 +49,7 @@ def report(state: CognateState) -> Report:
         seed=config.seed,
         parameters=state.started.parameters,
         bits_per_byte=findings.quality(state),
+        lead=findings.leads(state),
         line=line,
         barrier={role: findings.barrier(losses) for role, losses in line.items()},
         relative_norm={d: moved[d] for d in config.domains},
@@ -64,6 +67,10 @@ def lines(report: Report) -> list[str]:
         best = {d: min(r[d] for r in report.bits_per_byte.values()) for d in domains}
         cells = (f"{row[d]:9.4f}{'*' if row[d] == best[d] else ' '}" for d in domains)
         out.append(f"{name:12s}" + "".join(cells))
+    for name, lead in report.lead.items():
+        span = f"{lead.difference:+.4f} [{lead.low:+.4f}, {lead.high:+.4f}]"
+        shown = "" if lead.low > 0 else ": no lead is shown"
+        out.append(f"{name}: leads {lead.rival}, the next best on {name}, by {span}{shown}")
     for name, norm in report.relative_norm.items():
         path = " ".join(f"{x:.4f}" for x in report.line[name])
         state = "no barrier" if report.barrier[name] <= findings.BARRIER else "BARRIER"
@@ -75,15 +82,23 @@ def lines(report: Report) -> list[str]:
     return out
 
 
-def card(role: str, recipe: Train, report: Report) -> str:
-    """Return a model's card; a specialist's card names its base."""
-    front = ["---", "library_name: transformers", "license: apache-2.0", "tags:", "- cognate"]
+def card(role: str, recipe: Train | Transform, report: Report, submitted: Submitted) -> str:
+    """Return a model's card; a specialist's names its base.
+
+    It names a licence only if base and text are the program's own.
+    """
+    ours = submitted.base is None and not submitted.data
+    front = ["---", "library_name: transformers", *["license: apache-2.0"] * ours]
+    front += ["tags:", "- cognate"]
     if role != plan.BASE:
         front += ["base_model: ../base", "base_model_relation: finetune"]
     measured = ", ".join(f"{d} {v:.4f}" for d, v in report.bits_per_byte[role].items())
-    shares = ", ".join(f"{d} {share:.0%}" for d, share in recipe.data.items())
-    tokens = recipe.upto * recipe.batch * recipe.context
-    origin = "from scratch" if role == plan.BASE else "from `base`"
+    made = "given as the base, here in float32."
+    if isinstance(recipe, Train):
+        shares = ", ".join(f"{d} {share:.0%}" for d, share in recipe.data.items())
+        tokens = recipe.upto * recipe.batch * recipe.context
+        origin = "from scratch" if role == plan.BASE else "from `base`"
+        made = f"trained {origin} on {tokens:,} tokens ({shares})."
     return "\n".join(
         [
             *front,
@@ -91,7 +106,7 @@ def card(role: str, recipe: Train, report: Report) -> str:
             "",
             f"# {role} ({report.preset}, seed {report.seed})",
             "",
-            f"{report.parameters:,} parameters, trained {origin} on {tokens:,} tokens ({shares}).",
+            f"{report.parameters:,} parameters, {made}",
             f"Bits per byte on held-out text: {measured}.",
             "",
         ]

@@ -9,7 +9,6 @@ from typing import Any
 from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.cognate import findings, origins, panels, plan, report
-from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Completed
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
@@ -19,6 +18,7 @@ from runs.lists.tables import Kind, Table
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Advanced, Trained
+from weights.recipes import Train
 
 
 class CognateView(View[CognateState]):
@@ -28,13 +28,12 @@ class CognateView(View[CognateState]):
         """Return recipe id → role, for models and for the snapshots of their trainings."""
         if state.started is None:
             return {}
-        config: CognateConfig = state.submitted.config
-        found = {plan.initial(config).id: "untrained"}
-        for role, recipe in plan.models(state).items():
-            for step, event in state.advanced.get(recipe.stem, {}).items():
-                found[event.recipe_id] = f"{role} after {step} steps"
-            found[recipe.id] = role
-        return found
+        found = {
+            event.recipe_id: f"{role} after {step} steps"
+            for role, recipe in plan.trainings(state).items()
+            for step, event in state.advanced.get(recipe.stem, {}).items()
+        }
+        return found | {id_: name for id_, (name, _) in plan.recipes(state).items()}
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
@@ -42,7 +41,8 @@ class CognateView(View[CognateState]):
         match type_:
             case "submitted":
                 config = data["config"]
-                return f"{config['preset']}: a base, then {', '.join(config['domains'])}"
+                base = data["base"]["name"] if data["base"] else "a base"
+                return f"{config['preset']}: {base}, then {', '.join(config['domains'])}"
             case "started":
                 tokens = sum(data["tokens"].values())
                 return f"{data['parameters']:,} parameters, {tokens:,} tokens of text"
@@ -107,8 +107,8 @@ class CognateView(View[CognateState]):
         """Return (steps of all trainings that are done, steps in all)."""
         if state.started is None:
             return 0, None
-        models = plan.models(state).values()
-        return sum(map(state.steps, models)), sum(recipe.upto for recipe in models)
+        trainings = plan.trainings(state).values()
+        return sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
 
     def head(self, state: CognateState) -> Head:
         """Return the head: how much better specialists are on their own domains."""
@@ -128,7 +128,7 @@ class CognateView(View[CognateState]):
                 for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
                 for point in event.curve
             ]
-            for role, recipe in plan.models(state).items()
+            for role, recipe in plan.trainings(state).items()
         }
 
     def view(self, state: CognateState) -> dict[str, Any]:
@@ -139,8 +139,8 @@ class CognateView(View[CognateState]):
             role: {
                 "recipe_id": recipe.id,
                 "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
-                "step": state.steps(recipe),
-                "steps": recipe.upto,
+                "step": state.steps(recipe) if isinstance(recipe, Train) else 0,
+                "steps": recipe.upto if isinstance(recipe, Train) else 0,
             }
             for role, recipe in plan.models(state).items()
         }
@@ -154,10 +154,9 @@ class CognateView(View[CognateState]):
         """Return `lineage`: every recipe, by role. Raises NotFoundError for any other part."""
         if name != "lineage" or state.started is None:
             return super().part(state, name, **asked)
-        initial = plan.initial(state.submitted.config)
-        recipes = {"untrained": initial, **plan.models(state)}
         return {
-            role: {"id": r.id, "recipe": r.model_dump(mode="json")} for role, r in recipes.items()
+            name: {"id": id_, "recipe": recipe.model_dump(mode="json")}
+            for id_, (name, recipe) in plan.recipes(state).items()
         }
 
     def report(self, state: CognateState, rows: Sequence[Envelope]) -> dict[str, Any]:
@@ -187,7 +186,7 @@ class CognateView(View[CognateState]):
                 at = before + int(point["step"])
                 told = {f"{role}/{k}": v for k, v in point.items() if k != "step"}
                 rows.append((at, {f"{role}/step": point["step"], **told}))
-            before += plan.models(state)[role].upto
+            before += plan.trainings(state)[role].upto
         return [(at, row) for at, row in rows if at > after]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from events import Envelope
@@ -18,9 +19,16 @@ from worker.commands import validate
 from worker.tasks import runner
 
 
-def submit(home: Home, run: str = "r", **settings: Any) -> str:
+def submit(
+    home: Home,
+    run: str = "r",
+    base: str | Path | None = None,
+    data: Sequence[str] = (),
+    **settings: Any,
+) -> str:
     """Submit a cognate run; return its name."""
-    plan = validate.plan(Asked("cognate", {"preset": "mini", **settings}))
+    models = {"base": [str(base)]} if base else {}
+    plan = validate.plan(Asked("cognate", {"preset": "mini", **settings}, models, data))
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)
 

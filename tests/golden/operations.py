@@ -69,6 +69,13 @@ def interpolated() -> str:
     return digest(operations.apply(recipe, inputs).weights)
 
 
+def widened() -> str:
+    """Return the digest of a bfloat16 model in float32."""
+    recipe = Transform(operation="float32@1", inputs={"of": "1" * 64}, params={})
+    half = {name: tensor.bfloat16() for name, tensor in tensors("of").items()}
+    return digest(operations.apply(recipe, {"of": Model({}, half)}).weights)
+
+
 def initialised() -> str:
     """Return the digest of a fresh Qwen2 model."""
     return digest(toy_training.model().weights)
@@ -76,6 +83,7 @@ def initialised() -> str:
 
 #: Operation → its digest. Every entry of the table needs a line.
 OPERATIONS: dict[str, Callable[[], str]] = {
+    "float32@1": widened,
     "interpolate@1": interpolated,
     "qwen2-init@1": initialised,
 }
@@ -93,7 +101,8 @@ def trained(**changes: Any) -> str:
 
 def profile(table: str, name: str) -> str:
     """Return what the digest of an entry depends on; "any" if every machine computes it alike."""
-    return "any" if (table, name) == ("operation", "interpolate@1") else machine()
+    exact = (("operation", "float32@1"), ("operation", "interpolate@1"))
+    return "any" if (table, name) in exact else machine()
 
 
 def compute(table: str, name: str) -> str:

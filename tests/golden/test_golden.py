@@ -18,7 +18,7 @@ from worker.commands import accounts, user_limits
 
 FOLDER = Path(__file__).parent
 SCHEMAS = FOLDER / "schemas.json"
-LOGS = sorted(FOLDER.glob("*.jsonl"))
+LOGS = sorted(FOLDER.glob("schema-*.jsonl"))
 
 
 def rows_of(path: Path) -> list[Envelope]:

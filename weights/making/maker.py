@@ -51,11 +51,15 @@ class Maker:
         streams: Callable[[], Mapping[str, Ids]],
         kept: Snapshots,
         device: str = "cpu",
+        given: Mapping[str, Callable[[], Model]] | None = None,
     ) -> None:
-        """Make the recipes of `known` (id → recipe), with the config.json and streams of `state`."""
+        """Make the recipes of `known` (id → recipe), with the config.json and streams of `state`.
+
+        `given` opens the models that the run was given, by the ids of their `Source` recipes.
+        """
         self._state, self._cache, self._known = state, cache, known
         self._config, self._streams = config, streams
-        self._kept, self._device = kept, device
+        self._kept, self._device, self._given = kept, device, given or {}
         #: Called after every step.
         self.report: Callable[[Step], None] = lambda step: None
 
@@ -80,6 +84,8 @@ class Maker:
         return operations.apply(recipe, inputs).weights
 
     def _model(self, recipe_id: str) -> Model:
+        if recipe_id in self._given:
+            return self._given[recipe_id]()
         return Model(self._config(), self.weights(self._known[recipe_id]))
 
     def _trained(self, recipe: Train) -> Weights:

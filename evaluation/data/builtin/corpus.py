@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,25 @@ def items(
     """
     for domain, split in texts.items():
         for slice_, documents in split.items():
-            left = round(HELD_OUT[slice_] * part)
-            for document in documents:
-                if left <= 0:
-                    break
-                text = document.text[: max(left, 200)]
-                left -= len(text)
+            for document in held_out(documents, round(HELD_OUT[slice_] * part)):
                 name = f"{domain}/{document.name}"
-                yield {"id": name, "domain": domain, "slice": slice_, "text": text}
+                yield {"id": name, "domain": domain, "slice": slice_, "text": document.text}
             if slice_ in QUESTIONS and documents:
                 ask = (
                     multiple_choice.equations if domain == "math" else multiple_choice.continuation
                 )
                 for item in ask(documents, round(QUESTIONS[slice_] * part), seed):
                     yield {**item, "id": f"{domain}/{slice_}/{item['id']}", "slice": slice_}
+
+
+def held_out(documents: Iterable[Document], characters: int) -> Iterator[Document]:
+    """Yield the first documents up to a number of characters; the last one is cut off."""
+    for document in documents:
+        if characters <= 0:
+            return
+        text = document.text[: max(characters, 200)]
+        characters -= len(text)
+        yield replace(document, text=text)
 
 
 def write(folder: Path, texts: Mapping[str, Mapping[Slice, list[Document]]], seed: int) -> None:

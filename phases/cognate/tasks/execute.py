@@ -7,9 +7,11 @@ import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import training_texts
 from evaluation.data.packing import Packed
 from evaluation.machine_profile import machine_profile
 from evaluation.observing import Observe, Observed
@@ -18,20 +20,23 @@ from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
 from phases.cognate.tasks import measure, text
 from phases.cognate.tasks.text import Text
-from runs.errors import UnavailableError
-from runs.event_types import Profile
+from runs.errors import SourceChangedError, UnavailableError
+from runs.event_types import Profile, SourceRecord
 from runs.home import segment_seconds
 from runs.kinds.tasks import Start
 from weights import companions, operations
+from weights.checkpoint import digest, open_checkpoint
 from weights.making.maker import Maker, forget, snapshots
 from weights.making.making import Make
 from weights.model import Model
-from weights.recipes import Train, Transform
+from weights.recipes import Source, Train, Transform
+from weights.storage.inputs import check_named
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 from weights.threads import set_threads
 from weights.training import modules
 from weights.training.canary import STEPS, canary
+from weights.training.room import OutOfMemoryError, bounded
 from weights.training.snapshots import Snapshots
 
 
@@ -47,10 +52,32 @@ class Context:
     @cached_property
     def text(self) -> Text:
         """The run's text: as pinned, or made by the settings."""
-        config, supply = self.state.submitted.config, self._cache.supply
-        if self.state.started is None:
-            return text.make(supply, config)
-        return text.pinned(supply, self.state.started, config)
+        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+        if started is None:
+            return text.make(supply, submitted, self.donor)
+        return text.pinned(supply, started, submitted, lambda: self.donor)
+
+    @cached_property
+    def donor(self) -> Path | None:
+        """Folder of this machine's own copy of the base that was given; None if none was."""
+        given, started = self.state.submitted.base, self.state.started
+        if given is None:
+            return None
+        return self._cache.supply.model(given, started.base if started else None)
+
+    def given(self) -> Model:
+        """Return the base that was given, as it is stored. Raises SourceError for other weights."""
+        assert self.donor is not None
+        checkpoint = open_checkpoint(self.donor)
+        weights, started = checkpoint.tensors(), self.state.started
+        if started is not None and digest(weights) != started.base.digest:
+            self._cache.supply.forget(self.donor)
+            raise SourceChangedError(
+                f"the weights of model {started.base.name} are not those that the run has pinned. Put "
+                "the old files back, or start a new run."
+            )
+        head = checkpoint.config.get("tie_word_embeddings") and "lm_head.weight"
+        return Model(checkpoint.config, {n: t for n, t in weights.items() if n != head})
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -60,16 +87,17 @@ class Context:
     @cached_property
     def maker(self) -> Maker:
         """The maker of the run's recipes."""
-        started, config = self.state.started, self.state.submitted.config
-        recipes = [plan.initial(config), *plan.models(self.state).values()]
+        started = self.state.started
+        given = {started.base.recipe_id: self.given} if started.base else {}
         return Maker(
             self.state,
             self._cache,
-            {recipe.id: recipe for recipe in recipes},
+            {id_: recipe for id_, (_, recipe) in plan.recipes(self.state).items()},
             lambda: self.settings,
             lambda: self.text.streams,
             _snapshots(started, self._cache),
             self.device,
+            given,
         )
 
     @cached_property
@@ -82,7 +110,7 @@ class Context:
     @cached_property
     def held_out(self) -> dict[str, Packed]:
         """Domain → the packed items to measure on."""
-        return self.text.held_out(self.state.submitted.config.size.context, findings.SLICE)
+        return self.text.held_out(self.state.started.context, findings.SLICE)
 
     @property
     def device(self) -> str:
@@ -127,34 +155,99 @@ class Context:
     # ---- started -------------------------------------------------------------------------------
 
     def started(self) -> Started:
-        """Prepare text and tokenizer; return the event that pins them. Raises PresetError."""
-        made, size = self.text, self.state.submitted.config.size
-        start = operations.apply(plan.initial(self.state.submitted.config), {})
+        """Prepare text and tokenizer; return the event that pins them.
+
+        Raises PresetError, DataError, SourceError, UnavailableError.
+        """
+        made, submitted = self.text, self.state.submitted
+        size, base = submitted.config.size, self._base_record()
+        positions = open_checkpoint(self.donor).positions if self.donor else None
         started = Started(
             warnings=(),
-            parameters=sum(t.numel() for t in start.weights.values()),
+            parameters=base.parameters if base else size.parameters,
+            base=base,
             streams=made.digests,
             tokens={domain: len(ids) for domain, ids in made.streams.items()},
             files=made.files,
             items=made.items,
             profile=self.profile(),
             canary="0" * 64,
+            context=plan.window(submitted.config, positions),
             segment=1,
         )
-        size.check(started.parameters)
-        found, seconds = self._canary(started, start)
-        longest = max(
-            plan.steps(size, tokens) for tokens in (size.base_tokens, size.specialist_tokens)
-        )
+        findings.check_lengths(started)
+        start = self._initial(started)
+        if base is None:
+            size.check(sum(t.numel() for t in start.weights.values()))
+        else:
+            assert self.donor is not None
+            self._cache.supply.share_model(self.donor)
+        started, found, seconds = self._fitting(started, start)
+        tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
+        longest = max(plan.steps(size, started.context, count) for count in tokens)
         steps = segment_seconds() * STEPS / seconds
         segment = min(longest, max(1, round(steps)))
-        return started.model_copy(update={"canary": found, "segment": segment})
+        notes = (*self._notes(started), *findings.readings(submitted, started))
+        return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
+
+    def _base_record(self) -> SourceRecord | None:
+        """Return the record of the base that was given. Raises SourceError if its weights changed."""
+        given = self.state.submitted.base
+        if given is None or self.donor is None:
+            return None
+        checkpoint = open_checkpoint(self.donor, Path(given.path))
+        found = digest(checkpoint.tensors())
+        check_named(given, found, self.donor)
+        return SourceRecord(
+            name=given.name,
+            recipe_id=Source(digest=found).id,
+            digest=found,
+            sketch="",
+            parameters=checkpoint.parameters,
+            model=self.donor.name,
+            files=companions.digests(self.donor),
+        )
+
+    def _notes(self, started: Started) -> tuple[str, ...]:
+        """Return what is to be said about how the user's files were read, and of a step in parts."""
+        data = self.state.submitted.data
+        notes = training_texts.read(data).notes if data else ()
+        if started.accumulation == 1:
+            return tuple(notes)
+        batch = self.state.submitted.config.size.batch
+        return (
+            *notes,
+            f"a step's {batch} windows do not fit in memory at once: they are computed in "
+            f"{started.accumulation} parts.",
+        )
+
+    def _fitting(self, started: Started, start: Model) -> tuple[Started, str, float]:
+        """Return `started` with as few parts of a step as fit in memory, and canary and seconds.
+
+        Raises OutOfMemoryError if not even one window fits.
+        """
+        batch, parts = self.state.submitted.config.size.batch, 1
+        while True:
+            divided = started.model_copy(update={"accumulation": parts})
+            try:
+                return (divided, *self._canary(divided, start))
+            except OutOfMemoryError as error:
+                if parts == batch:
+                    raise OutOfMemoryError(
+                        f"not even one window of {started.context} tokens fits in memory ({error}). "
+                        "Set a smaller context, or train on a machine with more memory."
+                    ) from error
+                parts = next(n for n in range(parts + 1, batch + 1) if batch % n == 0)
 
     def _canary(self, started: Started, start: Model) -> tuple[str, float]:
-        """Return the digest of the base's first steps here, and the seconds that they took."""
-        recipe = plan.base(self.state.submitted.config, started)
+        """Return the digest of a training's first steps here, and the seconds that they took."""
+        submitted = self.state.submitted
+        recipe = plan.base(submitted, started)
+        if not isinstance(recipe, Train):
+            recipe = next(iter(plan.specialists(submitted, started).values()))
         began = time.monotonic()
-        found = canary(recipe, start, self.text.streams, device=self.device)
+        with bounded():
+            found = canary(recipe, start, self.text.streams, device=self.device)
         return found, time.monotonic() - began
 
     def profile(self) -> Profile:
@@ -174,7 +267,7 @@ class Context:
             f"{k} is {mine[k] or 'not set'}, not {v}" for k, v in theirs.items() if mine[k] != v
         ]
         if not other:
-            found, _ = self._canary(started, self._initial())
+            found, _ = self._canary(started, self._initial(started))
             if found == started.canary:
                 return
             other = [f"three steps of training give {found[:12]} here, not {started.canary[:12]}"]
@@ -184,8 +277,9 @@ class Context:
             "threads)."
         )
 
-    def _initial(self) -> Model:
-        return operations.apply(plan.initial(self.state.submitted.config), {})
+    def _initial(self, started: Started) -> Model:
+        recipe = plan.initial(self.state.submitted, started)
+        return operations.apply(recipe, {"of": self.given()} if started.base else {})
 
 
 def _snapshots(started: Started, cache: Artifacts) -> Snapshots:
@@ -194,7 +288,7 @@ def _snapshots(started: Started, cache: Artifacts) -> Snapshots:
 
 def tidy(state: CognateState, cache: Artifacts) -> None:
     """Remove the snapshots of trainings that have ended and whose weights are kept."""
-    for recipe in plan.models(state).values():
+    for recipe in plan.trainings(state).values():
         made = state.made.get(recipe.id)
         if made is not None and cache.files(made.digest):
             forget(_snapshots(state.started, cache), recipe)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from phases.cognate import plan, report
+from phases.cognate import origins, plan, report
 from phases.cognate.events import CognateState
 from phases.cognate.report import Report
 from phases.cognate.tasks.execute import Context, opened
@@ -23,7 +23,7 @@ from runs.home import Home
 from weights import companions
 from weights.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.holding import holds
-from weights.recipes import Train
+from weights.recipes import Train, Transform
 from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
 from weights.storage.output_folder import TRAINED, TRAINED_ALL, check_target
 from weights.storage.weight_cache import Artifacts
@@ -58,7 +58,12 @@ def _chain(state: CognateState, head: str) -> dict[str, str]:
 
 
 def _publish(
-    context: Context, place: Path, role: str, recipe: Train, told: Report | None, head: str
+    context: Context,
+    place: Path,
+    role: str,
+    recipe: Train | Transform,
+    told: Report | None,
+    head: str,
 ) -> None:
     """Write one model's folder; with a report, a card too."""
     weights = context.weights(recipe)
@@ -68,7 +73,9 @@ def _publish(
         for name, content in documents(context.text, context.state, role, head).items():
             (folder / name).write_bytes(content)
         if told is not None:
-            (folder / "README.md").write_text(report.card(role, recipe, told), "utf-8")
+            (folder / "README.md").write_text(
+                report.card(role, recipe, told, context.state.submitted), "utf-8"
+            )
 
     publish(place, fill)
 
@@ -76,12 +83,7 @@ def _publish(
 def documents(text: Text, state: CognateState, role: str, head: str) -> dict[str, bytes]:
     """Return a model's files beside its weights: name → content."""
     recipe = plan.models(state)[role]
-    known = {r.id: r for r in (plan.initial(state.submitted.config), *plan.models(state).values())}
-    history, next_id = {}, recipe.id
-    while next_id:  # from the model back to its first weights
-        found = known[next_id]
-        history[next_id] = found.model_dump(mode="json")
-        next_id = found.start if isinstance(found, Train) else ""
+    history = {one.recipe_id: dict(one.recipe) for one in origins.ancestry(state, recipe.id)}
     made = {
         **_chain(state, head),
         "role": role,

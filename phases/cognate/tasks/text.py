@@ -4,8 +4,8 @@
     FOLDER/items.jsonl           the items to measure on
     FOLDER/…                     config.json, tokenizer and generation settings of all models
 
-The folder is made from the built-in text by the settings alone, kept among this machine's inputs under
-its content address, and shared. It is read again instead of being made again: tokenizing is slow.
+The folder is kept among this machine's inputs under its content address, and shared. It is read again
+instead of being made again: tokenizing is slow, and the user's files may have changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,26 +23,16 @@ import blake3
 import numpy as np
 
 from evaluation.data import items as data_items
-from evaluation.data.builtin import corpus as builtin_corpus
-from evaluation.data.builtin import help_prose
 from evaluation.data.packing import Packed, pack
-from evaluation.data.slices import Document, Slice
+from evaluation.data.slices import Slice
 from events import canonical_json
-from phases.cognate.config import CognateConfig
-from phases.cognate.errors import PresetError
-from phases.cognate.events import Started
-from phases.cognate.presets import Preset
-from phases.cognate.tasks.model import configuration, train_tokenizer
+from phases.cognate.events import Started, Submitted
+from phases.cognate.tasks import prepare
+from phases.cognate.tasks.prepare import ITEMS, STREAMS
 from runs.errors import DataError, UnavailableError
 from weights import companions
 from weights.checkpoint import replace, settle
 from weights.storage.inputs import Supply
-
-Corpus = Mapping[str, Mapping[Slice, list[Document]]]
-
-STREAMS, ITEMS = "streams.safetensors", "items.jsonl"
-#: Documents from which the tokenizer learns, per domain.
-TOKENIZER_DOCUMENTS = 300
 
 
 @dataclass(frozen=True)
@@ -96,22 +86,27 @@ def address(streams: Mapping[str, str], files: Mapping[str, str], items: str) ->
     return companions.digest(canonical_json(parts).encode())
 
 
-def pinned(supply: Supply, started: Started, config: CognateConfig) -> Text:
+def pinned(
+    supply: Supply, started: Started, submitted: Submitted, donor: Callable[[], Path | None]
+) -> Text:
     """Return the text that a run has pinned: this machine's, the store's, or made again.
 
-    Raises DataError if the text that this program makes is another.
+    Raises DataError if the text that is made here is another.
     """
     name = address(started.streams, started.files, started.items)
     place = supply.folder / name
     for fetch in (lambda: place.is_dir(), lambda: supply.fetch(name, place, STREAMS)):
         if fetch() and _address(Text(place)) == name:
             return Text(place)
-    text = make(supply, config)
+    text = make(supply, submitted, donor())
     if text.folder.name != name:
+        way = (
+            "Put the old files back" if submitted.data else "Go on with the version that started it"
+        )
         raise DataError(
-            "the text that this program trains on is not the text that the run has pinned: "
-            f"{', '.join(_differences(text, started)) or 'its files'} differ. Go on with the version "
-            "that started the run, or start a new run."
+            "the text that would be trained on here is not the text that the run has pinned: "
+            f"{', '.join(_differences(text, started)) or 'its files'} differ. {way}, or start a new "
+            "run."
         )
     return text
 
@@ -133,13 +128,16 @@ def _address(text: Text) -> str:
         return ""
 
 
-def make(supply: Supply, config: CognateConfig) -> Text:
-    """Make the text by the settings, keep it under its address, share it; return it."""
+def make(supply: Supply, submitted: Submitted, donor: Path | None = None) -> Text:
+    """Make the text by the settings, keep it under its address, share it; return it.
+
+    `donor` is the folder of the base that was given.
+    """
     hidden = supply.folder / f".text.{os.getpid()}.part"
     shutil.rmtree(hidden, ignore_errors=True)
     try:
         hidden.mkdir(parents=True)
-        _fill(hidden, config)
+        prepare.fill(hidden, submitted, donor)
         settle(hidden)
         place = supply.folder / _address(Text(hidden))
         if not place.is_dir():
@@ -154,56 +152,6 @@ def make(supply: Supply, config: CognateConfig) -> Text:
     kept = Text(place)
     supply.put(place.name, {file.name: file for file in sorted(place.iterdir())})
     return kept
-
-
-def _fill(folder: Path, config: CognateConfig) -> None:
-    """Write streams, items, tokenizer and configuration. Raises PresetError."""
-    from safetensors.numpy import save_file
-    from transformers import AutoTokenizer, GenerationConfig
-
-    size = config.size
-    corpus = builtin_corpus.corpus(config.seed, size.characters, config.domains)
-    texts = (d.text for split in corpus.values() for d in split["train"][:TOKENIZER_DOCUMENTS])
-    tokenizer = train_tokenizer(texts, size.vocabulary)
-    streams = {
-        domain: _stream(documents, tokenizer)
-        for domain, documents in _training_texts(size, config.seed, corpus).items()
-    }
-    save_file(dict(sorted(streams.items())), folder / STREAMS)
-    rows = builtin_corpus.items(corpus, config.seed)
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    (folder / ITEMS).write_text(lines, "utf-8")
-    settings = configuration(size)
-    settings.save_pretrained(folder)
-    GenerationConfig.from_model_config(settings).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    for split in corpus.values():
-        text = split["test"][0].text
-        if read.encode(text) != tokenizer.encode(text, add_special_tokens=False):
-            raise PresetError(
-                "the tokenizer that is read again is not the one that is trained with"
-            )
-
-
-def _training_texts(preset: Preset, seed: int, corpus: Corpus) -> dict[str, list[Document]]:
-    """Return domain → training documents: the training slice; of unmeasured prose, all of them."""
-    texts = {d: split["train"] for d, split in corpus.items()}
-    rest = [d for d in preset.base_mix if d not in texts]
-    if "prose" in rest:
-        texts["prose"] = list(help_prose.documents(preset.characters))
-        rest.remove("prose")
-    others = builtin_corpus.corpus(seed, preset.characters, rest)
-    return texts | {d: split["train"] for d, split in others.items()}
-
-
-def _stream(documents: Sequence[Document], tokenizer: Any) -> np.ndarray:
-    """Return the documents' token ids in one row, each document followed by the end token."""
-    encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
-    ids: list[int] = []
-    for row in encoded["input_ids"]:
-        ids += [*row, tokenizer.eos_token_id]
-    return np.asarray(ids, np.int32)
 
 
 def write_items(text: Text, folder: Path) -> None:

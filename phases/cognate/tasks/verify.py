@@ -14,7 +14,7 @@ from runs.errors import DataError, ForgeError
 from runs.history.audit import Finding
 from runs.system import bounded_files
 from weights.checkpoint import digest, open_checkpoint
-from weights.recipes import Train
+from weights.recipes import Train, Transform
 from weights.storage.output_folder import TRAINED, TRAINED_ALL
 from weights.storage.weight_cache import Artifacts
 
@@ -43,14 +43,15 @@ def rebuild(
             yield from _measured(context, ids, tolerance, say)
 
 
-def _trained(context: Context, role: str, recipe: Train, say: Say) -> Iterator[Finding]:
+def _trained(context: Context, role: str, recipe: Train | Transform, say: Say) -> Iterator[Finding]:
     """Train one model again; the log says what came out after every segment."""
     try:
         found = digest(context.weights(recipe))
     except ForgeError as error:
         yield Finding("error", "weights", f"{role}: {error}")
         return
-    say(f"trained {role} ({recipe.id[:12]}) again: digest {found[:12]} as recorded")
+    how = "trained" if isinstance(recipe, Train) else "made"
+    say(f"{how} {role} ({recipe.id[:12]}) again: digest {found[:12]} as recorded")
 
 
 def _measured(

@@ -11,11 +11,12 @@ import torch
 from transformers import Qwen2ForCausalLM
 
 from evaluation.backends.local_backend import ResidentModel
+from evaluation.bootstrap import Comparison
 from evaluation.data.outcomes import DomainOutcomes, Outcomes
 from evaluation.perplexity import score_windows
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Weighting
-from evomerge.fitness.paired_bootstrap import Comparison, compare, rounding
+from evomerge.fitness.paired_bootstrap import compare, rounding
 from testing.models import toy_models
 
 Weights = dict[str, torch.Tensor]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.bootstrap import Comparison
 from events.sqlite import open_store
-from evomerge.fitness.paired_bootstrap import Comparison
 from evomerge.recipes.recipe import label
 from evomerge.reports import generation_rows, report
 from evomerge.reports.pictures import plot

@@ -17,9 +17,10 @@ from phases.cognate.events import CognateState
 from phases.cognate.kind import Cognate
 from phases.cognate.presets import PRESETS
 from phases.cognate.tasks.model import configuration
-from runs.errors import ConfigError, NotFoundError, RunFailedError, UnavailableError
+from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
 from runs.history import audit
 from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
 from runs.kinds.events import Failed
 from runs.panels.panels import Lines, Matrix
 from testing.worlds import cognate_runs
@@ -57,14 +58,14 @@ def test_the_common_phase_is_at_least_half_of_a_specialists_training() -> None:
 @pytest.mark.parametrize("domain", ["code", "math", "data"])
 def test_a_specialist_mix_adds_up_and_leans_to_its_domain(domain: str) -> None:
     for preset in PRESETS.values():
-        mix = preset.specialist_mix(domain)
+        mix = preset.specialist_mix(domain, preset.base_mix)
         assert sum(mix.values()) == pytest.approx(1)
         assert max(mix, key=lambda d: mix[d]) == domain
 
 
 def test_a_specialist_learns_its_own_domain_also_where_the_base_does_not() -> None:
     """The base's mix has no multilingual text."""
-    mix = PRESETS["tiny"].specialist_mix("multilingual")
+    mix = PRESETS["tiny"].specialist_mix("multilingual", PRESETS["tiny"].base_mix)
     assert mix["multilingual"] == pytest.approx(PRESETS["tiny"].own_share)
 
 
@@ -76,9 +77,9 @@ def test_a_model_of_another_size_is_refused() -> None:
 def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
     """Settings are pure: they import no corpus."""
     assert KNOWN == corpus.KNOWN
-    with pytest.raises(ConfigError, match="code, math"):
-        Cognate().parse({"domains": ["code", "poetry"]})
-    with pytest.raises(ConfigError, match="each once"):
+    with pytest.raises(DataError, match="no text of it: it has code, math"):
+        Cognate().plan(Asked("cognate", {"domains": ["code", "poetry"]}), Lookup())
+    with pytest.raises(ConfigError, match="each domain once"):
         Cognate().parse({"domains": ["code", "code"]})
 
 
@@ -103,12 +104,13 @@ def test_a_recipe_says_everything(made) -> None:
     _, state, _ = made
     for optimiser in plan.OPTIMISERS:
         config = Cognate().parse({"preset": "mini", "optimiser": optimiser})
+        submitted = state.submitted.model_copy(update={"config": config})
         for recipe in (
-            plan.base(config, state.started),
-            *plan.specialists(config, state.started).values(),
+            plan.base(submitted, state.started),
+            *plan.specialists(submitted, state.started).values(),
         ):
             assert complete(recipe) == recipe
-    initial = plan.initial(state.submitted.config)
+    initial = plan.initial(state.submitted, state.started)
     assert operations.complete(initial) == initial
 
 
@@ -160,7 +162,7 @@ def test_every_training_is_told_with_loss_and_norm(made) -> None:
     curves = Cognate().curves(state)
     assert set(curves) == set(ROLES)
     base = curves["base"]
-    assert base[-1]["step"] == plan.models(state)["base"].upto
+    assert base[-1]["step"] == plan.trainings(state)["base"].upto
     assert base[-1]["loss"] < base[0]["loss"]
     assert all(point["norm"] > 0 and point["rate"] > 0 for point in base)
 
@@ -183,7 +185,8 @@ def test_its_panels_show_what_its_log_has(made) -> None:
     kind = Cognate()
     shown = kind.overview(state)
     assert [panel.name for panel in shown.panels] == [
-        *("loss", "norm", "rate", "quality", "line", "models", "lineage"),
+        *("loss", "norm", "rate", "quality"),
+        *("lead-code", "lead-math", "lead-data", "line", "models", "lineage"),
     ]
     found = {panel.name: panel for panel in shown.panels}
     quality = found["quality"]
@@ -309,15 +312,14 @@ def test_a_specialist_that_is_not_the_best_fails_and_says_so(made) -> None:
 )
 def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: str) -> None:
     _, state, _ = made
-    recipe = plan.models(state)["base"]
+    recipe = plan.trainings(state)["base"]
     event = state.advanced[recipe.stem][recipe.upto]
     assert isinstance(event, Advanced)
     before = type(state)()
     before.__dict__.update(state.__dict__)
     before.advanced, before.completed = {}, None
-    before.made = {
-        plan.initial(state.submitted.config).id: state.made[plan.initial(state.submitted.config).id]
-    }
+    initial = plan.initial(state.submitted, state.started).id
+    before.made = {initial: state.made[initial]}
     (task,) = Cognate().due(before).tasks
     assert Cognate().unasked(before, task, event) is None
     assert complaint in (Cognate().unasked(before, task, event.model_copy(update=change)) or "")
@@ -342,7 +344,7 @@ def test_everything_is_trained_again_by_verify_and_forgeries_are_found(made) -> 
     ids = kind.chosen(state, "all")
     assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
     assert len([line for line in said if "as recorded" in line]) == 4
-    recipe = plan.models(state)["base"]
+    recipe = plan.trainings(state)["base"]
     last = state.advanced[recipe.stem][recipe.upto]
     worse = last.curve[-1].model_copy(update={"loss": 0.5})
     for forgery, told in (

@@ -10,17 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluation.bootstrap import Comparison
 from evaluation.data import outcomes
 from evaluation.data.outcomes import DomainOutcomes, Draw, Pool, Sizes
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Reference, Weighting
-from evomerge.fitness.paired_bootstrap import (
-    ACCURACY_ROUNDING,
-    MEAN_ROUNDING,
-    Comparison,
-    compare,
-    rounding,
-)
+from evomerge.fitness.paired_bootstrap import ACCURACY_ROUNDING, MEAN_ROUNDING, compare, rounding
 from evomerge.fitness.per_item import Contest, Item, Tally, contest, tally
 from runs import keys
 

@@ -1,0 +1,69 @@
+"""Paired bootstrap: the interval of a difference that two models show on the same items.
+
+Efron & Tibshirani 1993. Items are resampled with replacement, the same resample for both models. The
+interval is the middle 95 % of the differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from runs import keys
+
+RESAMPLES = 2000
+
+#: How often each item is in each resample, [resamples, items].
+Counts = NDArray[np.float64]
+
+
+class Comparison(BaseModel):
+    """The first model's figure minus the second's, and the difference's 95 % interval."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    difference: float
+    low: float
+    high: float
+
+    def beats(self, by: float) -> bool:
+        """Return True if the lower bound is above zero by more than `by`, the rounding."""
+        return self.low > by
+
+    def loses(self, by: float) -> bool:
+        """Return True if the upper bound is below zero by more than `by`."""
+        return self.high < -by
+
+    def moved(self, by: float) -> Comparison:
+        """Return the comparison shifted by an exactly known difference."""
+        return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
+
+
+def draws(size: int, *key: str | int) -> Counts:
+    """Return the counts of `size` items in `RESAMPLES` resamples, drawn with the key."""
+    found = keys.generator(*key).multinomial(size, [1 / size] * size, RESAMPLES) if size else []
+    return np.asarray(found, np.float64).reshape(RESAMPLES, size)
+
+
+def ratio(counts: Counts, above: Sequence[float], below: Sequence[float]) -> Counts:
+    """Return Σ above / Σ below of every resample, [resamples]."""
+    return (counts @ np.asarray(above, np.float64)) / (counts @ np.asarray(below, np.float64))
+
+
+def interval(differences: Counts, point: float) -> Comparison:
+    """Return the comparison of the resamples' differences and that of all items."""
+    low, high = np.quantile(differences, [0.025, 0.975])
+    return Comparison(difference=point, low=float(low), high=float(high))
+
+
+def rates(
+    a: Sequence[float], b: Sequence[float], sizes: Sequence[float], *key: str | int
+) -> Comparison:
+    """Compare Σ a / Σ sizes with Σ b / Σ sizes, such as bits per byte of two models on one text."""
+    counts, once = draws(len(sizes), *key), np.ones((1, len(sizes)))
+    differences = ratio(counts, a, sizes) - ratio(counts, b, sizes)
+    point = ratio(once, a, sizes) - ratio(once, b, sizes)
+    return interval(differences, float(point[0]))

@@ -1,0 +1,145 @@
+"""Users' texts to train on, by domain and slice.
+
+A place of data is a file, a folder or a data set of the Hub (`hub:OWNER/NAME[@REVISION]`). Every file
+of `file_formats.KINDS` is a domain of its own, called by its name; a row may name another one. With
+DOMAIN=PLACE everything there is of that domain, in folders below too. Texts fall into slices by the
+hash of their ids, most of them into train, unless a row names its slice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evaluation.data import file_formats, hub_data
+from evaluation.data import items as data_items
+from evaluation.data.items import Item, Reading, Text
+from evaluation.data.slices import SLICES, TRAINING_SHARES, Document, Slice
+from runs.errors import DataError
+
+#: DOMAIN=PLACE. A path may have "=" in it, but not before its first "/".
+NAMED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_-]{0,31})=(.+)$", re.DOTALL)
+#: Slices of the pieces of a short text, in turn: of ten, seven to train on.
+IN_TURN: tuple[Slice, ...] = (
+    "train",
+    "train",
+    "search",
+    "train",
+    "train",
+    "selection",
+    "train",
+    "train",
+    "test",
+    "train",
+)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Documents to train and to measure on, and items that are no text."""
+
+    #: Domain → slice → documents, in the order of their ids.
+    documents: Mapping[str, Mapping[Slice, list[Document]]]
+    #: Questions and problems, by id. Nothing is trained on them.
+    others: Sequence[Item]
+    notes: Sequence[str]
+
+
+def absolute(given: str) -> str:
+    """Return a place of data with an absolute path; a data set of the Hub is fetched.
+
+    Raises DataError, UnavailableError.
+    """
+    domain, place = _parts(given)
+    if hub_data.is_hub(place):
+        if not domain:
+            raise DataError(f"say which domain the data set is of: --data DOMAIN={place}.")
+        found = str(hub_data.fetch(place))
+    else:
+        found = data_items.absolute(place)
+    return f"{domain}={found}" if domain else found
+
+
+def read(data: Sequence[str]) -> Texts:
+    """Read all data. Raises DataError naming what is wrong: a file and line, or a domain."""
+    notes: list[str] = []
+    how = Reading(notes.append, shares=TRAINING_SHARES, turn=IN_TURN)
+    files = [pair for given in data for pair in _files(given, how)]
+    found = [list(data_items.read(file, one)) for file, one in files]
+    for index in _short(files, found):
+        file, one = files[index]
+        found[index] = list(data_items.read(file, replace(one, finer=True)))
+        notes.append(f"{file.name}: too few paragraphs for every slice, so cut at line ends.")
+    items = data_items.by_id(pair for pairs in found for pair in pairs).values()
+    documents: dict[str, dict[Slice, list[Document]]] = {}
+    for item in sorted(items, key=lambda item: item.id):
+        if isinstance(item, Text):
+            split = documents.setdefault(item.domain, {slice_: [] for slice_ in SLICES})
+            split[item.slice].append(Document(item.id, item.domain, item.text))
+    _check(documents)
+    others = sorted((i for i in items if not isinstance(i, Text)), key=lambda item: item.id)
+    return Texts(dict(sorted(documents.items())), others, tuple(dict.fromkeys(notes)))
+
+
+def domains(data: Sequence[str]) -> tuple[str, ...]:
+    """Return the domains of data, in order. Raises DataError."""
+    return tuple(read(data).documents)
+
+
+def _parts(given: str) -> tuple[str, str]:
+    """Return the domain (empty: none) and the place of DOMAIN=PLACE."""
+    found = NAMED.match(given)
+    return (found[1], found[2]) if found and not Path(given).exists() else ("", given)
+
+
+def _files(given: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
+    """Yield the files of a place of data, and how each is read."""
+    domain, place = _parts(given)
+    path = Path(place)
+    if not domain or not path.is_dir():
+        one = replace(how, domain=domain or None, name=f"{domain}/{path.name}" if domain else "")
+        yield from ((file, one) for file in data_items.files([path], how.note))
+        return
+    inside = sorted(p for p in path.rglob("*") if p.is_file() and file_formats.kind(p))
+    if not inside:
+        raise DataError(
+            f"data folder {path} has no {', '.join(file_formats.KINDS)} in it. Plain text ends in .txt."
+        )
+    for file in inside:
+        name = f"{domain}/{file.relative_to(path).as_posix()}"
+        yield file, replace(how, domain=domain, name=name)
+
+
+def _short(
+    files: Sequence[tuple[Path, Reading]], found: Sequence[list[tuple[str, Item]]]
+) -> list[int]:
+    """Return the places of the text files of domains that lack text in a slice."""
+    slices: dict[str, set[str]] = {}
+    for pairs in found:
+        for _, item in pairs:
+            if isinstance(item, Text):
+                slices.setdefault(item.domain, set()).add(item.slice)
+    return [
+        index
+        for index, (file, how) in enumerate(files)
+        if file_formats.kind(file) == ".txt"
+        and len(slices.get(how.domain or file_formats.domain(file), ())) < len(SLICES)
+    ]
+
+
+def _check(documents: Mapping[str, Mapping[Slice, Sequence[Document]]]) -> None:
+    """Raise DataError if there is no text, or a domain lacks some to train or to measure on."""
+    if not documents:
+        raise DataError("the data has no text to train on: it has questions and problems only.")
+    for domain, split in documents.items():
+        lacking = [slice_ for slice_ in SLICES if not split[slice_]]
+        if lacking:
+            texts = [d for found in split.values() for d in found]
+            raise DataError(
+                f"domain {domain} has no text in the slice{'s' if len(lacking) > 1 else ''} "
+                f"{', '.join(lacking)}: {len(texts)} texts, {sum(len(d.text) for d in texts):,} "
+                "characters in all. Give more text (some dozens of texts, which fall into slices by "
+                'the hash of their ids), or name the slice of each with "slice".'
+            )

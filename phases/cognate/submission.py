@@ -1,0 +1,86 @@
+"""Submission of a cognate run: settings, base and data, checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.data import training_texts
+from phases.cognate.config import KNOWN, CognateConfig
+from runs.errors import ConfigError, DataError
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+
+if TYPE_CHECKING:
+    from runs.kinds.kind import Kind
+
+
+def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run. Without `domains`, the user's data gives a specialist a domain.
+
+    Raises ConfigError, DataError or UnavailableError before anything is started.
+    """
+    from weights.sources import ALIASES, resolve
+
+    unknown = sorted(set(asked.models) - {"base"})
+    if unknown:
+        raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
+    base = [str(model) for model in asked.models.get("base", ())]
+    if len(base) > 1:
+        raise ConfigError("a cognate run has one base. Give one.")
+    config: CognateConfig = kind.parse(asked.config)
+    data = tuple(map(training_texts.absolute, map(str, asked.data)))
+    there = KNOWN
+    if data:
+        there = training_texts.domains(data)
+        if "domains" not in asked.config:
+            config = kind.parse({**asked.config, "domains": there})
+    _check_domains("domains names", config.domains, there, bool(data))
+    _check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    if base:
+        _check_base(config)
+    found = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
+    return Plan("cognate", config, {"base": found, "data": data}, asked.output_dir)
+
+
+def _check_domains(who: str, wanted: Sequence[str], there: Sequence[str], own: bool) -> None:
+    """Raise DataError if there is no text of a domain."""
+    for domain in wanted:
+        if domain not in there:
+            whose = "the data" if own else "the built-in text"
+            raise DataError(
+                f"{who} {domain}, and {whose} has no text of it: it has {', '.join(there)}."
+            )
+
+
+def _check_base(config: CognateConfig) -> None:
+    """Raise ConfigError for a setting that says how a base is trained: a given one is not."""
+    for name in ("base_tokens", "base_rate"):
+        if getattr(config, name) is not None:
+            raise ConfigError(f"a base that is given is not trained further: leave out {name}.")
+
+
+def check(plan: Plan) -> Checked:
+    """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
+    config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
+    parameters: int = config.size.parameters
+    if base is not None:
+        from phases.cognate.plan import window
+        from phases.cognate.tasks.prepare import given_tokenizer
+        from weights import model_config
+        from weights.checkpoint import open_checkpoint
+
+        folder = Path(base.path)
+        opened = open_checkpoint(folder)
+        window(config, opened.positions)
+        parameters = opened.parameters
+        model_config.empty(folder, model_config.load(folder))
+        given_tokenizer(folder)
+    if not data:
+        return Checked(parameters=parameters)
+    found = training_texts.read(data)
+    counts = {
+        domain: {slice_: len(texts) for slice_, texts in split.items()}
+        for domain, split in found.documents.items()
+    }
+    return Checked(tuple(found.notes), parameters, counts)

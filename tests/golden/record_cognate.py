@@ -1,0 +1,54 @@
+"""Write golden logs of cognate runs: `python -m tests.golden.record_cognate`. None is written twice."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.data.builtin import arithmetic, records
+from events import Envelope
+from runs.home import Home
+from testing.models import toy_models
+from testing.worlds import cognate_runs
+from tests.golden.test_golden_kinds import FOLDER, told
+
+QUICK = {"specialist_tokens": 12_000, "batch": 4, "specialist_rate": 5e-3}
+
+
+def texts(folder: Path) -> list[str]:
+    """Write generated text of two domains; return the files."""
+    made = {"sums": arithmetic.documents(60_000, 3), "rows": records.documents(60_000, 3)}
+    for domain, documents in made.items():
+        lines = (json.dumps({"text": document.text}) for document in documents)
+        (folder / f"{domain}.jsonl").write_text("\n".join(lines), "utf-8")
+    return [str(folder / f"{domain}.jsonl") for domain in made]
+
+
+def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequence[Envelope]:
+    """Return the rows of a run over the texts, carried to its end in segments of a few steps."""
+    home = Home(folder / name)
+    cognate_runs.submit(home, name, base, texts(folder), **QUICK, **settings)
+    cognate_runs.finish(home, name)
+    return cognate_runs.rows(home, name)
+
+
+def main() -> None:
+    """Write a run from scratch with Muon, and one over a given base."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        base, _ = toy_models.family(folder, 0)
+        scratch = carried(folder, "scratch", None, base_tokens=20_000, optimiser="mugrokfast")
+        for number, rows in enumerate([scratch, carried(folder, "own", base)], start=1):
+            path = FOLDER / f"cognate-{number}.jsonl"
+            if path.exists():
+                raise SystemExit(f"{path} is recorded already: choose another name")
+            lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
+            path.write_text("\n".join(lines) + "\n", "utf-8")
+            path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

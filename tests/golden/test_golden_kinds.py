@@ -1,0 +1,81 @@
+"""Golden logs and fingerprints of every kind of run but EvoMerge, which `test_golden` has.
+
+`KIND-N.jsonl` are rows, `KIND-N.json` what they fold to, `schemas-KIND.json` fingerprints of the kind's
+events. `python -m tests.golden.test_golden_kinds` notes the fingerprints of new ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events import Envelope, Event
+from runs import kinds
+from runs.history import audit
+from runs.kinds.state import fold_into
+from tests.golden.test_golden import fingerprint, rows_of, unlanded
+
+FOLDER = Path(__file__).parent
+KINDS = sorted(set(kinds.KINDS) - {"evomerge"})
+LOGS = [path for kind in KINDS for path in sorted(FOLDER.glob(f"{kind}-*.jsonl"))]
+
+
+def told(rows: Sequence[Envelope]) -> dict[str, Any]:
+    """What the rows of a run fold to."""
+    state: Any = fold_into(kinds.of(kind_of(rows)).state(), rows)
+    return {
+        "status": state.status,
+        "result": kinds.of(state.kind).result(state),
+        "lineage_digest": state.lineage_digest(),
+        "head": state.head,
+    }
+
+
+def kind_of(rows: Sequence[Envelope]) -> str:
+    """The kind of a run, by its stream's name."""
+    return rows[0].stream.partition("/")[0]
+
+
+def schemas(kind: str) -> Path:
+    """The file of a kind's fingerprints."""
+    return FOLDER / f"schemas-{kind}.json"
+
+
+def types(kind: str) -> dict[str, type[Event]]:
+    """The events of a kind."""
+    return dict(kinds.of(kind).state.registry.types())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_schema_changes_without_a_version_and_an_upcaster(kind: str) -> None:
+    known = json.loads(schemas(kind).read_text("utf-8"))
+    assert unlanded(kinds.of(kind).state.registry, known) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_golden_logs_have_every_event_that_the_kind_adds(kind: str) -> None:
+    """And its `started` and `completed`. What users ask of any run is in EvoMerge's logs."""
+    common = set(types("evomerge")) - {"submitted", "started", "completed"}
+    seen = {row.type for path in LOGS for row in rows_of(path) if kind_of([row]) == kind}
+    assert set(types(kind)) - common - seen == set()
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_a_golden_log_folds_to_what_it_folded_to_and_is_decided_as_it_was(path: Path) -> None:
+    rows = rows_of(path)
+    assert told(rows) == json.loads(path.with_suffix(".json").read_text("utf-8"))
+    assert audit.audit(rows) == []
+
+
+if __name__ == "__main__":
+    for name in KINDS:
+        found = {f"{n}@{c.schema_version}": fingerprint(c) for n, c in types(name).items()}
+        before = json.loads(schemas(name).read_text()) if schemas(name).exists() else {}
+        if changed := [n for n in set(found) & set(before) if found[n] != before[n]]:
+            raise SystemExit(f"{changed} have landed with other fields: raise their schema_version")
+        whole = json.dumps(before | found, indent=2, sort_keys=True)
+        schemas(name).write_text(whole + "\n", "utf-8")

@@ -1,0 +1,242 @@
+"""Cognate runs of a base and of text that the user gives, and what is refused before any work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phases.cognate import findings, plan
+from phases.cognate.events import CognateState
+from phases.cognate.kind import Cognate
+from phases.cognate.tasks.execute import Context
+from runs.errors import DataError, ForgeError, SourceChangedError
+from runs.history import audit
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.models import toy_models
+from testing.worlds import cognate_runs
+from tests.integration.cli.test_forge import call, fails
+from weights.checkpoint import digest, open_checkpoint
+from weights.recipes import Source, Train
+from weights.storage.weight_cache import Artifacts
+from weights.training import room
+from worker.commands import validate
+
+#: Short trainings at a high rate: the specialists must become the best on their own text.
+QUICK = {"specialist_tokens": 20_000, "batch": 4, "specialist_rate": 5e-3}
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A base in bfloat16 with a tokenizer of its own, and a folder of text in two domains."""
+    folder = tmp_path_factory.mktemp("given")
+    base, _ = toy_models.family(folder, 0, torch.bfloat16)
+    (folder / "texts").mkdir()
+    law = (f"§ {n}. The party of part {n % 9} shall pay the party of part 1." for n in range(3000))
+    sums = (json.dumps({"text": f"{a} + {b} = {a + b}\n" * 8}) for a in range(30) for b in range(9))
+    (folder / "texts" / "law.txt").write_text("\n\n".join(law), "utf-8")
+    (folder / "texts" / "sums.jsonl").write_text("\n".join(sums), "utf-8")
+    return base, folder / "texts"
+
+
+@pytest.fixture(scope="module")
+def made(given, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CognateState, Path]:
+    """A finished run over them: (home, state, folder of the models)."""
+    folder = tmp_path_factory.mktemp("own")
+    home = Home(folder / "home")
+    base, texts = given
+    data = [f"law={texts / 'law.txt'}", str(texts / "sums.jsonl")]
+    cognate_runs.submit(home, base=base, data=data, **QUICK)
+    state = cognate_runs.finish(home)
+    Cognate().write_result(home, state, folder / "models")
+    return home, state, folder / "models"
+
+
+def test_specialists_of_a_given_base_are_trained_on_given_text(given, made) -> None:
+    """The base is the given one, exactly, in float32; the domains are those of the data."""
+    _, state, out = made
+    assert state.submitted.config.domains == ("law", "sums")
+    stored = open_checkpoint(given[0]).tensors()
+    assert state.started.base.digest == digest(stored)
+    base = open_checkpoint(out / "base").tensors()
+    assert {t.dtype for t in base.values()} == {torch.float32}
+    assert all(torch.equal(base[name], tensor.float()) for name, tensor in stored.items())
+    trained = plan.trainings(state)
+    assert list(trained) == ["law", "sums"]
+    assert {recipe.start for recipe in trained.values()} == {plan.models(state)["base"].id}
+    assert findings.no_specialist(state) == ""
+    assert all(lead.low > 0 for lead in findings.leads(state).values())
+
+
+def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
+    """But for the dtype, which is that of the weights."""
+    base, _ = given
+    _, _, out = made
+    for name in ("base", "law", "sums"):
+        assert (out / name / "tokenizer.json").read_bytes() == (
+            base / "tokenizer.json"
+        ).read_bytes()
+        config = json.loads((out / name / "config.json").read_text())
+        assert config == {**json.loads((base / "config.json").read_text()), "dtype": "float32"}
+        assert "license" not in (out / name / "README.md").read_text()
+
+
+def test_its_history_is_honest_and_its_lineage_ends_at_the_given_model(made) -> None:
+    home, state, _ = made
+    assert audit.audit(cognate_runs.rows(home)) == []
+    told = call(home.folder, "lineage", "r", "law")
+    assert [line.split()[1] for line in told.stdout.splitlines()] == ["law", "base", "given"]
+    assert Cognate().ancestry(state, "law")[-1].given == state.started.base.digest
+    assert Source(digest=state.started.base.digest).id == state.started.base.recipe_id
+
+
+def test_it_is_made_again_from_the_given_base(made) -> None:
+    """`verify --rebuild all`, with an empty cache; a forged digest of the base is found."""
+    home, state, _ = made
+    kind, cache, said = Cognate(), Artifacts.of(home), []
+    ids = kind.chosen(state, "all")
+    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    base = plan.models(state)["base"].id
+    forged = type(state)()
+    forged.__dict__.update(state.__dict__)
+    wrong = state.made[base].model_copy(update={"digest": "0" * 64})
+    forged.made = {**state.made, base: wrong}
+    (found,) = kind.rebuild(forged, cache, [base], None, said.append)
+    assert found.level == "error"
+
+
+def test_the_items_measure_every_domain(made) -> None:
+    """They are data for `forge evo`: text in every slice."""
+    from evaluation.data import items as data_items
+
+    items = data_items.load([made[2] / "items"])
+    assert {(i.domain, i.slice) for i in items} == {
+        (d, s) for d in ("law", "sums") for s in ("train", "search", "selection", "test")
+    }
+
+
+def started(home: Home, base: Path, texts: Path) -> CognateState:
+    """Start a run over copies of base and text; nothing is trained yet."""
+    cognate_runs.submit(home, base=base, data=[str(texts)], **QUICK)
+    return cognate_runs.carry_until(home, lambda state: state.started is not None)
+
+
+def opened(home: Home) -> Context:
+    """Open the run in another process's place, and check it."""
+    context = Context(cognate_runs.state(home), Artifacts.of(home))
+    context.check_unchanged()
+    return context
+
+
+def test_changed_files_do_not_change_a_run_that_has_started(given, tmp_path: Path) -> None:
+    """Base and text are this machine's own copies; where those are gone, it is refused."""
+    base, texts = (Path(shutil.copytree(place, tmp_path / place.name)) for place in given)
+    home = Home(tmp_path / "home")
+    state = started(home, base, texts)
+    settings = json.loads((base / "tokenizer_config.json").read_text())
+    (base / "tokenizer_config.json").write_text(json.dumps({**settings, "note": "other"}))
+    with (texts / "sums.jsonl").open("a") as file:
+        file.write("\n" + json.dumps({"text": "1 + 1 = 3\n" * 40, "slice": "train"}))
+    assert opened(home).text.digests == state.started.streams
+    shutil.rmtree(home.artifacts / "supply")
+    with pytest.raises(DataError, match=r"sums, the items differ\. Put the old"):
+        opened(home)
+    shutil.rmtree(home.artifacts / "models")
+    with pytest.raises(SourceChangedError, match=r"tokenizer_config\.json differ"):
+        opened(home)
+
+
+# ---- refused before any work ---------------------------------------------------------------------
+
+
+def altered(base: Path, folder: Path, name: str, **changes: Any) -> Path:
+    """Copy the base with other settings in one of its JSON files."""
+    shutil.copytree(base, folder)
+    file = folder / name
+    settings = json.loads(file.read_text())
+    file.write_text(json.dumps({**settings, **changes}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"domains": ["law", "poetry"]}, "domains names poetry, and the data has no text of it"),
+        ({"mix": {"poetry": 1.0}}, "mix weighs poetry"),
+        ({"base_tokens": 1000}, "not trained further: leave out base_tokens"),
+        ({"context": 4096}, "context is 4096, the base takes 64 tokens"),
+        ({"domains": ["base"]}, "the name of something else"),
+        ({"own_share": 1.5}, "own_share"),
+        ({"batch": 0}, "batch"),
+        ({"specialist_rate": -1}, "specialist_rate"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(given, settings, complaint: str) -> None:
+    base, texts = given
+    config, models = {"preset": "mini", **settings}, {"base": [str(base)]}
+    with pytest.raises(ForgeError, match=complaint):
+        validate.check(validate.plan(Asked("cognate", config, models, [str(texts)])))
+
+
+def test_a_text_that_is_too_short_for_a_window_is_refused(given, tmp_path: Path) -> None:
+    """By name, before anything is trained."""
+    lines = (json.dumps({"text": "one two", "slice": s}) for s in ("train", "search"))
+    rest = (json.dumps({"text": "three", "slice": s}) for s in ("selection", "test"))
+    (tmp_path / "few.jsonl").write_text("\n".join((*lines, *rest)))
+    home = Home(tmp_path / "home")
+    cognate_runs.submit(home, base=given[0], data=[str(tmp_path / "few.jsonl")])
+    with pytest.raises(ForgeError, match=r"text of domain few has \d+ tokens: a window of 64"):
+        cognate_runs.finish(home)
+
+
+def test_a_vocabulary_that_the_text_does_not_give_is_refused(given, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    cognate_runs.submit(home, data=[str(given[1] / "law.txt")])
+    with pytest.raises(ForgeError, match=r"the text gives \d+ tokens, the preset asks for 512"):
+        cognate_runs.finish(home)
+
+
+def test_tokenizers_that_do_not_fit_are_refused(given, tmp_path: Path) -> None:
+    """No end token; more tokens than the embedding has rows."""
+    base, texts = given
+    data = ["cognate", "--out", str(tmp_path / "out"), "--data", str(texts), "--preset", "mini"]
+    endless = altered(base, tmp_path / "endless", "tokenizer_config.json", eos_token=None)
+    told = fails(tmp_path / "h", 2, *data, "--base-model", str(endless))
+    assert "has no end token" in told
+    extra = {str(n): {"content": f"<{n}>", "special": True} for n in (320, 321)}
+    larger = Path(shutil.copytree(base, tmp_path / "larger"))
+    tokenizer = json.loads((larger / "tokenizer.json").read_text())
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    tokenizer["added_tokens"] += [{"id": int(n), **one, **plain} for n, one in extra.items()]
+    (larger / "tokenizer.json").write_text(json.dumps(tokenizer))
+    told = fails(tmp_path / "h", 2, *data, "--base-model", str(larger))
+    assert "has 322 tokens, the embedding 320 rows" in told
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_a_step_that_does_not_fit_is_computed_in_parts(given, tmp_path: Path, monkeypatch) -> None:
+    """As many as are needed, with a note; they are pinned. One window that does not fit ends it."""
+    from phases.cognate.tasks import execute
+
+    whole, most = execute.canary, 1
+
+    def canary(recipe: Train, *args: Any, **more: Any) -> str:
+        if recipe.batch // recipe.accumulation > most:
+            raise room.OutOfMemoryError("an allocation failed")
+        return whole(recipe, *args, **more)
+
+    monkeypatch.setattr(execute, "canary", canary)
+    state = started(Home(tmp_path / "home"), *given)
+    assert state.started.accumulation == 4
+    assert "computed in 4 parts" in " ".join(state.started.warnings)
+    assert plan.trainings(state)["law"].accumulation == 4
+    most = 0
+    with pytest.raises(ForgeError, match="not even one window of 64 tokens fits in memory"):
+        started(Home(tmp_path / "second"), *given)

@@ -1,0 +1,41 @@
+"""Memory that a training may take: what is available, and an allocation beyond it."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+from weights.training import room
+
+
+def test_what_is_available_is_the_smaller_of_machine_and_container(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       9 kB\nMemAvailable:    4096 kB\n")
+    assert room.available(tmp_path, meminfo) == 4 << 20
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1048576\n")
+    assert room.available(tmp_path, meminfo) == 4 << 20
+    (tmp_path / "memory.max").write_text("3145728\n")
+    assert room.available(tmp_path, meminfo) == 2 << 20
+    (tmp_path / "memory.max").write_text("1\n")
+    assert room.available(tmp_path, meminfo) == 0
+
+
+def test_an_allocation_that_does_not_fit_raises_and_the_bound_ends(monkeypatch) -> None:
+    """With torch's own allocator; what fits is not disturbed."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    monkeypatch.setattr(room, "available", lambda: 256 << 20)
+    with room.bounded():
+        torch.zeros(8 << 20, dtype=torch.uint8)
+    with pytest.raises(room.OutOfMemoryError, match="allocate"), room.bounded():
+        torch.zeros(2 << 30, dtype=torch.uint8)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    torch.zeros(512 << 20, dtype=torch.uint8)
+
+
+def test_other_errors_pass(monkeypatch) -> None:
+    with pytest.raises(RuntimeError, match="another"), room.bounded():
+        raise RuntimeError("another")

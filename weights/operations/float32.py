@@ -1,0 +1,44 @@
+"""Operation `float32`: a given model as trainings read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from runs.errors import ConfigError, SourceError
+from weights.model import Model
+
+
+class Nothing(BaseModel):
+    """No parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Float32:
+    """A model's tensors in float32, which holds every float16 and bfloat16 exactly.
+
+    Trainings keep weights in float32. What a training starts from is thus a model of its own, with a
+    digest that can be compared, also where the given weights are of half precision.
+    """
+
+    Params = Nothing
+
+    def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
+        """Return the model `of` with every floating-point tensor in float32.
+
+        Raises ConfigError for other roles, SourceError for a tensor of integers (a quantised model).
+        """
+        if sorted(inputs) != ["of"]:
+            raise ConfigError(f"float32 reads the input of, not {sorted(inputs)}")
+        given = inputs["of"]
+        for name, tensor in given.weights.items():
+            if not tensor.is_floating_point():
+                raise SourceError(
+                    f"tensor {name} is {str(tensor.dtype).removeprefix('torch.')}: a quantised model "
+                    "cannot be trained. Give the model that it was made from."
+                )
+        weights = {n: t.to(torch.float32).contiguous() for n, t in given.weights.items()}
+        return Model({**given.config, "dtype": "float32"}, weights)

@@ -1,0 +1,71 @@
+"""Room in memory: a bound below which an allocation that does not fit raises, instead of a kill.
+
+A process that fills the machine's memory is killed by the kernel, and others with it. Within `bounded`
+the process may take what is available now; a larger allocation raises `OutOfMemoryError`.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from runs.errors import UnavailableError
+
+#: Share of what is available that may be taken: others need some.
+SHARE = 0.9
+#: A container's limit and use of memory (cgroup v2); the limit is "max" if there is none.
+CGROUP = Path("/sys/fs/cgroup")
+
+
+class OutOfMemoryError(UnavailableError):
+    """The work does not fit in memory."""
+
+
+def available(cgroup: Path = CGROUP, meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return the bytes of memory that this process can still take, by machine and container."""
+    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    found = int(lines["MemAvailable"].split()[0]) << 10
+    try:
+        limit = (cgroup / "memory.max").read_text().strip()
+        used = int((cgroup / "memory.current").read_text())
+    except (OSError, ValueError):
+        return found
+    return found if limit == "max" else max(0, min(found, int(limit) - used))
+
+
+def _data() -> int:
+    """Return the bytes that count against RLIMIT_DATA: private writable memory of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    sizes = dict(line.split(":", 1) for line in lines)
+    return int(sizes["VmData"].split()[0]) << 10
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Bound the memory of this process for the block to what is available now.
+
+    Raises OutOfMemoryError for an allocation that does not fit, on the processor and on a GPU.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bound = _data() + int(available() * SHARE)
+    for limit in (soft, hard):
+        bound = bound if limit == resource.RLIM_INFINITY else min(bound, limit)
+    resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise OutOfMemoryError(_sentence(error)) from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        raise OutOfMemoryError(_sentence(error)) from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else "an allocation failed"
