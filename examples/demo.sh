@@ -20,11 +20,13 @@ elif ! grep -Eq "\"seed\": *$seed,?\$" "$here/models/cognate.json"; then
 else
     echo "== 1/2 models are there already: $here/models"
 fi
+# The models are taken by the run that trained them and their role: the lineage goes on through it.
+run=$(sed -n 's/^ *"run": "\(.*\)",*$/\1/p' "$here/models/cognate.json")
 echo
 echo "== 2/2 evolving merges of them, $generations generations"
 "$forge" evo \
-    --base-models "$here/models/code,$here/models/math,$here/models/data" \
-    --base-model "$here/models/base" \
+    --base-models "$run:code,$run:math,$run:data" \
+    --base-model "$run:base" \
     --data "$here/models/items" \
     --config examples/demo.toml \
     --gens "$generations" \

@@ -20,7 +20,7 @@ FORGE = """#!/bin/sh
 echo "$@" >> "$DEMO/asked"
 [ "$1" = cognate ] || exit 0
 mkdir -p "$3"
-printf '{\\n  "preset": "x",\\n  "seed": %s,\\n  "more": 1\\n}' "$5" > "$3/cognate.json"
+printf '{\\n  "seed": %s,\\n  "run": "key-1"\\n}' "$5" > "$3/cognate.json"
 """
 
 
@@ -43,6 +43,9 @@ def test_the_demo_searches_with_the_seed_of_its_models(tmp_path: Path) -> None:
     """Another seed searched over the models of the first, and nothing said so."""
     assert demo(tmp_path, "1")[::2] == (0, ["cognate", "evo"])
     assert demo(tmp_path, "1")[::2] == (0, ["evo"])
+    assert "--base-models key-1:code,key-1:math,key-1:data --base-model key-1:base" in (
+        (tmp_path / "asked").read_text()
+    )
     for other in ("0", "11"):
         status, said, asked = demo(tmp_path, other)
         assert (status, asked) == (2, [])
