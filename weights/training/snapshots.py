@@ -10,6 +10,7 @@ are a cache: what is missing or damaged is made again from an earlier one.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from runs.errors import ForgeError, SnapshotDamagedError
 from weights.checkpoint import digest, publish
 from weights.recipes import Train
 from weights.training.loop import Snapshot
+
+log = logging.getLogger(__name__)
 
 WEIGHTS = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
@@ -114,7 +117,8 @@ class Snapshots:
                 continue
             try:
                 return self.read(recipe.to(step))
-            except SnapshotDamagedError:
+            except SnapshotDamagedError as error:
+                log.warning("%s The snapshot is removed and made again.", error)
                 shutil.rmtree(self.folder / recipe.to(step).id, ignore_errors=True)
         return None
 

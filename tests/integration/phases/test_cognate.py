@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -445,3 +446,42 @@ def test_a_text_that_gives_too_few_tokens_ends_the_run_with_both_numbers(tmp_pat
     words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "m"), "--domains", "math")
     told = fails(tmp_path / "home", 2, *words)
     assert "the text gives 423 tokens, the preset asks for 512" in told
+
+
+@pytest.mark.slow
+def test_a_full_disk_during_a_snapshot_costs_nothing(made, tmp_path: Path, monkeypatch) -> None:
+    """The error says so; with room again the run goes on and ends the same."""
+    from weights.training import snapshots
+
+    mine, state, _ = made
+    home = cognate_runs.share_text(mine, Home(tmp_path))
+    cognate_runs.submit(home)
+    cognate_runs.carry_until(home, lambda now: len(now.made) == 1)
+    before = len(cognate_runs.rows(home))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "save_file", full)
+        with pytest.raises(UnavailableError, match="No space left"):
+            cognate_runs.finish(home)
+    assert [row.type for row in cognate_runs.rows(home)[before:]] == []
+    assert list(home.artifacts.glob("snapshots/*/*")) == []
+    assert weights_of(cognate_runs.finish(home)) == weights_of(state)
+
+
+@pytest.mark.slow
+def test_a_segment_that_two_devices_do_is_one_result(made, tmp_path: Path) -> None:
+    """Each has its own cache; the second's event does not contradict the first's."""
+    from phases.cognate.tasks.execute import opened
+
+    home = cognate_runs.share_text(made[0], Home(tmp_path / "a"))
+    other = cognate_runs.share_text(made[0], Home(tmp_path / "b"))
+    cognate_runs.submit(home)
+    state = cognate_runs.carry_until(home, lambda now: len(now.made) == 1)
+    (task,) = Cognate().due(state).tasks
+    first, second = (opened(state, Artifacts.of(h)).carry_out(task) for h in (home, other))
+    assert isinstance(first, Advanced)
+    assert Cognate().agrees(state, first, second)
+    assert not Cognate().agrees(state, first, first.model_copy(update={"digest": "0" * 64}))
