@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--optimiser",
-    type=click.Choice(["adamw", "muon", "mugrokfast"]),
-    default="adamw",
+    type=click.Choice(["muon", "adamw", "mugrokfast"]),
+    default="muon",
     show_default=True,
-    help="muon has learned more from the same tokens (docs/benchmarks.md).",
+    help="muon has learned more from the same tokens than adamw (docs/benchmarks.md).",
 )
 @click.option(
     "--base-model",

@@ -29,6 +29,11 @@ from runs.system.plain_text import visible
 @click.option(
     "--tolerance", type=float, default=1e-6, show_default=True, help="Relative, for --recompute."
 )
+@click.option(
+    "--origins",
+    is_flag=True,
+    help="Verify the runs that made the given models too, and theirs; with --rebuild those models.",
+)
 @click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
 @json_option
 def verify_command(
@@ -37,6 +42,7 @@ def verify_command(
     rebuild: str | None,
     recompute: bool,
     tolerance: float,
+    origins: bool,
     head: str | None,
     as_json: bool,
 ) -> None:
@@ -49,6 +55,7 @@ def verify_command(
     \b
     Example:
       forge verify 20261121-3fa9c1 --rebuild champion
+      forge verify 20261121-3fa9c1 --origins
       forge verify run.forge
       forge verify users
       forge verify --all
@@ -56,7 +63,7 @@ def verify_command(
     if (target is None) != everything:
         raise click.UsageError("name what to verify, or give --all for every stream of the log.")
     if target is None:
-        _refuse_for_all(rebuild, recompute, head)
+        _refuse_for_all(rebuild, recompute or origins, head)
         _verify_all(as_json)
         return
     path = Path(target)
@@ -70,13 +77,15 @@ def verify_command(
     if (rebuild or recompute) and report["state"] is not None:
         wanted = rebuild or "champion"
         _rebuild(report, wanted, tolerance if recompute else None)
+    if origins:
+        _origins(report, rebuild is not None or recompute, tolerance if recompute else None)
     _tell(report, as_json)
 
 
 def _refuse_for_all(rebuild: str | None, recompute: bool, head: str | None) -> None:
     if rebuild is not None or recompute or head is not None:
         raise click.UsageError(
-            "--rebuild, --recompute and --head are for one run: leave out --all."
+            "--rebuild, --recompute, --origins and --head are for one run: leave out --all."
         )
 
 
@@ -318,6 +327,19 @@ def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> Non
     report["rebuilt"] = len(ids)
 
 
+def _origins(report: dict[str, Any], rebuild: bool, tolerance: float | None) -> None:
+    """Verify the runs that the report's run has its models from. Raises UsageError for no run."""
+    from cli.runs.verify_origins import origins
+
+    if report["state"] is None:
+        raise click.UsageError("--origins is for a run that can be read.")
+    again = (lambda told, which: _rebuild(told, which, tolerance)) if rebuild else None
+    names, found = origins(report["run"], lambda run: _stream(run, None), again)
+    report["origins"] = names
+    report["findings"] += found
+    report["checks"].append("origins")
+
+
 def _tell(report: dict[str, Any], as_json: bool) -> None:
     """Print the report and its findings; set the exit code."""
     del report["state"]
@@ -354,6 +376,8 @@ def _print(report: dict[str, Any], findings: list[Any]) -> None:
         own = [f for f in findings if f.check == check]
         word = "WRONG" if _wrong(own) else "not checked" if _unchecked(own) else "ok"
         click.echo(f"{check:10s} {word}")
+    if report.get("origins"):
+        click.echo(f"origins are runs {visible(', '.join(report['origins']))}")
     _print_findings(findings)
     _conclude(findings)
 

@@ -36,9 +36,9 @@ class CognateConfig(BaseModel):
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="Arithmetic of the passes; weights and optimiser are float32."
     )
-    optimiser: Literal["adamw", "muon", "mugrokfast"] = Field(
-        "adamw",
-        description="AdamW; Muon on hidden matrices with AdamW on the rest; the same behind Grokfast, "
+    optimiser: Literal["muon", "adamw", "mugrokfast"] = Field(
+        "muon",
+        description="Muon on hidden matrices with AdamW on the rest; AdamW alone; Muon behind Grokfast, "
         "with QK-Clip.",
     )
     base_rate: Positive | None = Field(
@@ -72,6 +72,13 @@ class CognateConfig(BaseModel):
         "own all domains alike.",
     )
     device: str = Field("cpu", description="cpu or cuda:N.")
+    processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that share every step's windows; on GPUs one for each GPU from `device` "
+        "on. Another number gives other bits.",
+    )
     max_hours: Positive | None = Field(None, description="Hours by the clock after which it ends.")
     max_device_hours: Positive | None = Field(
         None, description="Hours of work of all devices after which it ends."

@@ -39,6 +39,10 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     _check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     if base:
         _check_base(config)
+    if config.processes > 1:
+        from weights.training.team import check_shares
+
+        check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
     found = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
     return Plan("cognate", config, {"base": found, "data": data}, asked.output_dir)
 

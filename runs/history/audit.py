@@ -34,7 +34,7 @@ from runs.streams import run_of
 #: error: something is wrong; unchecked: it could not be checked; note: worth knowing, not wrong.
 Level = Literal["error", "unchecked", "note"]
 Check = Literal[
-    "chain", "events", "decisions", "result", "weights", "fitness", "artifacts", "files"
+    "chain", "events", "decisions", "result", "weights", "fitness", "artifacts", "files", "origins"
 ]
 #: Events that are appended alone, as a kind's answers are; the others are facts, which follow from
 #: the events before them.

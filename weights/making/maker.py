@@ -24,8 +24,9 @@ from weights.model import Model
 from weights.recipes import Train, Transform
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
-from weights.training.loop import Snapshot, Step, segment
+from weights.training.loop import Snapshot, Step
 from weights.training.snapshots import Snapshots
+from weights.training.team import segment
 from weights.training.windows import Ids
 
 log = logging.getLogger(__name__)
@@ -52,14 +53,17 @@ class Maker:
         kept: Snapshots,
         device: str = "cpu",
         given: Mapping[str, Callable[[], Model]] | None = None,
+        processes: int = 1,
     ) -> None:
         """Make the recipes of `known` (id → recipe), with the config.json and streams of `state`.
 
-        `given` opens the models that the run was given, by the ids of their `Source` recipes.
+        `given` opens the models that the run was given, by the ids of their `Source` recipes. Trainings
+        are shared by `processes` processes.
         """
         self._state, self._cache, self._known = state, cache, known
         self._config, self._streams = config, streams
-        self._kept, self._device, self._given = kept, device, given or {}
+        self._kept, self._given = kept, given or {}
+        self._device, self._processes = device, processes
         #: Called after every step.
         self.report: Callable[[Step], None] = lambda step: None
 
@@ -142,6 +146,7 @@ class Maker:
             recipe.upto,
             self.report,
             device=self._device,
+            processes=self._processes,
         )
 
     # ---- tasks -------------------------------------------------------------------------------

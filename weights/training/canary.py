@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from weights.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Train
-from weights.training.loop import segment
+from weights.training.team import segment
 from weights.training.windows import Ids
 
 STEPS = 3
@@ -21,9 +21,8 @@ def canary(
     start: Model,
     streams: Mapping[str, Ids],
     *,
-    inputs: Mapping[str, Model] | None = None,
     device: str = "cpu",
-    threads: int | None = None,
+    processes: int = 1,
 ) -> str:
     """Return BLAKE3 over weights and optimiser after the first three steps from `start`, 64 digits.
 
@@ -39,9 +38,8 @@ def canary(
         streams,
         recipe.first,
         last,
-        inputs=inputs,
         device=device,
-        threads=threads,
+        processes=processes,
     )
     weights = {f"model/{name}": tensor for name, tensor in made.weights.items()}
     return digest(weights | made.optimiser)

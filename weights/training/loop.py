@@ -63,7 +63,7 @@ class Snapshot:
     seconds: float = field(default=0.0, compare=False)
 
 
-def _ignore(step: Step) -> None:
+def ignore(step: Step) -> None:
     """Do nothing with a step."""
 
 
@@ -79,7 +79,7 @@ def segment(
     streams: Mapping[str, Ids],
     first: int,
     last: int,
-    report: Callable[[Step], None] = _ignore,
+    report: Callable[[Step], None] = ignore,
     should_stop: Callable[[], bool] = _never,
     *,
     inputs: Mapping[str, Model] | None = None,
@@ -162,7 +162,7 @@ class Training:
         self,
         first: int,
         last: int,
-        report: Callable[[Step], None] = _ignore,
+        report: Callable[[Step], None] = ignore,
         should_stop: Callable[[], bool] = _never,
     ) -> Snapshot:
         """Do the steps and return the snapshot after them; see `segment`."""

@@ -98,6 +98,7 @@ class Context:
             _snapshots(started, self._cache),
             self.device,
             given,
+            self.state.submitted.config.processes,
         )
 
     @cached_property
@@ -226,7 +227,8 @@ class Context:
 
         Raises OutOfMemoryError if not even one window fits.
         """
-        batch, parts = self.state.submitted.config.size.batch, 1
+        config = self.state.submitted.config
+        batch, parts = config.size.batch // config.processes, 1
         while True:
             divided = started.model_copy(update={"accumulation": parts})
             try:
@@ -247,7 +249,13 @@ class Context:
             recipe = next(iter(plan.specialists(submitted, started).values()))
         began = time.monotonic()
         with bounded():
-            found = canary(recipe, start, self.text.streams, device=self.device)
+            found = canary(
+                recipe,
+                start,
+                self.text.streams,
+                device=self.device,
+                processes=submitted.config.processes,
+            )
         return found, time.monotonic() - began
 
     def profile(self) -> Profile:

@@ -1,0 +1,197 @@
+"""A segment that several processes of this machine share: this one, and members that it starts.
+
+    python -m weights.training.team FOLDER RANK    what a member runs
+
+Members get recipe, weights and streams as files of a folder and meet there. Each holds all weights and
+computes its share of every step's rows (`processes`). A member ends with the process that started it;
+if one is killed, the segment fails and is done again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file as load_streams
+from safetensors.numpy import save_file as save_streams
+from safetensors.torch import load_file, save_file
+from torch import distributed
+
+from runs.errors import ConfigError, UnavailableError
+from runs.system.child_environment import child_environment
+from runs.system.linked_processes import tied
+from weights.model import Model
+from weights.recipes import Train
+from weights.tensors import Weights
+from weights.training import loop
+from weights.training.loop import Snapshot, Step
+from weights.training.windows import Ids
+
+#: Collectives: gloo between processors, NCCL between GPUs.
+BACKENDS = "cpu:gloo,cuda:nccl"
+#: How long processes wait for one another: importing torch takes seconds, on a busy machine more.
+WAIT = timedelta(minutes=10)
+#: Files of a member's folder.
+ORDER, START, OPTIMISER, STREAMS, MEETING = (
+    *("order.json", "start.safetensors", "optimiser.safetensors"),
+    *("streams.safetensors", "meeting"),
+)
+
+
+def segment(
+    recipe: Train,
+    start: Model,
+    optimiser: Weights | None,
+    streams: Mapping[str, Ids],
+    first: int,
+    last: int,
+    report: Callable[[Step], None] = loop.ignore,
+    *,
+    device: str = "cpu",
+    processes: int = 1,
+) -> Snapshot:
+    """Do some steps of a training in `processes` processes, as `loop.segment` does in one.
+
+    On GPUs, process n computes on the n-th GPU from `device` on. Raises the errors of `loop.segment`,
+    and UnavailableError if a process was killed.
+    """
+    if processes == 1:
+        return loop.segment(recipe, start, optimiser, streams, first, last, report, device=device)
+    with tempfile.TemporaryDirectory(prefix="forge-team-") as place:
+        folder = Path(place)
+        _write(folder, recipe, start, optimiser, streams, (first, last), device, processes)
+        with _members(folder, processes) as members, _group(folder, 0, processes) as group:
+            try:
+                return loop.segment(
+                    recipe,
+                    start,
+                    optimiser,
+                    streams,
+                    first,
+                    last,
+                    report,
+                    device=placed(device, 0),
+                    group=group,
+                )
+            except RuntimeError as error:
+                raise UnavailableError(_ended(folder, members, error)) from error
+
+
+def placed(device: str, rank: int) -> str:
+    """Return the device of a process: the n-th GPU from `device` on, or the processor."""
+    kind, _, number = device.partition(":")
+    return device if kind == "cpu" else f"{kind}:{int(number or 0) + rank}"
+
+
+def check_shares(batch: int, processes: int, device: str, elsewhere: bool = False) -> None:
+    """Raise ConfigError if processes cannot share a batch, or there are fewer GPUs here."""
+    if batch % processes:
+        raise ConfigError(
+            f"{processes} processes cannot share a batch of {batch}: set one that is a multiple."
+        )
+    there = torch.cuda.device_count()
+    if device.startswith("cuda") and not elsewhere and there < processes:
+        raise ConfigError(f"{processes} processes need a GPU each; there are {there} here.")
+
+
+def _write(
+    folder: Path,
+    recipe: Train,
+    start: Model,
+    optimiser: Weights | None,
+    streams: Mapping[str, Ids],
+    steps: tuple[int, int],
+    device: str,
+    processes: int,
+) -> None:
+    """Write what members need. Raises UnavailableError for a full disk."""
+    order = {
+        "recipe": recipe.model_dump(mode="json"),
+        "config": dict(start.config),
+        "steps": steps,
+        "device": device,
+        "processes": processes,
+        "threads": torch.get_num_threads(),
+    }
+    try:
+        (folder / ORDER).write_text(json.dumps(order), "utf-8")
+        save_file(dict(start.weights), folder / START)
+        save_streams({n: np.ascontiguousarray(s) for n, s in streams.items()}, folder / STREAMS)
+        if optimiser is not None:
+            save_file(dict(optimiser), folder / OPTIMISER)
+    except OSError as error:
+        raise UnavailableError(
+            f"{folder} cannot be written: {error}. Free space (TMPDIR names another folder) and go on."
+        ) from error
+
+
+@contextmanager
+def _members(folder: Path, processes: int) -> Any:
+    """Start the other processes; kill those that are left at the end."""
+    started = []
+    try:
+        for rank in range(1, processes):
+            command = [sys.executable, "-m", "weights.training.team", str(folder), str(rank)]
+            with (folder / f"{rank}.log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        tied(command), stdout=log, stderr=log, env=child_environment("device")
+                    )
+                )
+        yield started
+    finally:
+        for member in started:
+            member.kill()
+            member.wait()
+
+
+@contextmanager
+def _group(folder: Path, rank: int, processes: int) -> Any:
+    """Join the group of all processes; leave it at the end."""
+    meeting = f"file://{folder / MEETING}"
+    distributed.init_process_group(BACKENDS, meeting, rank=rank, world_size=processes, timeout=WAIT)
+    try:
+        yield distributed.group.WORLD
+    finally:
+        distributed.destroy_process_group()
+
+
+def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: Exception) -> str:
+    """Return what to say when the collective of a segment has failed."""
+    for rank, member in enumerate(members, start=1):
+        code = member.poll()
+        if code:
+            said = (folder / f"{rank}.log").read_text("utf-8", "replace").strip().splitlines()
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            return f"process {rank} of the training {how}{': ' + said[-1] if said else ''}"
+    return f"the processes of the training lost each other: {error}"
+
+
+def member(folder: Path, rank: int) -> None:
+    """Carry out one member's share of a segment."""
+    order = json.loads((folder / ORDER).read_text("utf-8"))
+    optimiser = load_file(folder / OPTIMISER) if (folder / OPTIMISER).exists() else None
+    torch.set_num_threads(order["threads"])
+    with _group(folder, rank, order["processes"]) as group:
+        loop.segment(
+            Train.model_validate(order["recipe"]),
+            Model(order["config"], load_file(folder / START)),
+            optimiser,
+            load_streams(folder / STREAMS),
+            *order["steps"],
+            device=placed(order["device"], rank),
+            group=group,
+        )
+
+
+if __name__ == "__main__":
+    member(Path(sys.argv[1]), int(sys.argv[2]))
