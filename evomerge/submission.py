@@ -41,12 +41,24 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
     if len(base) > 1:
         raise ConfigError("a merging run has one base. Give one.")
     known = {**ALIASES, **lookup.aliases}
+    sources = [resolve(m, known, lookup.named) for m in _named(asked.models.get("sources", ()))]
     return planned(
         config,
-        tuple(resolve(m, known, lookup.named) for m in _named(asked.models.get("sources", ()))),
+        _told_apart(sources),
         resolve(str(base[0]), known, lookup.named) if base else None,
         given_data(asked.data, config.fitness_weights),
         asked.output_dir,
+    )
+
+
+def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
+    """Return the models; those of other runs that have one name get their digest behind it."""
+    names = [model.name for model in models]
+    return tuple(
+        model.model_copy(update={"name": f"{model.name}-{model.digest[:6]}"})
+        if model.digest and names.count(model.name) > 1
+        else model
+        for model in models
     )
 
 

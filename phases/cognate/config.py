@@ -38,8 +38,8 @@ class CognateConfig(BaseModel):
     )
     optimiser: Literal["muon", "adamw", "mugrokfast"] = Field(
         "muon",
-        description="Muon on hidden matrices with AdamW on the rest; AdamW alone; Muon behind Grokfast, "
-        "with QK-Clip.",
+        description="Muon on hidden matrices with AdamW on the rest; AdamW alone; Muon behind "
+        "Grokfast, with QK-Clip.",
     )
     base_rate: Positive | None = Field(
         None, description="Peak learning rate of the base's training; none: the preset's."

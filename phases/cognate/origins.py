@@ -40,7 +40,7 @@ def origin(state: CognateState, rows: Sequence[Envelope], name: str) -> Origin:
     recipe_id = find(state, name)
     role = next(r for r, recipe in plan.models(state).items() if recipe.id == recipe_id)
     return Origin(
-        name=f"{state.run}-{role}",
+        name=role,
         what=f"{role} model of run {state.run}",
         digest=state.made[recipe_id].digest,
         folders=(f"{out}/{role}",) if (out := state.submitted.output_dir) else (),

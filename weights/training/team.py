@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -69,19 +70,21 @@ def segment(
     with tempfile.TemporaryDirectory(prefix="forge-team-") as place:
         folder = Path(place)
         _write(folder, recipe, start, optimiser, streams, (first, last), device, processes)
-        with _members(folder, processes) as members, _group(folder, 0, processes) as group:
+        with _members(folder, processes) as members:
+            _await(folder, members)
             try:
-                return loop.segment(
-                    recipe,
-                    start,
-                    optimiser,
-                    streams,
-                    first,
-                    last,
-                    report,
-                    device=placed(device, 0),
-                    group=group,
-                )
+                with _group(folder, 0, processes) as group:
+                    return loop.segment(
+                        recipe,
+                        start,
+                        optimiser,
+                        streams,
+                        first,
+                        last,
+                        report,
+                        device=placed(device, 0),
+                        group=group,
+                    )
             except RuntimeError as error:
                 raise UnavailableError(_ended(folder, members, error)) from error
 
@@ -165,7 +168,21 @@ def _group(folder: Path, rank: int, processes: int) -> Any:
         distributed.destroy_process_group()
 
 
-def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: Exception) -> str:
+def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until every member has come to the meeting. Raises UnavailableError if one has ended.
+
+    A group waits for a process that has ended as long as for a slow one.
+    """
+    until = time.monotonic() + WAIT.total_seconds()
+    while not all((folder / f"{rank}.here").exists() for rank in range(1, len(members) + 1)):
+        if any(member.poll() is not None for member in members):
+            raise UnavailableError(_ended(folder, members, "before the first step"))
+        if time.monotonic() > until:
+            raise UnavailableError("the processes of the training did not start in ten minutes.")
+        time.sleep(0.05)
+
+
+def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> str:
     """Return what to say when the collective of a segment has failed."""
     for rank, member in enumerate(members, start=1):
         code = member.poll()
@@ -181,6 +198,7 @@ def member(folder: Path, rank: int) -> None:
     order = json.loads((folder / ORDER).read_text("utf-8"))
     optimiser = load_file(folder / OPTIMISER) if (folder / OPTIMISER).exists() else None
     torch.set_num_threads(order["threads"])
+    (folder / f"{rank}.here").touch()
     with _group(folder, rank, order["processes"]) as group:
         loop.segment(
             Train.model_validate(order["recipe"]),

@@ -240,3 +240,23 @@ def test_a_step_that_does_not_fit_is_computed_in_parts(given, tmp_path: Path, mo
     most = 0
     with pytest.raises(ForgeError, match="not even one window of 64 tokens fits in memory"):
         started(Home(tmp_path / "second"), *given)
+
+
+# ---- several processes ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_share_every_training_and_verify_does_too(given, made, tmp_path) -> None:
+    """Other bits than one process gives, by rounding alone; the same ones again."""
+    home = Home(tmp_path / "home")
+    cognate_runs.submit(home, base=given[0], data=[str(given[1])], processes=2, **QUICK)
+    state = cognate_runs.carry_until(home, lambda now: bool(now.advanced))
+    (event,) = next(iter(state.advanced.values())).values()
+    one = made[1].advanced[event.stem][event.step]
+    assert event.digest != one.digest
+    assert event.curve[0].loss == pytest.approx(one.curve[0].loss, rel=1e-5)
+    shutil.rmtree(home.artifacts / "snapshots")
+    context = opened(home)
+    recipe = plan.trainings(state)["law"]
+    again = context.maker._snapshot(recipe.to(event.step))
+    assert digest(again.weights) == event.digest

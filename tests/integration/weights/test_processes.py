@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import distributed
 
-from runs.errors import ConfigError
+from runs.errors import ConfigError, UnavailableError
 from testing.models.toy_training import model, recipe, streams
 from weights.checkpoint import digest
 from weights.model import Model
+from weights.training import team
 from weights.training.loop import Snapshot, segment
 from weights.training.processes import Processes
 
@@ -116,3 +117,59 @@ def test_rows_that_cannot_be_shared_are_refused(
         Processes(object(), 4)
     shared = Processes(object(), 6).own({"rows": torch.arange(6)})
     assert shared["rows"].tolist() == [2, 3]
+
+
+@pytest.mark.slow
+def test_a_team_computes_what_a_group_does(answers: list[list[dict[str, Any]]]) -> None:
+    """Members that are started for a segment, with what they need as files."""
+    training = recipe(accumulation=2, divergence=9.0)
+    seen: list[int] = []
+    made = team.segment(
+        training,
+        model(),
+        None,
+        streams(),
+        0,
+        8,
+        lambda step: seen.append(step.number),
+        processes=COUNT,
+    )
+    assert told(made) == {**answers[0][0], "losses": made.losses, "norms": made.norms}
+    assert seen == list(range(8))
+    assert not distributed.is_initialized()
+
+
+@pytest.mark.slow
+def test_a_member_that_ends_fails_the_segment_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first step, and by a kill in the middle; no process is left."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            started.append(self)
+
+    monkeypatch.setattr(team.subprocess, "Popen", Noted)
+    with monkeypatch.context() as patch:
+        patch.setattr(team, "ORDER", "elsewhere.json")
+        with pytest.raises(UnavailableError, match=r"process 1 .* ended with 1: FileNotFound"):
+            team.segment(recipe(), model(), None, streams(), 0, 8, processes=COUNT)
+
+    def kill(step: Any) -> None:
+        if step.number == 1:
+            started[-1].kill()
+
+    with pytest.raises(UnavailableError, match="process 1 of the training was killed by signal 9"):
+        team.segment(recipe(), model(), None, streams(), 0, 8, kill, processes=COUNT)
+    assert all(process.returncode is not None for process in started)
+    assert not distributed.is_initialized()
+
+
+def test_a_batch_that_cannot_be_shared_and_gpus_that_are_not_there_are_refused() -> None:
+    with pytest.raises(ConfigError, match="3 processes cannot share a batch of 4"):
+        team.check_shares(4, 3, "cpu")
+    with pytest.raises(ConfigError, match="64 processes need a GPU each; there are"):
+        team.check_shares(64, 64, "cuda:0")
+    team.check_shares(64, 64, "cuda:0", elsewhere=True)
+    assert team.placed("cuda:1", 2) == "cuda:3"
+    assert team.placed("cpu", 2) == "cpu"
