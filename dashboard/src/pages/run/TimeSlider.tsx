@@ -7,7 +7,7 @@ import { Icon } from "../../ui/Icon";
 import { Time } from "../../ui/Time";
 import { useRun } from "./context";
 import type { EventIndex, LightEvent } from "./eventIndex";
-import { closings, type Closing, settle } from "./generationBoundaries";
+import { closings, type Closing, settle } from "./unitBoundaries";
 import { leave } from "./nearestBoundary";
 
 interface Props {
@@ -27,6 +27,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
   const [held, setHeld] = useState<number | null>(null);
   const [playing, setPlaying] = useState(false);
   const places = live.places;
+  const unit = live.progress.unit;
   const place = held ?? at ?? places;
   const ends = useMemo(() => closings(rows), [rows]);
   useEffect(() => {
@@ -76,13 +77,13 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
   return (
     <section className="dock" aria-label="Time" data-past={at !== null} onPointerEnter={() => index.want(places)} onFocus={() => index.want(places)}>
       <div className="dock-buttons">
-        <button type="button" className="button plain icon" aria-label="Previous generation's end" disabled={loading} onClick={() => jump(-1)}>
+        <button type="button" className="button plain icon" aria-label={ends.length ? `Previous ${unit}'s end` : "First event"} disabled={loading} onClick={() => jump(-1)}>
           <Icon name="first" />
         </button>
         <button type="button" className="button plain icon" aria-label={playing ? "Stop" : "Play"} aria-pressed={playing} onClick={play}>
           <Icon name={playing ? "pause" : "play"} />
         </button>
-        <button type="button" className="button plain icon" aria-label="Next generation's end" disabled={loading} onClick={() => jump(1)}>
+        <button type="button" className="button plain icon" aria-label={ends.length ? `Next ${unit}'s end` : "Last event"} disabled={loading} onClick={() => jump(1)}>
           <Icon name="last" />
         </button>
       </div>
@@ -163,7 +164,7 @@ function Marks({ ends, places, place }: { ends: Closing[]; places: number; place
       {ends.map((end, index) => (
         <span key={end.place} style={{ left: x(end.place) }}>
           <i data-changed={end.changed} />
-          {index % every === 0 && <small>{end.generation}</small>}
+          {index % every === 0 && <small>{end.unit}</small>}
         </span>
       ))}
     </div>
