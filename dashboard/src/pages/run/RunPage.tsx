@@ -32,6 +32,9 @@ const TABS = { overview: "Overview", population: "Population", lineage: "Lineage
 /** The tabs of a run whose kind has no page of its own. */
 const COMMON = ["overview", "lineage", "events", "settings"];
 
+/** Panels of a run with more events are large: they are asked for less often. */
+const MANY = 2000;
+
 export default function RunPage({ run, route }: { run: string; route: Route }) {
   const tab = route.parts[2] ?? "overview";
   const given = Number(route.query.get("at"));
@@ -44,12 +47,13 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
   const index = useMemo(() => eventIndex(run), [run]);
   useTitle(run);
 
+  const places = live.data?.places ?? 0;
   const again = (large: boolean) => {
     const prefix = runPath(run);
     // The past, single events and a recipe's layers stay as they are.
     const fixed = /[?&]at=|\/events|\/layers/;
     const own = (path: string) => path === prefix || path.startsWith(`${prefix}/`);
-    invalidate((path) => own(path) && !fixed.test(path) && path.includes("generation=all") === large);
+    invalidate((path) => own(path) && !fixed.test(path) && (path.includes("generation=all") || (path === `${prefix}/panels` && places > MANY)) === large);
   };
   const fresh = useThrottled(() => again(false), 600);
   const freshAll = useThrottled(() => again(true), 5000);
