@@ -1,7 +1,7 @@
 /** Head and panels of a run: as they are now, and as they were at a place. Events make the page ask again. */
 import type { Panels } from "../api/types";
 import { ApiError, withQuery } from "../api/client";
-import { type Resource, useResource } from "../lib/hooks";
+import { type Resource, useDebounced, useResource } from "../lib/hooks";
 
 export interface Overview {
   /** What is shown: now, or the past. */
@@ -13,7 +13,9 @@ export interface Overview {
 export function usePanels(run: string, at: number | null): Overview {
   const path = `runs/${encodeURIComponent(run)}/panels`;
   const live = useResource<Panels>(path);
-  const past = useResource<Panels>(at === null ? null : withQuery(path, { at }));
+  // While the slider is dragged, only the place where it rests is asked for.
+  const settled = useDebounced(at, 150);
+  const past = useResource<Panels>(at === null ? null : withQuery(path, { at: settled ?? at }));
   // A place inside of one append is left for the next one: the page of the run says so.
   const error = past.error instanceof ApiError && [409, 422].includes(past.error.status) ? null : past.error;
   const shown = at === null ? live : { ...past, error, data: past.data ?? live.data };

@@ -21,7 +21,7 @@ interface Props {
 const UNASKED = 5000;
 
 export function TimeSlider({ route, index, snapped, onFork }: Props) {
-  const { live, at } = useRun();
+  const { live, shown, at } = useRun();
   const { rows, loading } = useSyncExternalStore(index.subscribe, index.snapshot);
   const maySubmit = useMaySubmit();
   const [held, setHeld] = useState<number | null>(null);
@@ -55,7 +55,8 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
     setHeld((now) => (at !== sent.current || now === (at ?? places) ? null : now));
   }, [at, places]);
   useEffect(() => {
-    if (!playing) return;
+    // The page is at each place before the next one is asked for, however slow the server is.
+    if (!playing || (at !== null && shown.place !== at)) return;
     const timer = window.setTimeout(() => {
       const next = settle(rows, place + 1, true);
       if (next >= places) setPlaying(false);
@@ -63,7 +64,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
       replace(withParts(route, { at: next >= places ? null : next }));
     }, 350);
     return () => window.clearTimeout(timer);
-  }, [playing, place, places, rows, route]);
+  }, [playing, place, places, rows, route, at, shown.place]);
 
   const jump = (step: 1 | -1) => {
     const next = step > 0 ? ends.find((end) => end.place > place) : ends.findLast((end) => end.place < place);
