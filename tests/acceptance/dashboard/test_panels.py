@@ -205,6 +205,27 @@ def test_a_run_of_any_kind_is_paused_and_resumed(visit: Callable[..., Any], site
 
 
 @pytest.mark.slow
+def test_an_ended_run_of_any_kind_is_forked_before_its_end(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """After its end a fork has no future."""
+    place = site.places(SHOWN) - 1
+    page = visit(
+        f"/runs/{SHOWN}",
+    )
+    page.get_by_role("button", name="Fork", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_label("Event", exact=True).input_value() == str(place)
+    dialog.get_by_label("Setting", exact=True).fill("steps")
+    dialog.get_by_label("Value of steps").fill("3")
+    dialog.get_by_role("button", name="Fork", exact=True).click()
+    page.locator(".run-line").get_by_text("forked from").wait_for()
+    made = site.get(f"runs/{page.locator('h1').inner_text()}")
+    assert made["forked_from"] == {**made["forked_from"], "run": SHOWN, "place": place}
+    assert made["progress"]["of"] == 3
+
+
+@pytest.mark.slow
 def test_a_cognate_run_is_shown_with_curves_figures_and_lineage(
     visit: Callable[..., Any], site: Site
 ) -> None:
