@@ -32,6 +32,8 @@ PLACES = 2
 #: Seconds that a request waits for a place, and that a process is kept without any work.
 PATIENCE = 20.0
 IDLE = 300.0
+#: Seconds that one picture may take.
+DRAWING = 60.0
 
 
 class Readers:
@@ -42,6 +44,7 @@ class Readers:
         self._lanes = {
             "check": Lane(env, options.check_seconds),
             "measure": Lane(env, options.register_seconds),
+            "draw": Lane(env, DRAWING),
         }
 
     async def ask(self, order: str, user: str, **more: Any) -> dict[str, Any]:

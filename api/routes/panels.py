@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from api.access.authorization import VIEWER
+from api.access.authorization import VIEWER, User
 from api.routes.runs import AT, desk_of, tagged
 from api.state import head as heads
 from api.state.run_cache import Desk
@@ -50,6 +52,50 @@ def panel_csv(request: Request, run: str, name: str = NAME, at: int | None = AT)
     text = tables.to_csv(_panel(request, run, name, at))
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _picture(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of a route whose answer is a picture."""
+    return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+@router.get(
+    "/runs/{run}/panels/{name}.svg",
+    response_class=Response,
+    responses=_picture("image/svg+xml"),
+)
+async def panel_svg(
+    request: Request, run: str, name: str = NAME, at: int | None = AT, user: User = Depends(VIEWER)
+) -> Response:
+    """Return one panel as an SVG picture, as `forge show` draws it; long lines are thinned."""
+    return await _drawn(request, run, name, at, user, "svg", "image/svg+xml")
+
+
+@router.get(
+    "/runs/{run}/panels/{name}.png", response_class=Response, responses=_picture("image/png")
+)
+async def panel_png(
+    request: Request, run: str, name: str = NAME, at: int | None = AT, user: User = Depends(VIEWER)
+) -> Response:
+    """Return one panel as a PNG picture, as `forge show` draws it; long lines are thinned."""
+    return await _drawn(request, run, name, at, user, "png", "image/png")
+
+
+async def _drawn(
+    request: Request,
+    run: str,
+    name: str,
+    at: int | None,
+    user: User,
+    form: Literal["svg", "png"],
+    media_type: str,
+) -> Response:
+    """Return a panel's picture. A process beside the server draws it. Raises Problem 503."""
+    panel = await asyncio.to_thread(_panel, request, run, name, at)
+    told = thinning.thin(panel).model_dump(mode="json")
+    found = await request.app.state.readers.ask("draw", user.name, panel=told, form=form)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
+    return Response(base64.b64decode(found["file"]), media_type=media_type, headers=headers)
 
 
 def _panel(request: Request, run: str, name: str, at: int | None) -> Any:

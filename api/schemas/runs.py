@@ -351,6 +351,8 @@ class Event(Answer):
     type: str
     #: It was appended together with the event before it: no place is between the two.
     inside: bool
+    #: The unit of the run that it ends: a generation, a step.
+    unit: int | None
     schema_: int = Field(alias="schema")
     actor: str
     recorded_at: str

@@ -87,7 +87,7 @@ _ALONE = ("submitted",)
 
 def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dict[str, Any]:
     """Return one event in full; `names`: names by recipe id, for its one-line summary."""
-    data = json.loads(row.data)
+    data, kind = json.loads(row.data), kinds.kind_of(row.stream)
     return {
         "place": place_,
         "position": row.position,
@@ -95,6 +95,7 @@ def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dic
         "version": row.version,
         "type": row.type,
         "inside": row.causation is not None and row.type not in _ALONE,
+        "unit": kind.unit_of(row) if kind else None,
         "schema": row.schema,
         "actor": row.actor,
         "recorded_at": row.recorded_at,

@@ -14,6 +14,7 @@ import "./styles/parts.css";
 import "./styles/charts.css";
 import "./styles/runs.css";
 import "./styles/run.css";
+import "./styles/panels.css";
 import "./styles/pages.css";
 
 begin();

@@ -96,7 +96,9 @@ def panels(state: RunState) -> list[Panel]:
     rows = generation_rows.rows(state, [column.name for column in COLUMNS])
     found: list[Panel | None] = [
         arms(state) if state.completed else None,
+        measures(state) if state.completed else None,
         *(lines(state, rows) if rows else ()),
+        components(state) if rows else None,
         front(state),
         domains(state),
         generations(rows),
@@ -149,30 +151,58 @@ def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
     return found
 
 
+def measures(state: RunState) -> Matrix | None:
+    """Return perplexity and accuracy of champion and rivals on the test slice; None if unknown."""
+    rivals, own = report.rivals(state), report.ending(state)["test"]["components"]
+    if not own:
+        return None
+    told = [{"name": OURS, "kind": "", **own}, *rivals]
+    names = distinct([row["name"] for row in told], [row["kind"] for row in told])
+    metrics = (Metric(name="perplexity", better="down"), Metric(name="accuracy", better="up"))
+    return Matrix(
+        name="measures",
+        title="Perplexity and accuracy",
+        says="Champion and rivals on the test slice, over all domains; without intervals.",
+        rows=tuple(metric.name for metric in metrics),
+        columns=tuple(names),
+        metrics=metrics,
+        values=tuple(tuple(row[metric.name] for row in told) for metric in metrics),
+        ours=OURS,
+    )
+
+
 def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
     """Return the candidates' scores, the champion's, and the diversity, by generation."""
     assert state.submitted
     config = state.submitted.config
-    limits = () if config.normalise == "none" else (Limit(at=1.0, says="the best source"),)
-    x = tuple(row["generation"] for row in rows)
-    common = {"x": GENERATION, "y": Axis(**FITNESS.model_dump()), "limits": limits}
-
-    def series(*names: str) -> tuple[Series, ...]:
-        return tuple(Series(name=n, x=x, y=tuple(row[n] for row in rows)) for n in names)
-
+    x, common = tuple(row["generation"] for row in rows), _scores(state)
+    sizes = headline.items(state) or {}
+    changes = [row["champion"] if row["changed"] else None for row in rows]
+    means = Series(
+        name="mean",
+        x=x,
+        y=tuple(row["mean"] for row in rows),
+        low=tuple(_around(row, -1) for row in rows),
+        high=tuple(_around(row, 1) for row in rows),
+    )
     return [
         Lines(
             name="champion-score",
             title="Score of the champion",
-            says="The champion's score on the selection slice, by which it was chosen.",
-            series=series("champion"),
+            says="The champion's score on the selection slice, by which it was chosen; "
+            f"{sizes['selection']} items.",
+            series=(
+                _by_generation(rows, "champion"),
+                Series(name="new champion", role="reference", x=x, y=tuple(changes)),
+            ),
             **common,
         ),
         Lines(
             name="scores",
             title="Scores of the candidates",
-            says="Best, median and mean score of each generation, each on a draw of its own.",
-            series=series("best", "median", "mean"),
+            says="Best, median and mean score of each generation, the mean with its spread. Each "
+            f"generation has its own draw of {sizes['search']} items of the search slice.",
+            series=(*(_by_generation(rows, name) for name in ("best", "median")), means),
             **common,
         ),
         Lines(
@@ -181,13 +211,51 @@ def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
             says=f"The candidates' diversity is {rows[-1]['level']}; that of the sources is 1.",
             x=GENERATION,
             y=Axis(name="diversity"),
-            series=series("diversity"),
+            series=(_by_generation(rows, "diversity"),),
             limits=(
                 Limit(at=config.min_diversity, says="low"),
                 Limit(at=config.reseed_diversity, says="candidates are replaced below"),
             ),
         ),
     ]
+
+
+def _by_generation(rows: Sequence[dict[str, Any]], name: str) -> Series:
+    """Return a column of the generations' rows as a line."""
+    x = tuple(row["generation"] for row in rows)
+    return Series(name=name, x=x, y=tuple(row[name] for row in rows))
+
+
+def _around(row: dict[str, Any], sign: int) -> float | None:
+    """Return the mean plus or minus the spread; None if either is missing."""
+    if row["mean"] is None or row["spread"] is None:
+        return None
+    return row["mean"] + sign * row["spread"]
+
+
+def _scores(state: RunState) -> dict[str, Any]:
+    """Return axes and limit that all panels of scores by generation have."""
+    assert state.submitted
+    relative = state.submitted.config.normalise != "none"
+    limits = (Limit(at=1.0, says="the best source"),) if relative else ()
+    return {"x": GENERATION, "y": Axis(**FITNESS.model_dump()), "limits": limits}
+
+
+def components(state: RunState) -> Lines | None:
+    """Return the champion's components by generation; None if no champion has any."""
+    rows = generation_rows.rows(state, ("generation", "components"))
+    names = sorted({name for row in rows for name in row["components"]})
+    if not names:
+        return None
+    told = [{"generation": row["generation"], **row["components"]} for row in rows]
+    full = [{**dict.fromkeys(names), **row} for row in told]
+    return Lines(
+        name="components",
+        title="Components of the champion",
+        says="The parts of the champion's score, on the selection slice.",
+        series=tuple(_by_generation(full, name) for name in names),
+        **_scores(state),
+    )
 
 
 def front(state: RunState) -> Front | None:
@@ -270,6 +338,7 @@ def lineage(state: RunState) -> Graph:
         title="Lineage of the champion",
         says="What the champion was made from, and what else was made from the same models.",
         metric=FITNESS,
+        along="generation",
         nodes=tuple(nodes),
         edges=tuple(Edge(source=edge["from"], target=edge["to"]) for edge in found["edges"]),
     )

@@ -387,6 +387,8 @@ class Graph(PanelBase):
     kind: Literal["graph"] = "graph"
     #: What `value` of a node is.
     metric: Metric | None = None
+    #: The word for a column: "generation".
+    along: str = ""
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 

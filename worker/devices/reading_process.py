@@ -1,13 +1,14 @@
 """The process that opens models and data for the server: `python -m worker.devices.reading_process`.
 
-A foreign file may grow, shrink, block or fill the memory while it is read. A file that is truncated
-under a memory map kills the process. So the server itself opens no such file. One line of JSON on
-stdin is an order, one line on stdout the answer. The process ends when stdin ends, that is with the
-server.
+It draws panels too: a picture takes a second and a drawing library. A foreign file may grow, shrink,
+block or fill the memory while it is read. A file that is truncated under a memory map kills the
+process. So the server itself opens no such file. One line of JSON on stdin is an order, one line on
+stdout the answer. The process ends when stdin ends, that is with the server.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -57,6 +58,17 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
     return vars(model_registry.measure(Path(order["path"])))
 
 
+def draw(order: dict[str, Any]) -> dict[str, Any]:
+    """Return the order's `panel` as an SVG or PNG file (its `form`), in base64."""
+    from pydantic import TypeAdapter
+
+    from runs.panels.panels import Panel
+    from worker.exports import panel_picture
+
+    panel = TypeAdapter(Panel).validate_python(order["panel"])
+    return {"file": base64.b64encode(panel_picture.picture(panel, order["form"])).decode()}
+
+
 def _bound_memory() -> None:
     """Limit this process to half of the memory: one check must not stop the machine.
 
@@ -78,7 +90,7 @@ def _memory() -> int:
     return machine if limit == "max" else min(machine, int(limit))
 
 
-ORDERS = {"check": check, "measure": measure}
+ORDERS = {"check": check, "measure": measure, "draw": draw}
 
 
 def answered(order: dict[str, Any]) -> dict[str, Any]:

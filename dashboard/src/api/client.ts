@@ -85,6 +85,24 @@ export async function send<T>(path: string, method: string, body?: unknown, more
   return answer;
 }
 
+/** Saves what a path answers as a file of this name. */
+export async function download(path: string, name: string): Promise<void> {
+  const bearer = token();
+  let response: Response;
+  try {
+    response = await fetch(path, { headers: bearer ? { Authorization: `Bearer ${bearer}` } : {}, cache: "no-store" });
+  } catch {
+    throw problem("The server does not answer", 0, "The server does not answer. Is `forge serve` running?");
+  }
+  if (!response.ok) throw await failure(response);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  // The browser has taken the file over by then.
+  window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 /** The path with its query; parts that are null, undefined or empty are left out. */
 export function withQuery(path: string, query: Record<string, string | number | null | undefined>): string {
   const parts = Object.entries(query)

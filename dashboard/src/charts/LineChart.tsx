@@ -1,177 +1,172 @@
-/** Lines over generations. The legend says the values at the cursor; arrow keys move it. */
-import { type KeyboardEvent, type PointerEvent, useId, useMemo, useState } from "react";
-import { area, curveLinear, curveStepAfter, line } from "d3-shape";
+/** Lines over an axis. The legend says the values at the cursor, which arrow keys move; dragging zooms. */
+import { type KeyboardEvent, useId, useMemo, useState } from "react";
+import type { Axis, Limit } from "../api/types";
 import { useWidth } from "../lib/hooks";
-import { type Extent, extent, linear, padded, type Scale, tickFormat } from "../lib/scale";
+import { type Extent, extent, labelled, scaleBetween, scaleOver, shows } from "../lib/scale";
 import { ChartTable } from "./ChartTable";
-
-export interface Series {
-  key: string;
-  label: string;
-  color: string;
-  values: (number | null)[];
-  step?: boolean;
-  dash?: string;
-}
+import { LineLegend } from "./LineLegend";
+import { bandOf, indexAt, type Line, lone, nearest, pathOf, reduced } from "./lines";
+import { useBrush } from "./useBrush";
 
 interface Props {
   title: string;
   description: string;
-  xs: number[];
-  series: Series[];
-  /** Last place on the x axis, where that is more than `xs` has. */
-  xMax?: number;
-  /** Values that the y axis has room for, beside those drawn. */
-  also?: (number | null)[];
-  band?: { label: string; low: (number | null)[]; high: (number | null)[] };
-  marks?: { x: number; y: number; label: string }[];
-  thresholds?: { value: number; label: string }[];
+  x: Axis;
+  y: Axis;
+  lines: Line[];
+  limits?: Limit[];
+  /** Lines that the axes have room for, beside those drawn: those of now, while the past is shown. */
+  frame?: Line[];
   format: (value: number | null | undefined) => string;
-  xLabel?: string;
   height?: number;
 }
 
-const LEFT = 52;
+const LEFT = 56;
 const RIGHT = 14;
 const TOP = 10;
 const BOTTOM = 26;
+/** Pixels beyond the axes that marks may reach into. */
+const EDGE = 5;
+const NONE: Line[] = [];
 
-export function LineChart(props: Props) {
-  const { title, description, xs, series, band, marks = [], thresholds = [], format, height = 220 } = props;
-  const xLabel = props.xLabel ?? "Generation";
+export function LineChart({ title, description, x: xAxis, y: yAxis, lines, limits = [], frame = NONE, format, height = 230 }: Props) {
   const [measure, width] = useWidth<HTMLDivElement>();
   const [cursor, setCursor] = useState<number | null>(null);
+  const [zoom, setZoom] = useState<Extent | null>(null);
   const id = useId();
-  const domain = useMemo(() => yDomain(props), [props]);
+  const whole = useMemo(() => extentOf([...lines, ...frame], xAxis.log, limits), [lines, frame, xAxis.log, limits]);
+  const domain = zoom ?? whole;
+  const x = useMemo(() => domain && scaleBetween(domain, [LEFT, width - RIGHT], xAxis.log), [domain, width, xAxis.log]);
+  const seen = useMemo(() => (domain && x ? lines.map((line) => reduced(line, x, domain, yAxis.log)) : NONE), [lines, domain, x, yAxis.log]);
+  const y = useMemo(() => {
+    const values = (zoom ? seen : [...seen, ...frame]).flatMap((line) => valuesIn(line, domain));
+    return scaleOver([...values, ...limits.filter((one) => one.axis === 1).map((one) => one.at)], [height - BOTTOM, TOP], yAxis.log);
+  }, [seen, frame, domain, zoom, limits, height, yAxis.log]);
+  const xs = useMemo(() => placesOf(lines, domain, xAxis.log), [lines, domain, xAxis.log]);
   const last = xs.length - 1;
   const at = Math.min(cursor ?? last, last);
-  if (last < 0 || !domain) return <p className="quiet small">Nothing is measured yet.</p>;
-
-  const xHigh = Math.max(props.xMax ?? 0, xs[last] ?? 0, (xs[0] ?? 0) + 1);
-  const x = linear([xs[0] ?? 0, xHigh], [LEFT, width - RIGHT]);
-  const y = linear(domain, [height - BOTTOM, TOP]);
-  const wished = Math.max(2, Math.round(height / 56));
-  const tell = tickFormat(y, wished);
-  const near = (event: PointerEvent<SVGSVGElement>) => {
-    const spot = event.clientX - event.currentTarget.getBoundingClientRect().left;
-    let best = 0;
-    xs.forEach((value, index) => {
-      if (Math.abs(x(value) - spot) < Math.abs(x(xs[best] ?? 0) - spot)) best = index;
-    });
-    setCursor(best);
-  };
-  const move = (event: KeyboardEvent) => {
-    const to: Record<string, number> = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last };
-    const next = to[event.key];
-    if (next === undefined) return;
+  const brush = useBrush({
+    from: LEFT,
+    to: width - RIGHT,
+    onPoint: (pixel) => x && setCursor(nearest(xs, x.invert(pixel))),
+    onLeave: () => setCursor(null),
+    onBrush: (a, b) => x && setZoom(xAxis.log || x.invert(b) > x.invert(a) ? [x.invert(a), x.invert(b)] : null),
+  });
+  const drawn = useMemo(
+    () => x && y && seen.map((line) => ({ line, path: pathOf(line, x, y), band: bandOf(line, x, y), dots: lone(line) })),
+    [seen, x, y],
+  );
+  if (!x || !y || !drawn || !domain || last < 0) {
+    return <p className="quiet small">{lines.some((line) => line.x.length > 0) ? "No value can be shown on these axes." : "Nothing is measured yet."}</p>;
+  }
+  const here = xs[at] ?? 0;
+  const show = (to: Extent) => whole && setZoom(to[0] <= whole[0] && to[1] >= whole[1] ? null : to);
+  const keys = (event: KeyboardEvent) => {
+    const far = Math.max(1, Math.round(last / 200));
+    const steps: Record<string, number> = { ArrowLeft: at - far, ArrowRight: at + far, Home: 0, End: last };
+    const next = steps[event.key];
+    if (next !== undefined) setCursor(Math.max(0, Math.min(last, next)));
+    else if (event.key === "+") show(around(x(here), x.range() as Extent, 0.5, x.invert));
+    else if (event.key === "-") show(around(x(here), x.range() as Extent, 2, x.invert));
+    else if (event.key === "0" || (event.key === "Escape" && zoom)) setZoom(null);
+    else return;
     event.preventDefault();
-    setCursor(Math.max(0, Math.min(last, next)));
   };
-  const value = (one: Series) => format(one.values[at]);
-  const said = `${xLabel} ${xs[at]}: ${series.map((one) => `${one.label} ${value(one)}`).join(", ")}`;
+  const said = lines.slice(0, 8).map((line) => `${line.label} ${format(line.y[indexAt(line, here)])}`);
+  const seenWidth = Math.max(1, width - LEFT - RIGHT + 2 * EDGE);
+  const named = xAxis.unit ? `${xAxis.name} (${xAxis.unit})` : xAxis.name;
+  const yTicks = labelled(y, Math.max(2, Math.round(height / 56)));
+  const xTicks = labelled(x, Math.max(2, width / 90), xAxis.whole);
   return (
     <figure className="chart" ref={measure}>
-      <figcaption className="legend">
-        <span className="legend-at">
-          {xLabel} <b>{xs[at]}</b>
-        </span>
-        {series.map((one) => (
-          <span key={one.key}>
-            <svg width="16" height="8" aria-hidden="true">
-              <path d="M0 4h16" stroke={one.color} strokeWidth="2.5" strokeDasharray={one.dash} />
-            </svg>
-            {one.label} <b>{value(one)}</b>
-          </span>
-        ))}
-        {band && (
-          <span>
-            <svg width="16" height="10" aria-hidden="true">
-              <rect width="16" height="10" className="band" />
-            </svg>
-            {band.label}
-          </span>
-        )}
-      </figcaption>
-      <div role="slider" tabIndex={0} aria-label={`${title}, cursor`} aria-valuemin={xs[0]} aria-valuemax={xs[last]}
-        aria-valuenow={xs[at]} aria-valuetext={said} aria-describedby={`${id}-d`} onKeyDown={move} className="chart-focus">
-        <svg width={width} height={height} role="img" aria-labelledby={`${id}-t ${id}-d`} onPointerMove={near}
-          onPointerDown={near} onPointerLeave={() => setCursor(null)}>
+      <LineLegend axis={xAxis} at={cursor === null ? null : here} lines={lines} format={format} onReset={zoom ? () => setZoom(null) : null} />
+      <div role="slider" tabIndex={0} aria-label={`${title}, cursor`} aria-valuemin={xs[0]} aria-valuemax={xs[last]} aria-valuenow={here}
+        aria-valuetext={`${xAxis.name} ${here}: ${said.join(", ")}`} aria-describedby={`${id}-d`} onKeyDown={keys} className="chart-focus">
+        <svg width={width} height={height} role="img" aria-labelledby={`${id}-t ${id}-d`} onDoubleClick={() => setZoom(null)} {...brush.handlers}>
           <title id={`${id}-t`}>{title}</title>
-          <desc id={`${id}-d`}>{description}</desc>
-          {y.ticks(wished).map((tick) => (
-            <g key={tick} className="grid">
-              <line x1={LEFT} x2={width - RIGHT} y1={y(tick)} y2={y(tick)} />
-              <text x={LEFT - 8} y={y(tick)} dy="0.32em" textAnchor="end">
-                {tell(tick)}
+          <desc id={`${id}-d`}>{`${description} Drag to zoom; the keys + and − zoom too, 0 shows all.`}</desc>
+          {yTicks.map((tick) => (
+            <g key={tick.at} className="grid">
+              <line x1={LEFT} x2={width - RIGHT} y1={y(tick.at)} y2={y(tick.at)} />
+              <text x={LEFT - 8} y={y(tick.at)} dy="0.32em" textAnchor="end">
+                {tick.label}
               </text>
             </g>
           ))}
-          {x.ticks(Math.max(2, width / 70)).filter(Number.isInteger).map((tick) => (
-            <text key={tick} className="tick" x={x(tick)} y={height - 8} textAnchor="middle">
-              {tick}
+          {xTicks.map((tick) => (
+            <text key={tick.at} className="tick" x={x(tick.at)} y={height - 8} textAnchor="middle">
+              {tick.label}
             </text>
           ))}
-          {thresholds.map((one) => (
-            <g key={one.label} className="threshold">
-              <line x1={LEFT} x2={width - RIGHT} y1={y(one.value)} y2={y(one.value)} />
-              <text x={LEFT + 4} y={y(one.value) - 5}>
-                {one.label}
-              </text>
-            </g>
-          ))}
-          {band && <path className="band" d={bandPath(xs, band, x, y)} />}
-          {series.map((one) => (
-            <path key={one.key} className="line" stroke={one.color} strokeDasharray={one.dash}
-              d={linePath(xs, one, x, y)} />
-          ))}
-          <line className="cursor" data-on={cursor !== null} x1={x(xs[at] ?? 0)} x2={x(xs[at] ?? 0)} y1={TOP} y2={height - BOTTOM} />
-          {series.map((one) => {
-            const here = one.values[at];
-            if (here === null || here === undefined) return null;
-            return <circle key={one.key} className="dot" cx={x(xs[at] ?? 0)} cy={y(here)} r="3.2" fill={one.color} />;
+          <svg x={LEFT - EDGE} y={0} width={seenWidth} height={height - BOTTOM + EDGE} viewBox={`${LEFT - EDGE} 0 ${seenWidth} ${height - BOTTOM + EDGE}`}>
+            {drawn.map(({ line, band }) => band && <path key={line.key} className="line-band" fill={line.color} d={band} />)}
+            {drawn.map(({ line, path }) => (
+              <path key={line.key} className="line" data-thin={line.thin} stroke={line.color} strokeDasharray={line.dash} d={path} />
+            ))}
+            {drawn.map(({ line, dots }) => dots.map((index) => <circle key={`${line.key} ${index}`} className="lone" cx={x(line.x[index] ?? 0)} cy={y(line.y[index] ?? 0)} r="3" stroke={line.color} />))}
+            {limits.map((limit) => {
+              const level = limit.axis === 1;
+              if (!shows(limit.at, level ? yAxis.log : xAxis.log)) return null;
+              const [a, b] = level ? [LEFT, y(limit.at)] : [x(limit.at), TOP];
+              return (
+                <g key={`${limit.axis} ${limit.at} ${limit.says}`} className="threshold">
+                  <line x1={a} x2={level ? width - RIGHT : a} y1={b} y2={level ? b : height - BOTTOM} />
+                  <text x={a + 4} y={level ? b - 5 : b + 10}>
+                    {limit.says}
+                  </text>
+                </g>
+              );
+            })}
+            {brush.range && <rect className="brush" x={brush.range[0]} y={TOP} width={brush.range[1] - brush.range[0]} height={height - TOP - BOTTOM} />}
+            <line className="cursor" data-on={cursor !== null} x1={x(here)} x2={x(here)} y1={TOP} y2={height - BOTTOM} />
+          </svg>
+          {lines.map((line) => {
+            const point = indexAt(line, here);
+            const value = line.y[point];
+            if (line.x[point] !== here || !shows(value, yAxis.log)) return null;
+            return <circle key={line.key} className="dot" cx={x(here)} cy={y(value)} r="3.2" fill={line.color} />;
           })}
-          {marks.map((mark) => (
-            <path key={mark.x} className="mark" transform={`translate(${x(mark.x)} ${y(mark.y)})`} d="M0-6L6 0 0 6-6 0z">
-              <title>{mark.label}</title>
-            </path>
-          ))}
         </svg>
       </div>
-      <ChartTable
-        caption={title}
-        heads={[xLabel, ...series.map((one) => one.label)]}
-        rows={xs.map((one, index) => [one, ...series.map((line) => format(line.values[index]))])}
-      />
+      <ChartTable caption={title} heads={[named, ...lines.map((line) => line.label)]} rows={() => tableOf(lines, format)} />
     </figure>
   );
 }
 
-const isThere = (value: number | null | undefined): value is number => value !== null && value !== undefined;
-
-/** A line with gaps where values are missing; a step stays until the next value. */
-function linePath(xs: number[], { values, step }: Series, x: Scale, y: Scale): string | undefined {
-  const path = line<number | null>(
-    (_, index) => x(xs[index] ?? 0),
-    (value) => y(value ?? 0),
-  );
-  return path.defined(isThere).curve(step ? curveStepAfter : curveLinear).digits(1)(values) ?? undefined;
+/** From the least to the greatest place of the lines and of the limits along x; at least as wide as 1 where all are equal. */
+function extentOf(lines: Line[], log: boolean, limits: Limit[]): Extent | null {
+  const beside = limits.filter((one) => one.axis === 0).map((one) => one.at);
+  const found = extent(places(lines, beside, log));
+  if (!found) return null;
+  return found[0] < found[1] ? found : log ? [found[0] / 2, found[1] * 2] : [found[0], found[0] + 1];
 }
 
-function bandPath(xs: number[], { low, high }: NonNullable<Props["band"]>, x: Scale, y: Scale): string | undefined {
-  const path = area<number | null>(
-    (_, index) => x(xs[index] ?? 0),
-    (_, index) => y(low[index] ?? 0),
-    (value) => y(value ?? 0),
-  );
-  return path.defined((value, index) => isThere(value) && isThere(low[index])).digits(1)(high) ?? undefined;
+function* places(lines: Line[], beside: number[], log: boolean): Iterable<number> {
+  for (const values of [...lines.map((line) => line.x), beside]) for (const value of values) if (shows(value, log)) yield value;
 }
 
-function yDomain({ series, band, thresholds = [], also = [] }: Props): Extent | null {
-  const found = extent([
-    ...series.flatMap((one) => one.values),
-    ...(band ? [...band.low, ...band.high] : []),
-    ...thresholds.map((one) => one.value),
-    ...also,
-  ]);
-  return found && padded(found);
+/** The values and the ends of the band between two places. */
+function valuesIn({ x, y, low, high }: Line, domain: Extent | null): (number | null | undefined)[] {
+  if (!domain) return [];
+  const inside = [...x.keys()].filter((index) => (x[index] ?? 0) >= domain[0] && (x[index] ?? 0) <= domain[1]);
+  return inside.flatMap((index) => [y[index], low?.[index], high?.[index]]);
+}
+
+/** Places of the cursor, in order. */
+function placesOf(lines: Line[], domain: Extent | null, log: boolean): number[] {
+  if (!domain) return [];
+  const found = new Set<number>();
+  for (const value of places(lines, [], log)) if (value >= domain[0] && value <= domain[1]) found.add(value);
+  return [...found].sort((a, b) => a - b);
+}
+
+/** The part of the axis that is `factor` times as wide, with the pixel where it was. */
+function around(pixel: number, [low, high]: Extent, factor: number, invert: (pixel: number) => number): Extent {
+  return [invert(pixel + (low - pixel) * factor), invert(pixel + (high - pixel) * factor)];
+}
+
+function tableOf(lines: Line[], format: Props["format"]): (string | number)[][] {
+  const values = lines.map((line) => new Map(line.x.map((place, index) => [place, line.y[index]])));
+  const all = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
+  return all.map((place) => [place, ...values.map((known) => format(known.get(place)))]);
 }

@@ -1,13 +1,19 @@
 /** Scales of the charts: d3-scale's, with the extents that they are made from and the labels of their ticks. */
-import { type ScaleLinear, scaleLinear } from "d3-scale";
+import { type ScaleContinuousNumeric, scaleLinear, scaleLog } from "d3-scale";
 
 export type Extent = [number, number];
-export type Scale = ScaleLinear<number, number>;
+export type Scale = ScaleContinuousNumeric<number, number>;
 
 /** Least and greatest of the numbers; null if there is none. */
 export function extent(values: Iterable<number | null | undefined>): Extent | null {
-  const numbers = [...values].filter((value): value is number => Number.isFinite(value));
-  return numbers.length === 0 ? null : [numbers.reduce((a, b) => Math.min(a, b)), numbers.reduce((a, b) => Math.max(a, b))];
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (value === null || value === undefined || !Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low > high ? null : [low, high];
 }
 
 /** Room around an extent, so that nothing touches the edge. */
@@ -16,12 +22,47 @@ export function padded([low, high]: Extent, share = 0.08): Extent {
   return [low - room, high + room];
 }
 
+/** The same for a logarithmic axis; both ends are greater than 0. */
+function paddedLog([low, high]: Extent, share: number): Extent {
+  const room = (high / low) ** share;
+  return room > 1 ? [low / room, high * room] : [low / 1.5, high * 1.5];
+}
+
 export function linear(domain: Extent, range: Extent): Scale {
   return scaleLinear(domain, range);
+}
+
+/** Return whether an axis can show the value: a logarithmic one has no room for 0 and less. */
+export function shows(value: number | null | undefined, log: boolean): value is number {
+  return value !== null && value !== undefined && (!log || value > 0);
+}
+
+/** A scale with room around the values; null if there is no value that it can show. */
+export function scaleOver(values: Iterable<number | null | undefined>, range: Extent, log: boolean, share = 0.08): Scale | null {
+  const found = extent(log ? positive(values) : values);
+  if (!found) return null;
+  return log ? scaleLog(paddedLog(found, share), range) : scaleLinear(padded(found, share), range);
+}
+
+/** A scale between two values, without room around them. */
+export function scaleBetween(domain: Extent, range: Extent, log: boolean): Scale {
+  return log ? scaleLog(domain, range) : scaleLinear(domain, range);
+}
+
+export function* positive(values: Iterable<number | null | undefined>): Iterable<number> {
+  for (const value of values) if (shows(value, true)) yield value;
 }
 
 /** As many decimals as tell the ticks apart; thousands, millions and so on by their letters where numbers are large. */
 export function tickFormat(scale: Scale, wished: number): (value: number) => string {
   const [low = 0, high = 0] = scale.domain();
-  return scale.tickFormat(wished, Math.max(Math.abs(low), Math.abs(high)) >= 1e5 ? "s" : undefined);
+  const isLog = "base" in scale;
+  return scale.tickFormat(wished, !isLog && Math.max(Math.abs(low), Math.abs(high)) >= 1e5 ? "s" : undefined);
+}
+
+/** Ticks that have a label: a logarithmic scale has more lines than labels. A `whole` axis has whole numbers only. */
+export function labelled(scale: Scale, wished: number, whole = false): { at: number; label: string }[] {
+  const tell = tickFormat(scale, wished);
+  const ticks = scale.ticks(wished).map((at) => ({ at, label: tell(at) })).filter((tick) => tick.label !== "");
+  return whole ? ticks.filter((tick) => Number.isInteger(tick.at)).map(({ at, label }) => ({ at, label: label.replace(/\.0+$/, "") })) : ticks;
 }

@@ -33,6 +33,8 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/runs/{run}/panels"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.csv"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.json"): "viewer",
+    ("GET", "/runs/{run}/panels/{name}.png"): "viewer",
+    ("GET", "/runs/{run}/panels/{name}.svg"): "viewer",
     ("GET", "/runs/{run}/events"): "viewer",
     ("GET", "/runs/{run}/population"): "viewer",
     ("GET", "/runs/{run}/candidates/{candidate}"): "viewer",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
 
 from api import openapi_document
 from api.app import create
@@ -18,9 +19,11 @@ from api.options import LOOPBACK, Options
 from api.schemas.runs import Components
 from evomerge.fitness import composite
 from runs.home import Home
+from runs.panels.panels import Panel
 from testing.toy import toy_runs
 from testing.toy.toy_state import digest_of
 from worker.commands import accounts
+from worker.exports import panel_picture
 
 
 @pytest.fixture
@@ -218,6 +221,25 @@ def test_one_panel_is_given_whole_as_json_and_as_csv(client: TestClient) -> None
     assert answer.text == f"step,total\r\n0,{totals[0]}\r\n1,{totals[1]}\r\n"
     said = got(client, "/runs/r/panels/nothing.csv", 404)["detail"]
     assert "totals, steps, tasks" in said
+
+
+def test_one_panel_is_drawn_as_on_the_command_line(client: TestClient) -> None:
+    """By a process beside the server, which has the drawing library; the bytes are the same."""
+    panel = TypeAdapter(Panel).validate_python(got(client, "/runs/r/panels/totals.json"))
+    for form, media_type in (("svg", "image/svg+xml"), ("png", "image/png")):
+        answer = client.get(f"/runs/r/panels/totals.{form}")
+        assert answer.headers["content-type"].partition(";")[0] == media_type
+        assert f'filename="totals.{form}"' in answer.headers["content-disposition"]
+        assert answer.content == panel_picture.picture(panel, form)
+    assert "totals, steps, tasks" in got(client, "/runs/r/panels/nothing.png", 404)["detail"]
+
+
+def test_an_event_says_which_unit_of_the_run_it_ends(client: TestClient) -> None:
+    """A page marks units without knowing the kind's events."""
+    events = got(client, "/runs/r/events")["events"]
+    ends = {event["unit"]: event["type"] for event in events}
+    assert ends.pop(None)
+    assert ends == {0: "step_completed", 1: "step_completed"}
 
 
 def test_panels_of_the_past_are_those_of_then(client: TestClient) -> None:

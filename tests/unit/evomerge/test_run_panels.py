@@ -60,6 +60,8 @@ def agree(state: RunState) -> dict[str, Any]:
         series = {s.name: s.y for s in panels[panel].series} if rows else {}
         for name in names_ if rows else ():
             assert list(series[name]) == [row[name] for row in rows]
+    if rows:
+        _curves(rows, panels)
     _front(state, panels)
     _domains(state, panels)
     if state.completed:
@@ -70,6 +72,20 @@ def agree(state: RunState) -> dict[str, Any]:
         assert [n.value for n in panels["lineage"].nodes] == [n["score"] for n in found["nodes"]]
         assert len(panels["lineage"].edges) == len(found["edges"])
     return panels
+
+
+def _curves(rows: list[dict[str, Any]], panels: dict[str, Any]) -> None:
+    """Compare spread, changes of champion and components with the generations' rows."""
+    mean = next(s for s in panels["scores"].series if s.name == "mean")
+    for row, low, high in zip(rows, mean.low, mean.high, strict=True):
+        known = None not in (row["mean"], row["spread"])
+        ends = (row["mean"] - row["spread"], row["mean"] + row["spread"]) if known else (None, None)
+        assert (low, high) == ends
+    changes = panels["champion-score"].series[1]
+    assert [y is not None for y in changes.y] == [row["changed"] for row in rows]
+    parts = {s.name: s.y for s in panels["components"].series} if "components" in panels else {}
+    for name in {name for row in rows for name in row["components"]}:
+        assert list(parts[name]) == [row["components"].get(name) for row in rows]
 
 
 def _front(state: RunState, panels: dict[str, Any]) -> None:
@@ -100,6 +116,12 @@ def _rivals(state: RunState, panels: dict[str, Any]) -> None:
     ours, *others = arms.arms
     assert ours.value == said["test"]["score"]
     assert arms.says == said["verdict"]["sentence"]
+    measured = panels["measures"]
+    for name, values in zip(measured.rows, measured.values, strict=True):
+        assert list(values) == [
+            said["test"]["components"][name],
+            *(row[name] for row in said["rivals"]),
+        ]
     for arm, row in zip(others, said["rivals"], strict=True):
         assert (arm.group, arm.value) == (row["kind"], row["score"])
         lead = (arm.lead.value, arm.lead.low, arm.lead.high) if arm.lead else (None,) * 3

@@ -1,6 +1,6 @@
 /** What several runs have, in columns, and their curves over each other. */
 import { useState } from "react";
-import type { Comparison, GenerationRow, Run } from "../../api/types";
+import type { Comparison, Run } from "../../api/types";
 import { LineChart } from "../../charts/LineChart";
 import { duration, number, score, setting } from "../../lib/format";
 import { useResource } from "../../lib/hooks";
@@ -75,8 +75,6 @@ function Verdict({ a, b }: { a: string; b: string }) {
 
 function Curves({ runs }: { runs: Run[] }) {
   const [curve, setCurve] = useState<Curve>("champion");
-  const last = Math.max(...runs.map((run) => run.generations.at(-1)?.generation ?? -1));
-  const xs = Array.from({ length: last + 1 }, (_, index) => index);
   return (
     <>
       <div className="filters">
@@ -91,24 +89,22 @@ function Curves({ runs }: { runs: Run[] }) {
       <LineChart
         title={`${curve} by generation`}
         description={`${runs.length} runs over each other.`}
-        xs={xs}
-        series={runs.map((run, index) => ({
+        x={{ name: "generation", unit: "", better: null, log: false, whole: true }}
+        y={{ name: curve, unit: "", better: null, log: false, whole: false }}
+        lines={runs.map((run, index) => ({
           key: run.run,
           label: run.run,
           color: HUES[index] ?? "var(--c-7)",
           dash: DASHES[index],
           step: curve === "champion",
-          values: xs.map((x) => valueAt(run.generations, x, curve)),
+          x: run.generations.map((row) => row.generation),
+          y: run.generations.map((row) => row[curve]),
         }))}
         format={score}
         height={300}
       />
     </>
   );
-}
-
-function valueAt(rows: GenerationRow[], generation: number, curve: Curve): number | null {
-  return rows.find((row) => row.generation === generation)?.[curve] ?? null;
 }
 
 function Champions({ runs }: { runs: Run[] }) {

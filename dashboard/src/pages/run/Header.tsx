@@ -1,8 +1,9 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
-import { type Action, type Headline, isMerging, type Run } from "../../api/types";
+import { type Action, type Headline as Score, isMerging, type Run } from "../../api/types";
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
 import { useMaySubmit, useMe } from "../../lib/currentUser";
 import { href } from "../../lib/router";
+import { Fact, Headline } from "../../panels/Headline";
 import { Icon, type IconName } from "../../ui/Icon";
 import { StatusMark } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
@@ -22,7 +23,7 @@ const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
 };
 
 export function Header({ onAction }: { onAction: (action: Action) => void }) {
-  const { live, shown, at, open } = useRun();
+  const { live, shown, at, overview, open } = useRun();
   const me = useMe();
   const maySubmit = useMaySubmit();
   const own = me?.role === "admin" || (maySubmit && me?.name === live.owner);
@@ -81,10 +82,7 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
       {isMerging(shown) ? (
         <MergingHeadline run={shown} elapsed={clock} onOpen={open} />
       ) : (
-        <dl className="headline">
-          <Fact name={plural(2, shown.progress.unit).slice(2)} value={number(shown.progress.done)}
-            more={shown.progress.of === null ? "" : `of ${number(shown.progress.of)}`} />
-        </dl>
+        overview.shown.data && <Headline head={overview.shown.data.head} />
       )}
       {head && <Now run={live} head={head} />}
       {isMerging(shown) && shown.verdict && <p className="verdict">{shown.verdict.sentence}</p>}
@@ -141,7 +139,7 @@ function MergingHeadline({ run, elapsed, onOpen }: { run: Run; elapsed: number |
 }
 
 /** On which items the score stands, and how sure the lead is. */
-function Explained({ headline }: { headline: Headline }) {
+function Explained({ headline }: { headline: Score }) {
   const { slice, unit, items, over, lead, low, high } = headline;
   const stands = `${unit}; on the ${slice} slice${items === null ? "" : `, ${plural(items, "item")}`}`;
   return (
@@ -155,17 +153,5 @@ function Explained({ headline }: { headline: Headline }) {
       )}
       {slice === "selection" && <span>the champion was chosen by this score; the test at the end is the honest one</span>}
     </span>
-  );
-}
-
-function Fact({ name, value, more }: { name: string; value: string; more: string }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>
-        <b>{value}</b>
-        <span className="quiet">{more}</span>
-      </dd>
-    </div>
   );
 }

@@ -1,6 +1,6 @@
-/** What a living run does: the task in words, the share done, the time left. Not of the log, so not in the past. */
+/** What a living run does: the task in words, the share done, the time left. Not of the log, so not in the past, and marked so. */
 import { type Activity, isMerging, type RunFacts } from "../../api/types";
-import { duration, plural } from "../../lib/format";
+import { duration } from "../../lib/format";
 
 export function Now({ run, head }: { run: RunFacts; head: Activity }) {
   const share = head.inside === null || head.status === "submitted" ? null : Math.round(100 * head.inside);
@@ -20,7 +20,7 @@ export function Now({ run, head }: { run: RunFacts; head: Activity }) {
           <i style={{ width: `${share}%` }} />
         </div>
       )}
-      <p className="quiet small">{parts(head, share).join(" · ")}</p>
+      <p className="quiet small">{[...parts(head, share), "from the workers, not from the log"].join(" · ")}</p>
       {isMerging(run) && run.search_ended && (
         <p className="small">The search has ended: {run.search_ended}. The champion is now measured on the test slice.</p>
       )}
@@ -36,8 +36,8 @@ function told(run: RunFacts, head: Activity): string {
 
 function parts(head: Activity, share: number | null): string[] {
   const found = share === null ? [] : [`${share} % done`];
-  if (head.of !== null) found.push(`${head.done.toLocaleString("en-US")} of ${plural(head.of, "task")} at most`);
-  else if (head.status === "running") found.push(`${plural(head.done, "task")} done`);
+  if (head.of !== null) found.push(`${head.done.toLocaleString("en-US")} of ${head.of.toLocaleString("en-US")} ${head.unit} at most`);
+  else if (head.status === "running") found.push(`${head.done.toLocaleString("en-US")} ${head.unit} done`);
   if (head.eta_s !== null) found.push(`${duration(Math.max(1, Math.round(head.eta_s)))} left at most`);
   return found;
 }

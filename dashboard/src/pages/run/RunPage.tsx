@@ -6,6 +6,8 @@ import { type Action, isMerging, type RunFacts } from "../../api/types";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { lazily } from "../../lib/lazily";
 import { href, replace, type Route, withParts } from "../../lib/router";
+import { PanelPlaceProvider } from "../../panels/context";
+import { usePanels } from "../../panels/usePanels";
 import { Arriving, Boundary } from "../../ui/Boundary";
 import { Empty, Failure } from "../../ui/Messages";
 import { Tabs } from "../../ui/Tabs";
@@ -21,14 +23,17 @@ import { snap } from "./nearestBoundary";
 import { TimeSlider } from "./TimeSlider";
 
 const Population = lazily(() => import("./population/Population"));
-const Lineage = lazily(() => import("./lineage/Lineage"));
+const Lineage = lazily(() => import("./Lineage"));
 const Layers = lazily(() => import("./layers/Layers"));
 const Events = lazily(() => import("./Events"));
 const SettingsTab = lazily(() => import("./SettingsTab"));
 
 const TABS = { overview: "Overview", population: "Population", lineage: "Lineage", layers: "Layers", events: "Events", settings: "Settings" };
 /** The tabs of a run whose kind has no page of its own. */
-const COMMON = ["overview", "events", "settings"];
+const COMMON = ["overview", "lineage", "events", "settings"];
+
+/** Panels of a run with more events are large: they are asked for less often. */
+const MANY = 2000;
 
 export default function RunPage({ run, route }: { run: string; route: Route }) {
   const tab = route.parts[2] ?? "overview";
@@ -36,17 +41,19 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
   const at = Number.isInteger(given) && given > 0 ? given : null;
   const live = useResource<RunFacts>(runPath(run));
   const past = useResource<RunFacts>(at === null ? null : runPath(run, "", { at }));
+  const overview = usePanels(run, at);
   const [dialog, setDialog] = useState<Action | null>(null);
   const [snapped, setSnapped] = useState<{ why: string; at: number } | null>(null);
   const index = useMemo(() => eventIndex(run), [run]);
   useTitle(run);
 
+  const places = live.data?.places ?? 0;
   const again = (large: boolean) => {
     const prefix = runPath(run);
     // The past, single events and a recipe's layers stay as they are.
     const fixed = /[?&]at=|\/events|\/layers/;
     const own = (path: string) => path === prefix || path.startsWith(`${prefix}/`);
-    invalidate((path) => own(path) && !fixed.test(path) && path.includes("generation=all") === large);
+    invalidate((path) => own(path) && !fixed.test(path) && (path.includes("generation=all") || (path === `${prefix}/panels` && places > MANY)) === large);
   };
   const fresh = useThrottled(() => again(false), 600);
   const freshAll = useThrottled(() => again(true), 5000);
@@ -78,16 +85,19 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
   }
   const shown = (at === null ? live.data : past.data) ?? live.data;
   const merging = isMerging(shown);
+  const graphs = (overview.newest ?? overview.shown.data)?.panels.some((panel) => panel.kind === "graph") ?? tab === "lineage";
+  const has = (id: string) => merging || (COMMON.includes(id) && (id !== "lineage" || graphs));
   const open = (candidate: string) => replace(withParts(route, { candidate }));
   const candidate = route.query.get("candidate");
   const pastFailed = at !== null && past.error !== null && !(past.error instanceof ApiError && snap(past.error.problem, at));
   return (
-    <RunProvider value={{ live: live.data, shown, at, open }}>
+    <RunProvider value={{ live: live.data, shown, at, overview, open }}>
+      <PanelPlaceProvider value={{ run, at, pick: merging ? open : null }}>
       <div className="run" data-past={at !== null} data-tab={tab}>
         <Header onAction={setDialog} />
         <Tabs
           label="Parts of the run"
-          tabs={Object.entries(TABS).filter(([id]) => merging || COMMON.includes(id)).map(([id, label]) => ({ id, label }))}
+          tabs={Object.entries(TABS).filter(([id]) => has(id)).map(([id, label]) => ({ id, label }))}
           current={tab}
           onPick={(id) => replace(href(["runs", run, ...(id === "overview" ? [] : [id])], { at }))}
         />
@@ -96,7 +106,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
           {pastFailed && <Failure error={past.error} />}
           <div className={at !== null && past.stale ? "stale" : undefined}>
             <Boundary at={route.text}>
-              <Suspense fallback={<Arriving />}>{bodyOf(merging || COMMON.includes(tab) ? tab : "overview", merging)}</Suspense>
+              <Suspense fallback={<Arriving />}>{bodyOf(has(tab) ? tab : "overview", merging)}</Suspense>
             </Boundary>
           </div>
         </div>
@@ -105,6 +115,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
         {dialog !== null && dialog !== "fork" && <ActionDialog action={dialog} onClose={() => setDialog(null)} />}
         {candidate && merging && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}
       </div>
+      </PanelPlaceProvider>
     </RunProvider>
   );
 }

@@ -7,7 +7,7 @@ import { Icon } from "../../ui/Icon";
 import { Time } from "../../ui/Time";
 import { useRun } from "./context";
 import type { EventIndex, LightEvent } from "./eventIndex";
-import { closings, type Closing, settle } from "./generationBoundaries";
+import { closings, type Closing, settle } from "./unitBoundaries";
 import { leave } from "./nearestBoundary";
 
 interface Props {
@@ -21,12 +21,13 @@ interface Props {
 const UNASKED = 5000;
 
 export function TimeSlider({ route, index, snapped, onFork }: Props) {
-  const { live, at } = useRun();
+  const { live, shown, at } = useRun();
   const { rows, loading } = useSyncExternalStore(index.subscribe, index.snapshot);
   const maySubmit = useMaySubmit();
   const [held, setHeld] = useState<number | null>(null);
   const [playing, setPlaying] = useState(false);
   const places = live.places;
+  const unit = live.progress.unit;
   const place = held ?? at ?? places;
   const ends = useMemo(() => closings(rows), [rows]);
   useEffect(() => {
@@ -54,7 +55,8 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
     setHeld((now) => (at !== sent.current || now === (at ?? places) ? null : now));
   }, [at, places]);
   useEffect(() => {
-    if (!playing) return;
+    // The page is at each place before the next one is asked for, however slow the server is.
+    if (!playing || (at !== null && shown.place !== at)) return;
     const timer = window.setTimeout(() => {
       const next = settle(rows, place + 1, true);
       if (next >= places) setPlaying(false);
@@ -62,7 +64,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
       replace(withParts(route, { at: next >= places ? null : next }));
     }, 350);
     return () => window.clearTimeout(timer);
-  }, [playing, place, places, rows, route]);
+  }, [playing, place, places, rows, route, at, shown.place]);
 
   const jump = (step: 1 | -1) => {
     const next = step > 0 ? ends.find((end) => end.place > place) : ends.findLast((end) => end.place < place);
@@ -76,13 +78,13 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
   return (
     <section className="dock" aria-label="Time" data-past={at !== null} onPointerEnter={() => index.want(places)} onFocus={() => index.want(places)}>
       <div className="dock-buttons">
-        <button type="button" className="button plain icon" aria-label="Previous generation's end" disabled={loading} onClick={() => jump(-1)}>
+        <button type="button" className="button plain icon" aria-label={ends.length ? `Previous ${unit}'s end` : "First event"} disabled={loading} onClick={() => jump(-1)}>
           <Icon name="first" />
         </button>
         <button type="button" className="button plain icon" aria-label={playing ? "Stop" : "Play"} aria-pressed={playing} onClick={play}>
           <Icon name={playing ? "pause" : "play"} />
         </button>
-        <button type="button" className="button plain icon" aria-label="Next generation's end" disabled={loading} onClick={() => jump(1)}>
+        <button type="button" className="button plain icon" aria-label={ends.length ? `Next ${unit}'s end` : "Last event"} disabled={loading} onClick={() => jump(1)}>
           <Icon name="last" />
         </button>
       </div>
@@ -163,7 +165,7 @@ function Marks({ ends, places, place }: { ends: Closing[]; places: number; place
       {ends.map((end, index) => (
         <span key={end.place} style={{ left: x(end.place) }}>
           <i data-changed={end.changed} />
-          {index % every === 0 && <small>{end.generation}</small>}
+          {index % every === 0 && <small>{end.unit}</small>}
         </span>
       ))}
     </div>

@@ -1,6 +1,7 @@
 /** What every tab of a run's page knows: which run, and at which place of its history. */
 import { createContext, useContext } from "react";
 import { withQuery } from "../../api/client";
+import type { Overview } from "../../panels/usePanels";
 import { isMerging, type Run, type RunFacts } from "../../api/types";
 
 export interface RunView<Kind extends RunFacts = RunFacts> {
@@ -9,6 +10,8 @@ export interface RunView<Kind extends RunFacts = RunFacts> {
   /** The run as it is shown: now, or as it was at `at`. */
   shown: Kind;
   at: number | null;
+  /** Head and panels. */
+  overview: Overview;
   /** Opens a candidate's recipe. */
   open: (candidate: string) => void;
 }

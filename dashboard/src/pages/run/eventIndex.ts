@@ -11,7 +11,8 @@ export interface LightEvent {
   actor: string;
   recorded_at: string;
   gist: string;
-  generation: number | null;
+  /** The unit of the run that it ends. */
+  unit: number | null;
 }
 
 export interface IndexView {
@@ -88,7 +89,6 @@ export class EventIndex {
 }
 
 function light(event: Event): LightEvent {
-  const { place, type, inside, actor, recorded_at, gist } = event;
-  const generation = event.data.generation;
-  return { place, type, inside, actor, recorded_at, gist, generation: typeof generation === "number" ? generation : null };
+  const { place, type, inside, actor, recorded_at, gist, unit } = event;
+  return { place, type, inside, actor, recorded_at, gist, unit };
 }

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { send } from "../../../api/client";
 import { invalidate } from "../../../api/queries";
-import type { Action } from "../../../api/types";
+import { type Action, isMerging } from "../../../api/types";
 import { Dialog } from "../../../ui/Dialog";
 import { Field } from "../../../ui/Field";
 import { FormDialog } from "../../../ui/FormDialog";
@@ -17,9 +17,11 @@ const TEXTS: Record<Plain, { title: string; says: string; does: string }> = {
   resume: { title: "Resume", says: "The run goes on where it was.", does: "Resume the run" },
   retry: { title: "Retry", says: "Failed attempts are forgotten, and the tasks are tried again.", does: "Retry" },
   priority: { title: "Priority", says: "Of one user's runs, those with the highest number come first.", does: "Set the priority" },
-  export: { title: "Export", says: "The champion is written as a model folder on the server.", does: "Export the champion" },
+  export: { title: "Export", says: "The result is written as a folder on the server.", does: "Export the result" },
   cancel: { title: "Cancel", says: "This cancels the run for good. Its results stay, and the run can be forked.", does: "Cancel the run" },
 };
+
+const CHAMPION = { title: "Export", says: "The champion is written as a model folder on the server.", does: "Export the champion" };
 
 export function ActionDialog({ action, onClose }: { action: Plain; onClose: () => void }) {
   const { live } = useRun();
@@ -27,7 +29,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
   const [priority, setPriority] = useState(String(live.priority));
   const [wrong, setWrong] = useState<Record<string, string>>({});
   const [exported, setExported] = useState(false);
-  const texts = TEXTS[action];
+  const texts = action === "export" && isMerging(live) ? CHAMPION : TEXTS[action];
   const needed = action === "cancel";
 
   const act = async () => {

@@ -7,8 +7,8 @@ import { runPath } from "../context";
 
 const WORDS: Record<Export["status"], string> = {
   none: "It has not begun.",
-  running: "The champion is being written.",
-  done: "The champion is written.",
+  running: "The result is being written.",
+  done: "The result is written.",
   failed: "The export failed.",
 };
 

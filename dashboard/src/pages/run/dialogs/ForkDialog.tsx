@@ -25,11 +25,12 @@ const blank = (): Change => ({ id: (counted += 1), key: "", value: "" });
 export function ForkDialog({ onClose }: { onClose: () => void }) {
   const { live, at } = useRun();
   const settings = useSettings(live.kind);
+  const over = ["completed", "failed", "cancelled"].includes(live.status);
   const last = isMerging(live) ? live.generations.at(-1)?.generation : undefined;
   // Where a run has ended a fork has no future: its last generation is the last place that has one.
-  const ended = at === null && last !== undefined && ["completed", "failed", "cancelled"].includes(live.status);
+  const ended = at === null && last !== undefined && over;
   const [by, setBy] = useState<"at" | "generation">(ended ? "generation" : "at");
-  const [place, setPlace] = useState(String(ended ? last : (at ?? live.places)));
+  const [place, setPlace] = useState(String(ended ? last : (at ?? Math.max(1, live.places - Number(over)))));
   const [changes, setChanges] = useState<Change[]>(() => [blank()]);
   const [reason, setReason] = useState("");
   const [tried, setTried] = useState(false);

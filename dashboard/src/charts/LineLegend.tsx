@@ -1,0 +1,54 @@
+/** The legend of lines: the place of the cursor, and what each line says there, or at its end. Repetitions of a line have one entry. */
+import type { Axis } from "../api/types";
+import { number } from "../lib/format";
+import { extent } from "../lib/scale";
+import { indexAt, type Line } from "./lines";
+
+interface Props {
+  axis: Axis;
+  /** The place of the cursor; null where it is not set: then the legend has the last value of each line. */
+  at: number | null;
+  lines: Line[];
+  format: (value: number | null | undefined) => string;
+  onReset: (() => void) | null;
+}
+
+export function LineLegend({ axis, at, lines, format, onReset }: Props) {
+  const groups = new Map<string, Line[]>();
+  for (const line of lines) groups.set(line.label, [...(groups.get(line.label) ?? []), line]);
+  return (
+    <figcaption className="legend">
+      <span className="legend-at">
+        {at === null ? "last values" : <>{axis.unit ? `${axis.name} (${axis.unit})` : axis.name} <b>{number(at)}</b></>}
+      </span>
+      {[...groups].map(([label, [first, ...rest]]) =>
+        first ? (
+          <span key={label}>
+            <svg width="16" height="8" aria-hidden="true">
+              <path d="M0 4h16" stroke={first.color} strokeWidth="2.5" strokeDasharray={first.dash} />
+            </svg>
+            {label} {rest.length > 0 && <span className="quiet">({rest.length + 1} seeds)</span>}
+            <b>{told([first, ...rest], at, format)}</b>
+          </span>
+        ) : null,
+      )}
+      {onReset && (
+        <button type="button" className="button small" onClick={onReset}>
+          Reset zoom
+        </button>
+      )}
+    </figcaption>
+  );
+}
+
+/** The value at a place, or the least and the greatest of several lines; with the band's ends, if a line has a band. */
+function told(lines: Line[], at: number | null, format: Props["format"]): string {
+  const points = lines.map((line) => ({ line, index: at === null ? line.y.findLastIndex((value) => value !== null) : indexAt(line, at) }));
+  const found = extent(points.map(({ line, index }) => line.y[index]));
+  if (!found) return format(null);
+  if (found[0] < found[1]) return `${format(found[0])} … ${format(found[1])}`;
+  const { line, index } = points[0] ?? {};
+  const [low, high] = [line?.low?.[index ?? 0], line?.high?.[index ?? 0]];
+  const band = low === null || low === undefined ? "" : ` (${format(low)} … ${format(high)})`;
+  return format(found[0]) + (lines.length === 1 ? band : "");
+}

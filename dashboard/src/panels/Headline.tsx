@@ -1,0 +1,60 @@
+/** The head of a run of any kind: its result with interval and items, how far it is, further facts. */
+import type { Head, Result } from "../api/types";
+import { number, plural, short } from "../lib/format";
+import { lead, measured, VERDICTS } from "./words";
+
+export function Headline({ head }: { head: Head }) {
+  return (
+    <dl className="headline">
+      <div className="headline-champion">
+        <dt>
+          <i className="diamond" aria-hidden="true" /> {head.result ? titleOf(head.result) : "Result"}
+        </dt>
+        <dd>{head.result ? <Told result={head.result} /> : <span className="quiet">none yet</span>}</dd>
+      </div>
+      <Fact name={plural(2, head.unit).slice(2)} value={number(head.done)} more={head.of === null ? "" : `of ${number(head.of)}`} />
+      {head.facts.map((fact) => (
+        <Fact key={fact.name} name={fact.name} value={measured(fact.value, fact.unit)} more="" />
+      ))}
+    </dl>
+  );
+}
+
+function titleOf({ name, metric }: Result): string {
+  return name === metric.name ? name : `${name}: ${metric.name}`;
+}
+
+function Told({ result }: { result: Result }) {
+  const { metric, value, low, high, on, n, over, model } = result;
+  const unit = metric.unit === "share" || metric.unit === "s" ? "" : metric.unit;
+  const range = low !== null && high !== null ? `95 % interval ${measured(low, metric.unit)} … ${measured(high, metric.unit)}` : "";
+  const stands = [unit, range, metric.better ? `${metric.better === "up" ? "higher" : "lower"} is better` : ""].filter(Boolean).join("; ");
+  const where = [on && `on the ${on}`.replace("the the", "the"), n !== null ? `n = ${number(n)}` : ""].filter(Boolean).join(", ");
+  return (
+    <>
+      <b>{unit ? number(value) : measured(value, metric.unit)}</b>
+      <span className="headline-why quiet">
+        {stands && <span>{stands}</span>}
+        {where && <span>{where}</span>}
+        {result.lead && (
+          <span>
+            {lead(result.lead.value)} over {over}, 95 % interval {lead(result.lead.low)} … {lead(result.lead.high)}: {VERDICTS[result.lead.verdict].word}
+          </span>
+        )}
+        {model && <span className="mono">{short(model)}</span>}
+      </span>
+    </>
+  );
+}
+
+export function Fact({ name, value, more }: { name: string; value: string; more: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        <b>{value}</b>
+        <span className="quiet">{more}</span>
+      </dd>
+    </div>
+  );
+}

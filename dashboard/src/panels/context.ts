@@ -1,0 +1,16 @@
+/** Where panels stand: of which run, at which place, and what opens a model that they name. */
+import { createContext, useContext } from "react";
+
+export interface PanelPlace {
+  run: string;
+  at: number | null;
+  /** Opens a candidate; null on the page of a kind that has no page for its models. */
+  pick: ((id: string) => void) | null;
+}
+
+const PlaceContext = createContext<PanelPlace>({ run: "", at: null, pick: null });
+export const PanelPlaceProvider = PlaceContext.Provider;
+
+export function usePlace(): PanelPlace {
+  return useContext(PlaceContext);
+}

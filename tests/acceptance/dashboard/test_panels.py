@@ -1,0 +1,251 @@
+"""The page of a run of any kind: its head and its typed panels, live, exported, of 100,000 points."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs.home import Home
+from runs.kinds.asked import Asked
+from runs.panels import tables
+from testing.panels import EVERY
+from testing.toy import shown_kind, toy_kind, toy_runs
+from testing.worlds import cognate_runs, dashboard_world
+from testing.worlds.dashboard_world import Site
+from tests.acceptance.dashboard.test_pages import accept, shoot
+from tests.golden.record_cognate import texts
+from worker import append
+from worker.commands import accounts, submit, validate
+
+#: A run with every panel, two toy runs that go on, a real cognate run.
+SHOWN, LIVE, PAUSED, TRAINED = "shown", "counting", "asked", "trained"
+#: Little text and few tokens: the machinery is real, the models learn little.
+QUICK = {"base_tokens": 4000, "specialist_tokens": 4000, "batch": 4}
+WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A server whose log has these runs."""
+    kinds = f"{toy_kind.KNOWN},{shown_kind.KNOWN}"
+    ours = {"FORGE_KINDS": kinds, "FORGE_LEASE_SECONDS": "3600"}
+    before = {name: os.environ.get(name) for name in (*ours, "FORGE_HOME")}
+    folder = dashboard_world.memory()
+    os.environ |= {**ours, "FORGE_HOME": str(folder / "home")}
+    home = Home(folder / "home")
+    with closing(home.open_store()) as store:
+        submit.submit(store, validate.plan(Asked("shown", {"steps": 2})), SHOWN)
+        accounts.add(store, "ada", "admin")
+        tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
+    toy_runs.finish(home, SHOWN)
+    for run in (LIVE, PAUSED):
+        toy_runs.submit(home, run, steps=3)
+        toy_runs.carry_until(home, lambda state: len(state.steps) == 1, run)
+    cognate_runs.submit(home, TRAINED, None, texts(folder), **QUICK)
+    cognate_runs.finish(home, TRAINED)
+    with closing(home.open_store()) as store:
+        append.project(store)
+    found = Site(home.folder, tokens, ())
+    yield found
+    found.close()
+    shutil.rmtree(folder)
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+
+
+def panel_of(page: Any, kind: str) -> Any:
+    """Return the frame of a panel of `EVERY`."""
+    return page.locator(f"[data-panel={EVERY[kind].name}]")
+
+
+@pytest.mark.slow
+def test_a_kind_that_the_page_does_not_know_is_shown_whole_by_its_panels(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """Head, every panel with its title and its sentence, every telling part of each."""
+    page = visit(f"/runs/{SHOWN}")
+    told = {
+        "lines": ("(2 seeds)", "1.0000 … 1.2500", "good enough", "As a table"),
+        "front": ("2 points on the front, 1 dominated", "size (bytes), lower is better"),
+        "matrix": ("0.7500", "0.7000 … 0.8000", "50.0 % better than other", "▾"),
+        "arms": ("✓ better", "≈ level", "+0.2500", "limit 0.1250", "baseline, to beat"),
+        "shares": ("easy 25.0 %", "hard 75.0 %"),
+        "units": ("yes", "level", "0.7500"),
+        "samples": ("2 + 2?", "✓ pass", "✗ fail"),
+        "gates": ("✓ pass", "overridden by ada: a first try", "1.800 … 2.200"),
+    }
+    for kind, words in told.items():
+        frame = panel_of(page, kind)
+        frame.get_by_role("heading", name=EVERY[kind].title).wait_for()
+        shown = " ".join((frame.text_content() or "").split())
+        for text in (EVERY[kind].says, *words):
+            assert text in shown, (kind, text)
+    assert panel_of(page, "samples").locator("mark").get_attribute("title") == "right"
+    head = page.locator(".headline").inner_text()
+    assert f"{toy_runs.state(site.home, SHOWN).total:,}" in head
+    assert "higher is better" in head
+    accept(page, "every panel")
+    page.emulate_media(color_scheme="dark")
+    accept(page, "every panel, dark", "color-contrast")
+    page.get_by_role("tab", name="Lineage").click()
+    page.locator(".node", has_text="champion").wait_for()
+    accept(page, "lineage")
+
+
+@pytest.mark.slow
+def test_a_panel_is_written_as_a_file_of_each_format(visit: Callable[..., Any], site: Site) -> None:
+    page = visit(f"/runs/{SHOWN}")
+    panel = EVERY["lines"]
+    got = {}
+    for word in ("PNG picture", "SVG picture", "CSV table", "JSON data"):
+        page.get_by_label(f"Export {panel.title}", exact=True).click()
+        with page.expect_download(timeout=60_000) as coming:
+            page.get_by_role("group", name=f"Formats of {panel.title}").get_by_text(word).click()
+        got[word] = Path(coming.value.path()).read_bytes()
+        assert coming.value.suggested_filename == f"{SHOWN}-{panel.name}.{word[:4].strip().lower()}"
+    assert got["PNG picture"].startswith(b"\x89PNG")
+    assert b"<svg" in got["SVG picture"]
+    assert got["CSV table"].decode() == tables.to_csv(panel)
+    assert type(panel).model_validate_json(got["JSON data"]) == panel
+
+
+@pytest.mark.slow
+def test_lines_of_100_000_points_are_drawn_by_few_and_keep_their_extremes(
+    visit: Callable[..., Any],
+) -> None:
+    """Dragging zooms, 0 shows all; a table has the newest rows and says so."""
+    count = 100_000
+
+    def large(route: Any) -> None:
+        told = route.fetch().json()
+        panel = next(panel for panel in told["panels"] if panel["kind"] == "lines")
+        y = [1 + (step % 7) / 100 for step in range(count)]
+        y[70_001] = 5
+        series = {**panel["series"][0], "x": list(range(count)), "y": y, "low": None, "high": None}
+        told["panels"] = [{**panel, "series": [series], "limits": []}]
+        route.fulfill(json=told)
+
+    page = visit(f"/runs/{SHOWN}", before=lambda page: page.route(f"**/{SHOWN}/panels", large))
+    line = page.locator("path.line")
+    line.wait_for(state="attached", timeout=60_000)
+    points = """(path) => path.getAttribute('d').match(/[-\\d.]+,[-\\d.]+/g)
+        .map((point) => point.split(',').map(Number))"""
+    wide = page.locator("figure.chart svg[role=img]").first.bounding_box()["width"]
+    drawn = line.evaluate(points)
+    assert len(drawn) < 6 * wide
+    heights = sorted(y for _, y in drawn)
+    assert heights[0] < 60 < 150 < heights[1], "one point alone is high"
+    box = page.locator(".chart-focus").bounding_box()
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 50, steps=4)
+    page.mouse.up()
+    page.get_by_role("button", name="Reset zoom").wait_for()
+    inside = [y for x, y in line.evaluate(points) if 0 <= x <= wide]
+    assert max(inside) - min(inside) > 50, "the axis fits what is seen"
+    page.locator(".chart-focus").press("0")
+    page.get_by_role("button", name="Reset zoom").wait_for(state="detached")
+    page.get_by_text("As a table").click()
+    page.get_by_text("the last 500 of 100,000 rows").wait_for()
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_an_axis_is_logarithmic_where_the_panel_says_so_and_can_be_changed(
+    visit: Callable[..., Any],
+) -> None:
+    page = visit(f"/runs/{SHOWN}")
+    box = panel_of(page, "lines").get_by_label("log loss")
+    box.wait_for()
+    assert box.is_checked()
+    line = panel_of(page, "lines").locator("path.line").first
+    before = line.get_attribute("d")
+    box.uncheck()
+    page.wait_for_function(
+        "(d) => document.querySelector('path.line').getAttribute('d') !== d", arg=before
+    )
+
+
+@pytest.mark.slow
+def test_panels_follow_the_events_and_stay_as_they_were_in_the_past(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """What the workers say is marked as theirs; no error stands anywhere meanwhile."""
+    page = visit(f"/runs/{LIVE}")
+    rows = page.locator("[data-panel=steps] tbody tr")
+    rows.first.wait_for()
+    page.get_by_text("from the workers, not from the log").wait_for()
+    page.locator(".live[data-state=live]").wait_for()
+    place = site.places(LIVE)
+    toy_runs.carry_until(site.home, lambda state: len(state.steps) == 2, LIVE)
+    rows.nth(1).wait_for()
+    assert page.locator(".note.bad").count() == 0
+    page.goto(f"{site.url}/#/runs/{LIVE}?at={place}")
+    page.get_by_text(f"as it was at event {place}").wait_for()
+    rows.nth(1).wait_for(state="detached")
+    assert rows.count() == 1
+    assert page.locator(".now").count() == 0
+    assert page.locator(".note.bad").count() == 0
+
+
+def test_a_run_of_any_kind_is_paused_and_resumed(visit: Callable[..., Any], site: Site) -> None:
+    page = visit(f"/runs/{PAUSED}")
+    for action, status in (("Pause", "paused"), ("Resume", "running")):
+        page.get_by_role("button", name=action, exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name=f"{action} the run").click()
+        page.get_by_role("dialog").wait_for(state="detached")
+        assert site.get(f"runs/{PAUSED}")["status"] == status
+
+
+@pytest.mark.slow
+def test_an_ended_run_of_any_kind_is_forked_before_its_end(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """After its end a fork has no future."""
+    place = site.places(SHOWN) - 1
+    page = visit(
+        f"/runs/{SHOWN}",
+    )
+    page.get_by_role("button", name="Fork", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_label("Event", exact=True).input_value() == str(place)
+    dialog.get_by_label("Setting", exact=True).fill("steps")
+    dialog.get_by_label("Value of steps").fill("3")
+    dialog.get_by_role("button", name="Fork", exact=True).click()
+    page.locator(".run-line").get_by_text("forked from").wait_for()
+    made = site.get(f"runs/{page.locator('h1').inner_text()}")
+    assert made["forked_from"] == {**made["forked_from"], "run": SHOWN, "place": place}
+    assert made["progress"]["of"] == 3
+
+
+@pytest.mark.slow
+def test_a_cognate_run_is_shown_with_curves_figures_and_lineage(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    page = visit(f"/runs/{TRAINED}", width=1440)
+    for title in ("Loss", "Norm of the gradient", "Learning rate", "Quality by domain", "Models"):
+        page.get_by_role("heading", name=title, exact=True).wait_for()
+    assert "fewer bits per byte" in page.locator(".headline").inner_text()
+    assert page.locator("[data-panel=loss] path.line").count() == 3
+    shoot(page, "kind-light")
+    accept(page, "cognate")
+    page.emulate_media(color_scheme="dark")
+    shoot(page, "kind-dark")
+    page.get_by_role("tab", name="Lineage").click()
+    page.locator(".node").nth(4).wait_for()
+    assert page.locator(".note.bad").count() == 0
+
+
+def test_panels_fit_a_phone(visit: Callable[..., Any], site: Site) -> None:
+    page = visit(f"/runs/{SHOWN}", width=360, height=740)
+    for run, title in ((SHOWN, "Gates"), (TRAINED, "Models")):
+        page.goto(f"{site.url}/#/runs/{run}")
+        page.get_by_role("heading", name=title, exact=True).wait_for()
+        assert page.evaluate(WIDE) == 0, run
