@@ -23,8 +23,8 @@ def canary(
     *,
     device: str = "cpu",
     processes: int = 1,
-) -> str:
-    """Return BLAKE3 over weights and optimiser after the first three steps from `start`, 64 digits.
+) -> tuple[str, float]:
+    """Do the first three steps from `start`; return BLAKE3 over weights and optimiser, and seconds.
 
     The optimiser begins without state, also where the recipe carries one on. A training of fewer
     than three steps does those that it has.
@@ -42,4 +42,4 @@ def canary(
         processes=processes,
     )
     weights = {f"model/{name}": tensor for name, tensor in made.weights.items()}
-    return digest(weights | made.optimiser)
+    return digest(weights | made.optimiser), made.seconds

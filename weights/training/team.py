@@ -37,8 +37,8 @@ from weights.training import loop
 from weights.training.loop import Snapshot, Step
 from weights.training.windows import Ids
 
-#: Collectives: gloo between processors, NCCL between GPUs.
-BACKENDS = "cpu:gloo,cuda:nccl"
+#: Kind of device → what carries collectives: gloo between processors, NCCL between GPUs.
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 #: How long processes wait for one another: importing torch takes seconds, on a busy machine more.
 WAIT = timedelta(minutes=10)
 #: Files of a member's folder.
@@ -73,7 +73,7 @@ def segment(
         with _members(folder, processes) as members:
             _await(folder, members)
             try:
-                with _group(folder, 0, processes) as group:
+                with _group(folder, device, 0, processes) as group:
                     return loop.segment(
                         recipe,
                         start,
@@ -158,10 +158,11 @@ def _members(folder: Path, processes: int) -> Any:
 
 
 @contextmanager
-def _group(folder: Path, rank: int, processes: int) -> Any:
-    """Join the group of all processes; leave it at the end."""
+def _group(folder: Path, device: str, rank: int, processes: int) -> Any:
+    """Join the group of all processes for the block."""
     meeting = f"file://{folder / MEETING}"
-    distributed.init_process_group(BACKENDS, meeting, rank=rank, world_size=processes, timeout=WAIT)
+    backend = BACKENDS[device.partition(":")[0]]
+    distributed.init_process_group(backend, meeting, rank=rank, world_size=processes, timeout=WAIT)
     try:
         yield distributed.group.WORLD
     finally:
@@ -176,7 +177,7 @@ def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + WAIT.total_seconds()
     while not all((folder / f"{rank}.here").exists() for rank in range(1, len(members) + 1)):
         if any(member.poll() is not None for member in members):
-            raise UnavailableError(_ended(folder, members, "before the first step"))
+            raise UnavailableError(_ended(folder, members, "one ended before the first step"))
         if time.monotonic() > until:
             raise UnavailableError("the processes of the training did not start in ten minutes.")
         time.sleep(0.05)
@@ -199,7 +200,7 @@ def member(folder: Path, rank: int) -> None:
     optimiser = load_file(folder / OPTIMISER) if (folder / OPTIMISER).exists() else None
     torch.set_num_threads(order["threads"])
     (folder / f"{rank}.here").touch()
-    with _group(folder, rank, order["processes"]) as group:
+    with _group(folder, order["device"], rank, order["processes"]) as group:
         loop.segment(
             Train.model_validate(order["recipe"]),
             Model(order["config"], load_file(folder / START)),
