@@ -71,8 +71,8 @@ def same(home: Home, undisturbed: CognateState, state: CognateState | None = Non
         "snapshot-kept:2",
         soak("advanced-kept:3"),
         soak("publish-filled:3"),
-        "publish-renamed:4",
-        "task-done:4",
+        soak("publish-renamed:4"),
+        soak("task-done:4"),
         soak("task-appended:5"),
         soak("append-committed:6"),
         soak("facts-appended:1"),
@@ -87,6 +87,7 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_an_emptied_cache_costs_time_and_no_bit(
     undisturbed: CognateState, home: Home, warm: Template
 ) -> None:

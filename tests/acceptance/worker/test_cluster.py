@@ -124,7 +124,7 @@ def test_a_worker_that_is_killed_loses_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "deaths"),
-    [("build-computed", 1), soak("evaluate-scored", 1), soak("task-done", 1), ("task-appended", 0)],
+    [("build-computed", 1), soak("evaluate-scored", 1), soak("task-done", 1), soak("task-appended", 0)],
 )
 def test_a_process_that_dies_at_its_task_is_replaced_and_counted(
     cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path, place: str, deaths: int
@@ -343,7 +343,7 @@ def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("skew", [0, 3600, soak(-3600)])
+@pytest.mark.parametrize("skew", [soak(0), 3600, soak(-3600)])
 def test_on_postgresql_with_clocks_that_disagree_and_a_server_that_restarts(
     tmp_path: Path, toys: Toys, undisturbed: RunState, skew: int
 ) -> None:

@@ -122,6 +122,7 @@ def test_what_is_no_task_is_said(given: str, what: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_few_shot_prompts_are_the_harness_s_own(
     folder: Path, resident: ResidentModel, tokenizer, tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_few_shot_prompts_are_the_harness_s_own(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
     """Among those that come with the harness, and in the folders that the machine names."""
     lm_eval_tasks.write(
@@ -202,6 +204,7 @@ def test_code_that_judges_is_pinned(tmp_path: Path, tokenizer, resident) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_items_longer_than_the_context_are_left_out_and_counted(tmp_path: Path, tokenizer) -> None:
     """Never cut: a cut task is another task."""
     docs = lm_eval_tasks.sums(4)

@@ -120,6 +120,7 @@ def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys):
     """And gets the score that its run recorded."""
     done = call(home.folder, "score", "first", "--data", str(toys.data), "--json")
