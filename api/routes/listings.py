@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,8 +21,8 @@ from events import EventsError
 from runs import kinds
 from runs.errors import ForgeError, NotFoundError
 from runs.kinds import wording
+from runs.lists import family, queries
 from runs.lists import model_registry as reports_model_registry
-from runs.lists import queries
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.accounts import User
 from worker.queue import wait_reason
@@ -55,6 +56,31 @@ def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list
 def shown(request: Request, id: str) -> dict[str, Any]:
     """Return one model."""
     return reports_model_registry.find(desk_of(request).store, id)
+
+
+@router.get(
+    "/models/{id}/lineage",
+    response_model=schemas.ModelLineage,
+    dependencies=[Depends(VIEWER)],
+)
+def model_lineage(request: Request, id: str) -> Response:
+    """Return what a model was made from, run by run, back to given models or first weights.
+
+    Empty for a model that no run of this log made.
+    """
+    desk = desk_of(request)
+    row = reports_model_registry.find(desk.store, id)
+    found: list[dict[str, Any]] = []
+    maker: str | None = row["run"]
+    made = None
+    if maker is not None:
+        with desk.state(maker) as state:
+            made = kinds.of(state.kind).made(state, row["digest"])
+    if maker is not None and made is not None:
+        for run, ancestors in family.family(desk.store, maker, made):
+            told = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
+            found.append({"run": run, "ancestors": told})
+    return tagged(request, {"runs": found})
 
 
 @router.post("/models", status_code=201, response_model=schemas.Model)
@@ -175,4 +201,15 @@ def _settings(kind: str) -> dict[str, Any]:
 def listed_kinds() -> dict[str, Any]:
     """List the kinds of run that this server knows."""
     known = [kinds.of(name) for name in kinds.table()]
-    return {"kinds": [{"name": k.name, "line": k.line, "unit": k.unit} for k in known]}
+    given = ("sources", "base", "data")
+    return {
+        "kinds": [
+            {
+                "name": k.name,
+                "line": k.line,
+                "unit": k.unit,
+                "takes": [name for name in given if name in k.submitted.model_fields],
+            }
+            for k in known
+        ]
+    }

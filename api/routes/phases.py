@@ -1,4 +1,4 @@
-"""The source documents' paths for merging runs: aliases of the resource form, in both spellings."""
+"""The source documents' paths: aliases of the resource form, in both spellings, for every kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import State
 
@@ -15,6 +15,7 @@ from api.routes.commands import KEY, submitted
 from api.routes.runs import desk_of
 from api.schemas import bodies as schemas
 from api.state import head as heads
+from api.state.run_cache import Desk
 from runs import kinds
 from runs.errors import NotFoundError
 from runs.history import repository
@@ -23,20 +24,23 @@ from worker.commands.accounts import User
 
 router = APIRouter(prefix="/phases", tags=["phases"])
 
-#: The phase that the documents describe, by its kind of run.
+#: The phase that a request means which names none: the one that the documents describe.
 PHASE = "evomerge"
 
+KIND = Path(max_length=64, description="A kind of run: see `GET /kinds`.")
 RUN = Query(None, max_length=200, description="Default: the newest.")
 
 
-@router.post("/evomerge/start", status_code=201, response_model=schemas.StartedPhase)
+@router.post("/{kind}/start", status_code=201, response_model=schemas.StartedPhase)
 async def start(
     request: Request,
     wanted: schemas.Phase,
+    kind: str = KIND,
     key: str | None = KEY,
     user: User = Depends(SUBMITTER),
 ) -> Response:
-    """Submit a merging run, as `POST /runs` does."""
+    """Submit a run of a kind, as `POST /runs` does."""
+    wanted = wanted.model_copy(update={"kind": _known(kind)})
     return await started(request.app.state, wanted, key, user)
 
 
@@ -44,7 +48,7 @@ async def start(
 async def start_phase(
     request: Request, wanted: schemas.Phase, key: str | None = KEY, user: User = Depends(SUBMITTER)
 ) -> Response:
-    """Submit a run of the phase that the body names as `phase` or `phase_name`: evomerge."""
+    """Submit a run of the phase that the body names as `phase` or `phase_name`."""
     return await started(request.app.state, wanted, key, user)
 
 
@@ -53,7 +57,7 @@ async def started(state: State, wanted: schemas.Phase, key: str | None, user: Us
     made = await submitted(state, wanted.plain(), key, user)
     run = json.loads(bytes(made.body))["run"]
     status = await asyncio.to_thread(_status, state, run)
-    told = {"run": run, "task_id": run, "phase": PHASE, "status": status}
+    told = {"run": run, "task_id": run, "phase": wanted.kind, "status": status}
     return JSONResponse(told, made.status_code, {"Location": made.headers["Location"]})
 
 
@@ -62,28 +66,43 @@ def _status(state: State, run: str) -> str:
         return now.status
 
 
-def _newest(request: Request, run: str | None) -> str:
-    """Return the whole name of the run, or of the newest. Raises NotFoundError for other kinds."""
+def _known(kind: str) -> str:
+    """Return the kind. Raises NotFoundError naming the known ones."""
+    if kind not in kinds.table():
+        known = ", ".join(sorted(kinds.table()))
+        raise NotFoundError(f"there is no phase {kind!r}: there are {known}.")
+    return kind
+
+
+def _named(request: Request, kind: str, run: str | None) -> str:
+    """Return the whole name of the run, or of the newest of the kind. Raises NotFoundError."""
     desk = desk_of(request)
     if run is None:
-        rows, _ = queries.page(desk.store, 1, kind=PHASE)
+        rows, _ = queries.page(desk.store, 1, kind=_known(kind))
         if not rows:
-            raise NotFoundError("there are no runs yet.")
+            raise NotFoundError(f"there are no runs yet of {kind}.")
         return rows[0]["run"]
     name = desk.name(run)
     with desk.state(name) as state:
-        if state.kind != PHASE:
+        if state.kind != _known(kind):
             raise NotFoundError(
                 f"run {name} is {kinds.of(state.kind).title}: see `GET /runs/{name}`."
             )
     return name
 
 
-@router.get("/evomerge/status", response_model=schemas.PhaseStatus, dependencies=[Depends(VIEWER)])
-def status(request: Request, run: str | None = RUN) -> dict[str, Any]:
+@router.get(
+    "/{kind}/status",
+    response_model=schemas.PhaseStatus,
+    response_model_exclude_unset=True,
+    dependencies=[Depends(VIEWER)],
+)
+def status(request: Request, kind: str = KIND, run: str | None = RUN) -> dict[str, Any]:
     """Return the progress of a run, work inside a generation included."""
-    desk = desk_of(request)
-    name = _newest(request, run)
+    return _status_of(desk_of(request), _named(request, kind, run))
+
+
+def _status_of(desk: Desk, name: str) -> dict[str, Any]:
     with desk.state(name) as state:
         told = kinds.of(state.kind).message(state)
     told.pop("type")
@@ -106,24 +125,31 @@ def _message(seen: dict[str, Any]) -> str:
     dependencies=[Depends(VIEWER)],
 )
 def phases(request: Request) -> dict[str, Any]:
-    """Return the state of the newest merging run, as a phase and for all phases."""
-    rows, _ = queries.page(desk_of(request).store, 1, kind=PHASE)
-    if not rows:
+    """Return the state of the newest run of each phase, and above it that of the newest of all."""
+    desk = desk_of(request)
+    found: dict[str, dict[str, Any] | None] = {}
+    newest: list[dict[str, Any]] = []
+    for kind in sorted(kinds.table()):
+        rows, _ = queries.page(desk.store, 1, kind=kind)
+        found[kind] = _status_of(desk, rows[0]["run"]) if rows else None
+        newest += rows
+    if not newest:
         none = {"phase": PHASE, "task_id": None, "status": None, "progress": 0.0}
-        return {**none, "percent": 0.0, "message": "no run yet", "phases": {PHASE: None}}
-    found = status(request, rows[0]["run"])
-    return {**found, "phases": {PHASE: found}}
+        return {**none, "percent": 0.0, "message": "no run yet", "phases": found}
+    last = max(newest, key=lambda row: row["first"])["run"]
+    whole = next(told for told in found.values() if told and told["run"] == last)
+    return {**whole, "phases": found}
 
 
 @router.get(
-    "/evomerge/results",
+    "/{kind}/results",
     dependencies=[Depends(VIEWER)],
     responses={409: {"model": schemas.Problem, "description": "The run has not completed."}},
 )
-def results(request: Request, run: str | None = RUN) -> Response:
+def results(request: Request, kind: str = KIND, run: str | None = RUN) -> Response:
     """Return the results of a completed run: the `metrics` of the source documents, and the report."""
     desk = desk_of(request)
-    name = _newest(request, run)
+    name = _named(request, kind, run)
     with desk.state(name) as state:
         if state.completed is None:
             from runs.errors import ConflictError

@@ -19,6 +19,7 @@ from api.state import views
 from api.state.run_cache import Desk
 from runs import kinds
 from runs.errors import ConfigError
+from runs.kinds import asked as plans
 from runs.kinds import wording
 from runs.lists import queries
 
@@ -56,6 +57,10 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
     return {**plain, "labels": row["labels"].split(), "curve": json.loads(row["curve"])}
 
 
+#: Columns that the list can be sorted by: `queries.SORTS`.
+Sort = Literal["run", "kind", "status", "owner", "score", "done", "device_seconds", "updated_at"]
+
+
 @router.get("/runs", response_model=schemas.Rows)
 def runs(
     request: Request,
@@ -66,12 +71,35 @@ def runs(
     q: str = Query("", max_length=200, description="Part of a name, an owner or a label."),
     limit: int = Query(50, ge=1, le=500),
     before: int | None = Query(None, ge=0, lt=1 << 62, description="`next` of the page before."),
+    kind: str | None = Query(None, max_length=64, description="See `GET /kinds`."),
+    sort: Sort | None = Query(None, description="Default: the newest first."),
+    order: Literal["up", "down"] = "down",
 ) -> Response:
-    """List the runs, the newest first."""
-    found = queries.page(desk_of(request).store, limit + 1, before, status, owner, label, q)
+    """List the runs, the newest first or sorted by a column."""
+    store, down = desk_of(request).store, order == "down"
+    found = queries.page(store, limit + 1, before, status, owner, label, q, kind, sort, down)
     rows, total = found[0][:limit], found[1]
-    more = str(rows[-1]["first"]) if len(found[0]) > limit else None
+    place = (before or 0) + limit if sort else rows[-1]["first"] if rows else None
+    more = str(place) if len(found[0]) > limit else None
     return tagged(request, {"runs": [told(row) for row in rows], "total": total, "next": more})
+
+
+@router.get("/runs/{run}/asked", response_model=schemas.Again)
+def asked(request: Request, run: str) -> Response:
+    """Return what the run was asked for, as `POST /runs` takes it, without defaults."""
+    desk = desk_of(request)
+    with desk.state(desk.name(run)) as state:
+        again = plans.again(kinds.of(state.kind), state.submitted)
+        body = {
+            "kind": again.kind,
+            "models": list(again.models.get("sources", ())),
+            "base": next(iter(again.models.get("base", ())), None),
+            "data": list(again.data),
+            "config": dict(again.config),
+            "priority": state.submitted.priority,
+            "labels": list(state.submitted.labels),
+        }
+    return tagged(request, body)
 
 
 @router.get("/runs/{run}", response_model=schemas.Run | schemas.RunFacts)

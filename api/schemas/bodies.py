@@ -22,6 +22,7 @@ from api.schemas.listings import (
     MadeModel,
     Me,
     Model,
+    ModelLineage,
     ModelList,
     Queue,
     Settings,
@@ -29,7 +30,8 @@ from api.schemas.listings import (
     Users,
     Workers,
 )
-from api.schemas.runs import Activity, Answer, Events, Rows, Run, RunFacts, Status
+from api.schemas.runs import Activity, Again, Answer, Events, Rows, Run, RunFacts, Status
+from runs import kinds
 from runs.errors import ConfigError
 from runs.system import plain_text
 from worker.commands.accounts import MOST_DAYS, NAME, Role
@@ -77,6 +79,7 @@ Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
 
 __all__ = [
     "Activity",
+    "Again",
     "Asked",
     "Candidate",
     "Checked",
@@ -94,6 +97,7 @@ __all__ = [
     "MadeModel",
     "Me",
     "Model",
+    "ModelLineage",
     "ModelList",
     "NewModel",
     "NewRole",
@@ -149,9 +153,6 @@ class Wanted(Reason):
     quarantine: Literal["fail", "worst-fitness"] = "fail"
 
 
-#: Phases that can be started.
-PHASES = ("evomerge",)
-
 #: What a run is submitted with beside its settings; the documents put it all into `config`.
 _BESIDE = ("kind", "models", "base", "data", "priority", "labels", "quarantine", "reason")
 
@@ -171,18 +172,18 @@ class Phase(Wanted):
         """Read either spelling. Raises ValueError for a phase that cannot be started."""
         if not isinstance(given, dict):
             return given
-        phase = given.get("phase_name") or given.get("phase") or "evomerge"
-        if phase not in PHASES:
-            raise ValueError(
-                f"phase {str(phase)[:100]!r} cannot be started here: use {' or '.join(PHASES)}."
-            )
+        phase = given.get("phase_name") or given.get("phase") or given.get("kind") or "evomerge"
+        if phase not in kinds.table():
+            known = " or ".join(sorted(kinds.table()))
+            raise ValueError(f"phase {str(phase)[:100]!r} cannot be started here: use {known}.")
         config = given.get("config")
         if not isinstance(config, dict):
-            return given
+            return {**given, "kind": phase}
         settings = {k: v for k, v in config.items() if k not in (*_BESIDE, "config")}
         nested = config.get("config")
         settings |= nested if isinstance(nested, dict) else {}
-        return {k: config[k] for k in _BESIDE if k in config} | {**given, "config": settings}
+        beside = {k: config[k] for k in _BESIDE if k in config}
+        return beside | {**given, "config": settings, "kind": phase}
 
     def plain(self) -> Wanted:
         """Return what `POST /runs` takes."""
@@ -296,21 +297,24 @@ class StartedPhase(Made):
 
 
 class PhaseStatus(Answer):
-    """Progress of a run: the source documents' fields, and further ones."""
+    """Progress of a run: the source documents' fields, and further ones.
+
+    Generations, fitness and diversity are those of merging runs; null for other kinds.
+    """
 
     run: str
     phase: str
     task_id: str
     status: Status
-    generation: int | None
+    generation: int | None = None
     #: None: the run has a budget instead.
-    generations: int | None
-    total_generations: int | None
+    generations: int | None = None
+    total_generations: int | None = None
     progress: float
     percent: float
-    best_fitness: float | None
-    avg_fitness: float | None
-    diversity: float | None
+    best_fitness: float | None = None
+    avg_fitness: float | None = None
+    diversity: float | None = None
     message: str
 
 

@@ -39,6 +39,28 @@ class MadeModel(Model):
     metadata: Model
 
 
+class Ancestor(Answer):
+    """A recipe that a model was made from, in words; `given`: the digest of a model that was given."""
+
+    recipe_id: str
+    place: str
+    words: str
+    given: str | None
+
+
+class OneRun(Answer):
+    """What one run made a model from, the model first."""
+
+    run: str
+    ancestors: list[Ancestor]
+
+
+class ModelLineage(Answer):
+    """Ancestors of a model, its own run first, then the runs that made what that one was given."""
+
+    runs: list[OneRun]
+
+
 class ModelList(Answer):
     """Models, the newest first."""
 
@@ -122,11 +144,13 @@ class Settings(Answer):
 
 
 class KindRow(Answer):
-    """A kind of run: its name, a line about it, the unit of its progress."""
+    """A kind of run: its name, a line about it, the unit of its progress, and what it takes."""
 
     name: str
     line: str
     unit: str
+    #: Beside settings, of: sources, base, data.
+    takes: list[str]
 
 
 class Kinds(Answer):

@@ -42,6 +42,18 @@ class Row(Answer):
     curve: list[float | None]
 
 
+class Again(Answer):
+    """A run as it was asked for: what `POST /runs` takes to start it again."""
+
+    kind: str
+    models: list[str]
+    base: str | None
+    data: list[str]
+    config: dict[str, Any]
+    priority: int
+    labels: list[str]
+
+
 class Rows(Answer):
     """A page of runs, the newest first."""
 

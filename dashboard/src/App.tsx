@@ -17,6 +17,7 @@ const RunPage = lazily(() => import("./pages/run/RunPage"));
 const ComparePage = lazily(() => import("./pages/compare/ComparePage"));
 const QueuePage = lazily(() => import("./pages/queue/QueuePage"));
 const ModelsPage = lazily(() => import("./pages/models/ModelsPage"));
+const ModelPage = lazily(() => import("./pages/models/ModelPage"));
 const NewRunPage = lazily(() => import("./pages/new/NewRunPage"));
 const UsersPage = lazily(() => import("./pages/users/UsersPage"));
 
@@ -76,9 +77,9 @@ function pageOf(route: Route): ReactNode {
     case "queue":
       return <QueuePage />;
     case "models":
-      return <ModelsPage route={route} />;
+      return id ? <ModelPage key={id} id={id} /> : <ModelsPage route={route} />;
     case "new":
-      return <NewRunPage />;
+      return <NewRunPage key={route.query.toString()} route={route} />;
     case "users":
       return <UsersPage />;
     default:

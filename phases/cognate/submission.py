@@ -22,7 +22,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     """
     from weights.sources import ALIASES, resolve
 
-    unknown = sorted(set(asked.models) - {"base"})
+    unknown = sorted(role for role, models in asked.models.items() if models and role != "base")
     if unknown:
         raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
     base = [str(model) for model in asked.models.get("base", ())]

@@ -31,6 +31,19 @@ def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, An
     return rows, total
 
 
+#: Names by which runs are sorted → columns of the run list.
+SORTS = {
+    "run": RUNS.c.run,
+    "kind": RUNS.c.kind,
+    "status": RUNS.c.status,
+    "owner": RUNS.c.owner,
+    "score": RUNS.c.score,
+    "done": RUNS.c.done,
+    "device_seconds": RUNS.c.device_seconds,
+    "updated_at": RUNS.c.updated_at,
+}
+
+
 def page(
     store: EventStore,
     limit: int,
@@ -40,10 +53,13 @@ def page(
     label: str | None = None,
     text: str = "",
     kind: str | None = None,
+    sort: str | None = None,
+    descending: bool = True,
 ) -> tuple[list[dict[str, Any]], int]:
     """Return (the newest matches older than cursor `before`, the number of all matches).
 
-    `first` of the last row is the cursor of the next page. Raises ProjectionError.
+    `first` of the last row is the cursor of the next page. Sorted by one of `SORTS`, a page begins
+    after as many rows as `before` says; runs without a value come last. Raises ProjectionError.
     """
     catch_up(store, Runs())
     wanted = true()
@@ -58,8 +74,14 @@ def page(
     if text:
         columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
         wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
-    older = wanted if before is None else wanted & (RUNS.c.first < before)
-    query = select(RUNS).where(older).order_by(RUNS.c.first.desc()).limit(limit)
+    if sort is None:
+        older = wanted if before is None else wanted & (RUNS.c.first < before)
+        query = select(RUNS).where(older).order_by(RUNS.c.first.desc()).limit(limit)
+    else:
+        column = SORTS[sort]
+        way = column.desc() if descending else column.asc()
+        query = select(RUNS).where(wanted).order_by(column.is_(None), way, RUNS.c.first.desc())
+        query = query.offset(before or 0).limit(limit)
     rows = [_told(row) for row in store.database.rows(query)]
     total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
     return rows, int(total)

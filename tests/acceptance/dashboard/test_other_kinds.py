@@ -20,6 +20,7 @@ from worker.commands import accounts
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A server whose log has one finished run that counts."""
     monkeypatch.setenv("FORGE_KINDS", KNOWN)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))  # the kind is in testing/
     monkeypatch.setenv("FORGE_LEASE_SECONDS", "3600")
     monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
     home = Home(tmp_path / "home")
@@ -39,7 +40,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def test_a_run_of_another_kind_has_a_page(visit: Callable[..., Any], site: Site) -> None:
     """Overview, events, settings and the slider are those of every run."""
     page = visit("/runs")
-    page.locator(".runs-row .tag").get_by_text("toy").wait_for()
+    page.locator(".runs-row .c-kind").get_by_text("toy").wait_for()
     page.get_by_role("link", name="counted").click()
     page.get_by_role("heading", name="counted").wait_for()
     assert page.get_by_role("tab").all_inner_texts() == ["Overview", "Events", "Settings"]
@@ -62,3 +63,39 @@ def test_a_run_of_another_kind_has_a_page(visit: Callable[..., Any], site: Site)
     events = site.get("runs/counted/events")["events"]
     end = next(event["place"] for event in events if event["unit"] == 0)
     page.get_by_text(f"as it was at event {end}", exact=True).wait_for()
+
+
+@pytest.mark.slow
+def test_the_list_sorts_filters_by_kind_and_keeps_views(visit: Callable[..., Any]) -> None:
+    """The order and the filter are in the address; a saved view brings them back."""
+    page = visit("/runs")
+    page.get_by_label("Kind").select_option("toy")
+    page.get_by_role("button", name="Status").click()
+    page.get_by_role("columnheader", name="Status").and_(
+        page.locator("[aria-sort=descending]")
+    ).wait_for()
+    page.get_by_role("button", name="Save view").click()
+    page.get_by_label("Name of the view").fill("counting")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_role("button", name="Submitted").click()
+    page.get_by_label("Saved view").select_option("counting")
+    page.locator("[aria-sort=descending]").get_by_text("Status").wait_for()
+    assert page.get_by_label("Kind").input_value() == "toy"
+    assert "kind=toy" in page.url
+    assert "sort=status" in page.url
+
+
+@pytest.mark.slow
+def test_a_run_of_any_kind_is_asked_for_again(visit: Callable[..., Any], site: Site) -> None:
+    """The form has its settings; what the kind does not take is not asked for."""
+    page = visit("/runs/counted")
+    page.get_by_role("link", name="Again with changes").click()
+    page.get_by_role("heading", name="New run").wait_for()
+    page.get_by_label("Steps").wait_for()
+    assert page.get_by_label("Kind").input_value() == "toy"
+    assert page.get_by_label("Steps").input_value() == "3"
+    assert page.get_by_label("Base").count() == 0
+    page.get_by_label("Steps").fill("2")
+    page.get_by_role("button", name="Submit the run").click()
+    page.locator(".panels").get_by_text("0 of 2").wait_for()

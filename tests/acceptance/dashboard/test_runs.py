@@ -144,7 +144,7 @@ def test_a_run_is_reached_by_keyboard(visit: Callable[..., Any]) -> None:
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
-    for _ in range(12):
+    for _ in range(30):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == FAILED:
             break

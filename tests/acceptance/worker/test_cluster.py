@@ -124,7 +124,12 @@ def test_a_worker_that_is_killed_loses_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "deaths"),
-    [("build-computed", 1), soak("evaluate-scored", 1), soak("task-done", 1), soak("task-appended", 0)],
+    [
+        ("build-computed", 1),
+        soak("evaluate-scored", 1),
+        soak("task-done", 1),
+        soak("task-appended", 0),
+    ],
 )
 def test_a_process_that_dies_at_its_task_is_replaced_and_counted(
     cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path, place: str, deaths: int

@@ -66,11 +66,13 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("DELETE", "/users/{name}"): "admin",
     ("POST", "/users/{name}/tokens"): "admin",
     ("DELETE", "/users/{name}/tokens/{id}"): "admin",
-    ("POST", "/phases/evomerge/start"): "submitter",
+    ("POST", "/phases/{kind}/start"): "submitter",
     ("POST", "/phases/start"): "submitter",
-    ("GET", "/phases/evomerge/status"): "viewer",
+    ("GET", "/phases/{kind}/status"): "viewer",
     ("GET", "/phases/status"): "viewer",
-    ("GET", "/phases/evomerge/results"): "viewer",
+    ("GET", "/runs/{run}/asked"): "viewer",
+    ("GET", "/models/{id}/lineage"): "viewer",
+    ("GET", "/phases/{kind}/results"): "viewer",
     ("GET", "/live"): "viewer",
     ("GET", "/kinds"): "viewer",
 }
@@ -80,7 +82,7 @@ BODIES = {
     "/runs/{run}/priority": {"priority": 1},
     "/runs": {"models": ["a", "b"]},
     "/runs/check": {"models": ["a", "b"]},
-    "/phases/evomerge/start": {"models": ["a", "b"]},
+    "/phases/{kind}/start": {"models": ["a", "b"]},
     "/phases/start": {"models": ["a", "b"]},
     "/models": {"path": "a"},
     "/models/create": {"path": "a"},
@@ -88,7 +90,14 @@ BODIES = {
     "/users/{name}": {"role": "viewer"},
 }
 
-PLACES = {"run": RUN, "other": RUN, "candidate": "champion", "id": "0000", "name": "nobody"}
+PLACES = {
+    "kind": "evomerge",
+    "run": RUN,
+    "other": RUN,
+    "candidate": "champion",
+    "id": "0000",
+    "name": "nobody",
+}
 
 
 def routes(served: Served) -> set[tuple[str, str]]:

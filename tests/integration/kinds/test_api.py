@@ -159,10 +159,16 @@ def test_live_messages_come_with_the_ends_of_units_and_of_the_run(
     assert (done["phase"], done["total"]) == ("toy", toy_runs.state(ended).total)
 
 
-def test_the_documents_paths_mean_merging_runs_alone(client: TestClient) -> None:
-    """The newest run may be of any kind; the documents know one phase."""
-    assert got(client, "/phases/status")["phases"] == {"evomerge": None}
+def test_the_documents_paths_serve_every_kind(client: TestClient) -> None:
+    """Status and results of the newest run, or of one of that kind; `phases` has them all."""
+    told = got(client, "/phases/status")
+    assert told["phases"] == {"cognate": None, "evomerge": None, "toy": told["phases"]["toy"]}
+    assert (told["phase"], told["run"], told["percent"]) == ("toy", "r", 100.0)
+    status = got(client, "/phases/toy/status")
+    assert (status["run"], status["message"]) == ("r", "completed")
+    assert got(client, "/phases/toy/results?run=r")["success"] is True
     assert "no runs yet" in got(client, "/phases/evomerge/status", 404)["detail"]
+    assert "there are cognate, evomerge, toy" in got(client, "/phases/poetry/status", 404)["detail"]
     for path in ("status", "results"):
         told = got(client, f"/phases/evomerge/{path}?run=r", 404)
         assert told["detail"] == "run r is a toy run: see `GET /runs/r`."
@@ -251,3 +257,34 @@ def test_panels_of_the_past_are_those_of_then(client: TestClient) -> None:
     assert told["head"]["done"] == 1
     assert told["head"]["now"] is None
     assert told["panels"][0]["series"][0]["y"] == got(client, "/runs/r")["totals"][:1]
+
+
+def test_the_list_is_sorted_and_filtered_by_kind(client: TestClient, ended: Home) -> None:
+    """Pages of a sorted list follow one another; runs without a value come last."""
+    toy_runs.submit(ended, "a", steps=2)
+    toy_runs.finish(ended, "a")
+    toy_runs.submit(ended, "z", steps=5)
+    for sort, order, wanted in (
+        ("run", "up", ["a", "r", "z"]),
+        ("run", "down", ["z", "r", "a"]),
+        ("status", "up", ["a", "r", "z"]),
+    ):
+        page = got(client, f"/runs?sort={sort}&order={order}&limit=2")
+        more = got(client, f"/runs?sort={sort}&order={order}&limit=2&before={page['next']}")
+        assert (page["total"], more["next"]) == (3, None)
+        found = [row["run"] for row in (*page["runs"], *more["runs"])]
+        assert found[:1] == wanted[:1] if sort == "run" else found[-1:] == wanted[-1:]
+        assert sorted(found) == ["a", "r", "z"]
+    assert got(client, "/runs?kind=evomerge")["total"] == 0
+    assert got(client, "/runs?kind=toy")["total"] == 3
+    got(client, "/runs?sort=colour", 422)
+
+
+def test_a_run_can_be_asked_for_again(client: TestClient) -> None:
+    """With the settings that are no default; the answer is a body of POST /runs/check."""
+    told = got(client, "/runs/r/asked")
+    assert told["kind"] == "toy"
+    assert told["models"] == told["data"] == []
+    checked = client.post("/runs/check", json=told)
+    assert checked.status_code == 200, checked.text
+    assert checked.json()["config"] == got(client, "/runs/r")["config"]

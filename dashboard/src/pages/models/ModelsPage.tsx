@@ -103,7 +103,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
           {models.map((model) => (
             <tr key={model.id}>
               <th scope="row" title={model.path ?? undefined}>
-                {model.name}
+                <a href={href(["models", model.id])}>{model.name}</a>
                 {model.path && <span className="under quiet mono">{model.path}</span>}
               </th>
               <td>

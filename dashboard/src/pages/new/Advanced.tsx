@@ -4,10 +4,13 @@ import type { Values } from "../../api/types";
 import { setting, words } from "../../lib/format";
 import { kinds, resolve, type Schema } from "../../lib/schema";
 import { Field } from "../../ui/Field";
-import { OWN } from "./draft";
 
 interface Props {
   schema: Schema;
+  title: string;
+  /** Settings that have fields of their own elsewhere. */
+  own: readonly string[];
+  open?: boolean;
   /** The chosen strategy; empty: the default. */
   strategy: string;
   defaults: Values;
@@ -16,18 +19,18 @@ interface Props {
   onChange: (values: Record<string, string>) => void;
 }
 
-export function Advanced({ schema, strategy, defaults, values, problems, onChange }: Props) {
+export function Advanced({ schema, title, own, open = false, strategy, defaults, values, problems, onChange }: Props) {
   const [text, setText] = useState("");
   const given = Object.values(values).filter((value) => value.trim() !== "").length;
   const names = Object.entries(schema.properties ?? {}).filter(([name, known]) => {
-    if ((OWN as readonly string[]).includes(name)) return false;
+    if (own.includes(name)) return false;
     if ((values[name] ?? "") !== "") return true;
     return suits(known, strategy) && name.includes(text.trim().replaceAll(" ", "_"));
   });
   const put = (name: string, value: string) => onChange({ ...values, [name]: value });
   return (
-    <details className="advanced">
-      <summary>Advanced settings{given > 0 ? ` (${given} given)` : ""}</summary>
+    <details className="advanced" open={open}>
+      <summary>{title}{given > 0 ? ` (${given} given)` : ""}</summary>
       <input className="input" type="search" aria-label="Search settings" placeholder="Search settings" value={text} onChange={(event) => setText(event.target.value)} />
       <div className="advanced-grid">
         {names.map(([name, found]) => {

@@ -1,34 +1,43 @@
 /** A form for a new run, checked by the server as one types. */
-import { useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { ApiError, send, wrongFields } from "../../api/client";
-import type { Made, ModelList } from "../../api/types";
+import type { Again, Kinds, Made, ModelList } from "../../api/types";
 import { useResource, useTitle } from "../../lib/hooks";
 import { useMe, useMaySubmit } from "../../lib/currentUser";
-import { go, href } from "../../lib/router";
+import { go, href, type Route } from "../../lib/router";
 import { useSettings } from "../../lib/settings";
 import { Field } from "../../ui/Field";
 import { Empty, Failure } from "../../ui/Messages";
 import { Advanced } from "./Advanced";
 import { CheckPanel } from "./CheckPanel";
-import { BLANK, bodyOf, type Draft, unreadable } from "./draft";
+import { BLANK, bodyOf, type Draft, filled, MERGING, OWN, unreadable } from "./draft";
 import { TextList } from "./TextList";
 import { useCheck } from "./useCheck";
 
-export default function NewRunPage() {
+export default function NewRunPage({ route }: { route: Route }) {
   const me = useMe();
   const maySubmit = useMaySubmit();
-  const settings = useSettings();
   const models = useResource<ModelList>("models");
-  const [draft, setDraft] = useState<Draft>(BLANK);
+  const kinds = useResource<Kinds>("kinds");
+  const from = route.query.get("from");
+  const before = useResource<Again>(from === null ? null : `runs/${encodeURIComponent(from)}/asked`);
+  const [draft, setDraft] = useState<Draft>(() => begin(route));
+  const settings = useSettings(draft.kind);
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const key = useRef(newKey());
   const schema = settings.data?.schema;
   const body = useMemo(() => bodyOf(draft, schema), [draft, schema]);
   const own = useMemo(() => unreadable(draft), [draft]);
-  const begun = body.models.length > 0;
+  const merging = draft.kind === MERGING;
+  const takes = kinds.data?.kinds.find((kind) => kind.name === draft.kind)?.takes ?? [];
+  const begun = !merging || body.models.length > 0;
   const checked = useCheck(body, begun && Object.keys(own).length === 0);
   useTitle("New run");
+  const asked = before.data;
+  useEffect(() => {
+    if (asked) setDraft(filled(asked));
+  }, [asked]);
   if (me && !maySubmit) {
     return (
       <Empty title="Viewers start no runs">
@@ -58,7 +67,13 @@ export default function NewRunPage() {
     <>
       <header className="page-head">
         <h1>New run</h1>
+        {from !== null && (
+          <span className="soft">
+            as <a className="mono" href={href(["runs", from])}>{from}</a>, with changes
+          </span>
+        )}
       </header>
+      {before.error !== null && <Failure error={before.error} onRetry={() => void before.reload()} />}
       <form
         className="new-run"
         noValidate
@@ -75,14 +90,24 @@ export default function NewRunPage() {
               </option>
             ))}
           </datalist>
-          <TextList label="Sources" each="Model" hint="Two or more: folders on the server, Hub ids (owner/name[@revision]) or aliases." values={draft.models}
-            least={2} list="known-models" wrong={problems.models} onChange={(values) => put({ models: values })} />
-          <Field label="Base" wrong={problems.base} hint="The sources' common ancestor. Without it, the first source stands in.">
-            {(given) => <input {...given} className="input mono" list="known-models" value={draft.base} onChange={(event) => put({ base: event.target.value })} />}
+          <Field label="Kind" hint={kinds.data?.kinds.find((kind) => kind.name === draft.kind)?.line}>
+            {(given) => (
+              <select {...given} className="select" value={draft.kind} onChange={(event) => put({ kind: event.target.value, more: {} })}>
+                {(kinds.data?.kinds.map((kind) => kind.name) ?? [draft.kind]).map((name) => (
+                  <option key={name}>{name}</option>
+                ))}
+              </select>
+            )}
           </Field>
-          <TextList label="Data" each="Items" hint="JSONL or text files, folders, lm-eval:TASK or builtin:domains. Without any: built-in text." values={draft.data}
-            least={1} wrong={problems.data} onChange={(values) => put({ data: values })} />
-          <div className="four">
+          {merging && <TextList label="Sources" each="Model" hint="Two or more: folders on the server, Hub ids (owner/name[@revision]) or aliases." values={draft.models}
+            least={2} list="known-models" wrong={problems.models} onChange={(values) => put({ models: values })} />}
+          {takes.includes("base") && <Field label="Base" wrong={problems.base}
+            hint={merging ? "The sources' common ancestor. Without it, the first source stands in." : "A model of your own to start from. Without it, the run makes one."}>
+            {(given) => <input {...given} className="input mono" list="known-models" value={draft.base} onChange={(event) => put({ base: event.target.value })} />}
+          </Field>}
+          {takes.includes("data") && <TextList label="Data" each="Items" values={draft.data} least={1} wrong={problems.data} onChange={(values) => put({ data: values })}
+            hint={merging ? "JSONL or text files, folders, lm-eval:TASK or builtin:domains. Without any: built-in text." : "Text files or folders, each PATH or DOMAIN=PATH. Without any: built-in text."} />}
+          {merging && <div className="four">
             <Field label="Strategy" wrong={problems.strategy}>
               {(given) => (
                 <select {...given} className="select" value={draft.strategy} onChange={(event) => put({ strategy: event.target.value })}>
@@ -111,7 +136,7 @@ export default function NewRunPage() {
                   onChange={(event) => put({ seed: event.target.value })} />
               )}
             </Field>
-          </div>
+          </div>}
           <div className="three">
             <Field label="Priority" wrong={problems.priority} hint="Of your runs, the highest first.">
               {(given) => <input {...given} className="input" inputMode="numeric" placeholder="0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
@@ -124,7 +149,7 @@ export default function NewRunPage() {
             </Field>
           </div>
           {settings.error !== null && <Failure error={settings.error} onRetry={() => void settings.reload()} />}
-          {schema && <Advanced schema={schema} strategy={draft.strategy} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
+          {schema && <Advanced key={draft.kind} schema={schema} title={merging ? "Advanced settings" : "Settings"} own={merging ? OWN : []} open={!merging} strategy={draft.strategy} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
         </div>
         <aside className="new-check" aria-label="Check">
           <CheckPanel begun={begun} blocked={Object.keys(own).length > 0} checked={checked} config={body.config} />
@@ -136,6 +161,18 @@ export default function NewRunPage() {
       </form>
     </>
   );
+}
+
+/** The form as an address asks for it: a kind, sources, a base. */
+function begin(route: Route): Draft {
+  const { query } = route;
+  const sources = query.getAll("source");
+  return {
+    ...BLANK,
+    kind: query.get("kind") ?? MERGING,
+    models: sources.length > 1 ? sources : [...sources, "", ""].slice(0, 2),
+    base: query.get("base") ?? "",
+  };
 }
 
 /** The same key means the same run. It begins with the day, which the run is named after. */

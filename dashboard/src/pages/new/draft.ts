@@ -1,8 +1,9 @@
 /** What the form of a new run says, as the body that the API takes. */
-import type { Json, Values } from "../../api/types";
+import type { Again, Json, Values } from "../../api/types";
 import { parse, type Schema } from "../../lib/schema";
 
 export interface Draft {
+  kind: string;
   models: string[];
   base: string;
   data: string[];
@@ -18,7 +19,11 @@ export interface Draft {
   more: Record<string, string>;
 }
 
+/** The kind of run that the form has fields of its own for. */
+export const MERGING = "evomerge";
+
 export const BLANK: Draft = {
+  kind: MERGING,
   models: ["", ""],
   base: "",
   data: [""],
@@ -35,7 +40,26 @@ export const BLANK: Draft = {
 /** Settings that the form has fields of their own for. */
 export const OWN = ["strategy", "generations", "budget_hours", "seed"] as const;
 
+/** The draft of a run that is asked for again. */
+export function filled(asked: Again): Draft {
+  const texts = Object.fromEntries(Object.entries(asked.config).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
+  const own = asked.kind === MERGING ? OWN : [];
+  const more = Object.fromEntries(Object.entries(texts).filter(([name]) => !(own as readonly string[]).includes(name)));
+  return {
+    ...BLANK,
+    kind: asked.kind,
+    models: asked.models.length > 1 ? asked.models : [...asked.models, "", ""].slice(0, 2),
+    base: asked.base ?? "",
+    data: asked.data.length > 0 ? asked.data : [""],
+    ...Object.fromEntries(own.map((name) => [name, texts[name] ?? ""])),
+    priority: asked.priority === 0 ? "" : String(asked.priority),
+    labels: asked.labels.join(", "),
+    more,
+  };
+}
+
 export interface Body {
+  kind: string;
   models: string[];
   base: string | null;
   data: string[];
@@ -49,6 +73,7 @@ export function bodyOf(draft: Draft, schema: Schema | undefined): Body {
   const config: Values = {};
   for (const [name, text] of Object.entries(given(draft))) config[name] = read(name, text, schema);
   return {
+    kind: draft.kind,
     models: kept(draft.models),
     base: draft.base.trim() || null,
     data: kept(draft.data),
@@ -67,7 +92,7 @@ export function unreadable(draft: Draft): Record<string, string> {
 
 function given(draft: Draft): Record<string, string> {
   const all: Record<string, string> = { ...draft.more };
-  for (const name of OWN) all[name] = draft[name];
+  if (draft.kind === MERGING) for (const name of OWN) all[name] = draft[name];
   return Object.fromEntries(Object.entries(all).filter(([, text]) => text.trim() !== ""));
 }
 

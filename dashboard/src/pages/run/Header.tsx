@@ -45,6 +45,12 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
           </a>
         ))}
         <div className="buttons">
+          {maySubmit && (
+            <a className="button" href={href(["new"], { from: live.run })}>
+              <Icon name="copy" />
+              Again with changes
+            </a>
+          )}
           {allowed.map((action) => (
             <button key={action} type="button" className={`button ${action === "cancel" ? "danger" : ""}`} onClick={() => onAction(action)}>
               <Icon name={ACTIONS[action].icon} />

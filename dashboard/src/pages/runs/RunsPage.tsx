@@ -1,12 +1,14 @@
 /** All runs, the newest first. */
 import { useEffect, useMemo, useRef, useState } from "react";
-import { useDebounced, useTitle } from "../../lib/hooks";
+import type { Kinds } from "../../api/types";
+import { useDebounced, useResource, useTitle } from "../../lib/hooks";
 import { useMaySubmit } from "../../lib/currentUser";
 import { go, href, replace, type Route } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { plural } from "../../lib/format";
 import { type Filter, useRunList } from "./runList";
 import { RunsTable } from "./RunsTable";
+import { SavedViews } from "./SavedViews";
 
 const STATUSES = ["submitted", "running", "paused", "completed", "failed", "cancelled"];
 
@@ -15,14 +17,18 @@ export function RunsPage({ route }: { route: Route }) {
   const status = query.get("status") ?? "";
   const owner = query.get("owner") ?? "";
   const label = query.get("label") ?? "";
+  const kind = query.get("kind") ?? "";
+  const sort = query.get("sort") ?? "";
+  const order = query.get("order") ?? "";
+  const known = useResource<Kinds>("kinds");
   const [text, setText] = useState(query.get("q") ?? "");
   const q = useDebounced(text.trim(), 250);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const view = useRunList(useMemo(() => ({ status, owner, q, label }), [status, owner, q, label]));
+  const view = useRunList(useMemo(() => ({ status, owner, q, label, kind, sort, order }), [status, owner, q, label, kind, sort, order]));
   const maySubmit = useMaySubmit();
   useTitle("Runs");
 
-  const put = (changes: Partial<Filter>) => replace(href(["runs"], { status, owner, q, label, ...changes }));
+  const put = (changes: Partial<Filter>) => replace(href(["runs"], { status, owner, q, label, kind, sort, order, ...changes }));
   const given = query.get("q") ?? "";
   const written = useRef(given);
   // The address follows what is typed; what is typed follows an address that came from elsewhere.
@@ -43,7 +49,7 @@ export function RunsPage({ route }: { route: Route }) {
     setChosen(next);
   };
   const owners = useMemo(() => [...new Set(view.rows.map((row) => row.owner))].sort(), [view.rows]);
-  const filtered = Boolean(status || owner || q || label);
+  const filtered = Boolean(status || owner || q || label || kind);
   return (
     <>
       <header className="page-head">
@@ -72,6 +78,12 @@ export function RunsPage({ route }: { route: Route }) {
             <option key={word}>{word}</option>
           ))}
         </select>
+        <select className="select" aria-label="Kind" value={kind} onChange={(event) => put({ kind: event.target.value })}>
+          <option value="">Every kind</option>
+          {(known.data?.kinds ?? []).map(({ name }) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
         <select className="select" aria-label="Owner" value={owner} onChange={(event) => put({ owner: event.target.value })}>
           <option value="">Every owner</option>
           {[...new Set([...owners, ...(owner ? [owner] : [])])].map((name) => (
@@ -84,12 +96,19 @@ export function RunsPage({ route }: { route: Route }) {
             className="button plain"
             onClick={() => {
               setText("");
-              put({ status: "", owner: "", q: "", label: "" });
+              put({ status: "", owner: "", q: "", label: "", kind: "" });
             }}
           >
             Clear
           </button>
         )}
+        <SavedViews
+          current={href(["runs"], { status, owner, q, label, kind, sort, order })}
+          onOpen={(view) => {
+            setText(new URLSearchParams(view.split("?")[1] ?? "").get("q") ?? "");
+            replace(view);
+          }}
+        />
         {chosen.size > 0 && (
           <div className="chosen">
             <span className="small soft">{plural(chosen.size, "run")} chosen</span>
@@ -124,7 +143,7 @@ export function RunsPage({ route }: { route: Route }) {
           )}
         </div>
       ) : (
-        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} />
+        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} sort={sort} order={order} onSort={(by, way) => put({ sort: by, order: way })} />
       )}
     </>
   );

@@ -15,11 +15,26 @@ interface Props {
   chosen: ReadonlySet<string>;
   onChoose: (run: string) => void;
   onWant: (index: number) => void;
+  sort: string;
+  order: string;
+  onSort: (sort: string, order: string) => void;
 }
 
-const HEADS = ["", "Status", "Run", "Owner", "Selection score", "Best by generation", "Generation", "Device time", "Submitted"];
+/** Heads, and the column of the API that each sorts by: "" is the order of submission, null none. */
+const HEADS: { head: string; by: string | null; num?: boolean }[] = [
+  { head: "", by: null },
+  { head: "Status", by: "status" },
+  { head: "Run", by: "run" },
+  { head: "Kind", by: "kind" },
+  { head: "Owner", by: "owner" },
+  { head: "Selection score", by: "score", num: true },
+  { head: "Curve", by: null },
+  { head: "Done", by: "done", num: true },
+  { head: "Device time", by: "device_seconds", num: true },
+  { head: "Submitted", by: "" },
+];
 
-export function RunsTable({ view, chosen, onChoose, onWant }: Props) {
+export function RunsTable({ view, chosen, onChoose, onWant, sort, order, onSort }: Props) {
   const narrow = useNarrow();
   const { rows, total, ready } = view;
   const sight = useCallback((_: number, last: number) => onWant(last + 40), [onWant]);
@@ -38,14 +53,39 @@ export function RunsTable({ view, chosen, onChoose, onWant }: Props) {
       }}
       head={
         <div className="runs-row runs-head" role="row" aria-rowindex={1}>
-          {HEADS.map((head, index) => (
-            <span key={head} role="columnheader" className={index === 4 || index === 6 || index === 7 ? "num" : undefined}>
-              {head || <span className="hidden-text">Choose</span>}
+          {HEADS.map(({ head, by, num }) => (
+            <span key={head} role="columnheader" className={num ? "num" : undefined} aria-sort={by === null ? undefined : sorted(by, sort, order)}>
+              {by === null ? head || <span className="hidden-text">Choose</span> : <SortButton head={head} by={by} sort={sort} order={order} onSort={onSort} />}
             </span>
           ))}
         </div>
       }
     />
+  );
+}
+
+function sorted(by: string, sort: string, order: string): "ascending" | "descending" | "none" {
+  if (by !== sort) return "none";
+  return order === "up" ? "ascending" : "descending";
+}
+
+interface SortProps {
+  head: string;
+  by: string;
+  sort: string;
+  order: string;
+  onSort: (sort: string, order: string) => void;
+}
+
+/** A head that sorts: down at first, up when pressed again; the newest first is the list's own order. */
+function SortButton({ head, by, sort, order, onSort }: SortProps) {
+  const on = by === sort;
+  const mark = !on ? "" : order === "up" ? " ▲" : " ▼";
+  return (
+    <button type="button" className="sort" onClick={() => onSort(by, by === "" ? "" : on && order === "down" ? "up" : "down")}>
+      {head}
+      <span aria-hidden="true">{mark}</span>
+    </button>
   );
 }
 
@@ -79,12 +119,14 @@ const RunRow = memo(function RunRow({ row, index, chosen, onChoose }: RowProps) 
         <a className="mono" href={href(["runs", row.run])}>
           {row.run}
         </a>
-        {row.kind !== "evomerge" && <span className="tag">{row.kind}</span>}
         {row.labels.map((label) => (
           <span key={label} className="tag">
             {label}
           </span>
         ))}
+      </span>
+      <span role="cell" className="c-kind cut">
+        {row.kind}
       </span>
       <span role="cell" className="c-owner cut">
         {row.owner || "–"}

@@ -11,6 +11,10 @@ export interface Filter {
   owner: string;
   q: string;
   label: string;
+  kind: string;
+  /** A column and "up" or "down"; both empty: the newest first. */
+  sort: string;
+  order: string;
 }
 
 export interface RunListView {
