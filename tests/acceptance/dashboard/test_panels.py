@@ -249,3 +249,18 @@ def test_panels_fit_a_phone(visit: Callable[..., Any], site: Site) -> None:
         page.goto(f"{site.url}/#/runs/{run}")
         page.get_by_role("heading", name=title, exact=True).wait_for()
         assert page.evaluate(WIDE) == 0, run
+
+
+@pytest.mark.slow
+def test_a_model_has_a_page(visit: Callable[..., Any], site: Site) -> None:
+    """What it measures, how it was made, and a new run of it; axe finds nothing."""
+    page = visit("/models")
+    page.get_by_role("link", name=f"{TRAINED}-sums").click()
+    page.get_by_role("heading", name=f"{TRAINED}-sums").wait_for()
+    page.get_by_role("row", name="sums").first.wait_for()
+    page.get_by_text("steps of lm@1").first.wait_for()
+    page.get_by_text("qwen2-init@1, seed 0").wait_for()
+    accept(page, "a model's page")
+    shoot(page, "model-light")
+    again = page.get_by_role("link", name="Train specialists of it").get_attribute("href") or ""
+    assert again.startswith("#/new?kind=cognate&base=")

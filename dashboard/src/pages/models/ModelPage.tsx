@@ -6,6 +6,7 @@ import { useResource, useTitle } from "../../lib/hooks";
 import { href } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
 import { Loaded } from "../../ui/Messages";
+import { Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
 
 export default function ModelPage({ id }: { id: string }) {
@@ -34,8 +35,7 @@ function Told({ model }: { model: Model }) {
         )}
       </header>
       <div className="panels">
-        <section className="panel" aria-labelledby="model-facts">
-          <h2 id="model-facts">Model</h2>
+        <Panel title="Model" span={7}>
           <dl className="facts">
             <dt>weights</dt>
             <dd>
@@ -64,12 +64,11 @@ function Told({ model }: { model: Model }) {
             <dt>at a terminal</dt>
             <dd className="mono">{model.id}</dd>
           </dl>
-        </section>
+        </Panel>
         <Measured metrics={model.metrics} run={model.run} />
-        <section className="panel wide" aria-labelledby="model-made">
-          <h2 id="model-made">How it was made</h2>
+        <Panel title="How it was made">
           <Loaded of={made}>{(lineage) => <Made lineage={lineage} />}</Loaded>
-        </section>
+        </Panel>
       </div>
     </>
   );
@@ -78,8 +77,7 @@ function Told({ model }: { model: Model }) {
 function Measured({ metrics, run }: { metrics: Model["metrics"]; run: string | null }) {
   const names = Object.keys(metrics).sort();
   return (
-    <section className="panel" aria-labelledby="model-measured">
-      <h2 id="model-measured">What it measures</h2>
+    <Panel title="What it measures" span={5}>
       {names.length === 0 ? (
         <p className="soft">Nothing was measured of it.</p>
       ) : (
@@ -105,7 +103,7 @@ function Measured({ metrics, run }: { metrics: Model["metrics"]; run: string | n
           Intervals and items are on the page of run <a className="mono" href={href(["runs", run])}>{run}</a>.
         </p>
       )}
-    </section>
+    </Panel>
   );
 }
 
@@ -114,7 +112,8 @@ function Made({ lineage }: { lineage: ModelLineage }) {
   return (
     <>
       {lineage.runs.map((one) => (
-        <table key={one.run} className="table">
+        <div key={one.run} className="sheet bare" tabIndex={0} role="region" aria-label={`In run ${one.run}`}>
+        <table className="table">
           <caption>
             In run <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
           </caption>
@@ -137,6 +136,7 @@ function Made({ lineage }: { lineage: ModelLineage }) {
             ))}
           </tbody>
         </table>
+        </div>
       ))}
     </>
   );
