@@ -19,7 +19,6 @@ from api.state import views
 from api.state.run_cache import Desk
 from runs import kinds
 from runs.errors import ConfigError
-from runs.kinds import asked as plans
 from runs.kinds import wording
 from runs.lists import queries
 
@@ -89,7 +88,7 @@ def asked(request: Request, run: str) -> Response:
     """Return what the run was asked for, as `POST /runs` takes it, without defaults."""
     desk = desk_of(request)
     with desk.state(desk.name(run)) as state:
-        again = plans.again(kinds.of(state.kind), state.submitted)
+        again = kinds.of(state.kind).again(state.submitted)
         body = {
             "kind": again.kind,
             "models": list(again.models.get("sources", ())),

@@ -173,7 +173,7 @@ class Phase(Wanted):
         if not isinstance(given, dict):
             return given
         phase = given.get("phase_name") or given.get("phase") or given.get("kind") or "evomerge"
-        if phase not in kinds.table():
+        if not isinstance(phase, str) or phase not in kinds.table():
             known = " or ".join(sorted(kinds.table()))
             raise ValueError(f"phase {str(phase)[:100]!r} cannot be started here: use {known}.")
         config = given.get("config")

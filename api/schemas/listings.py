@@ -49,7 +49,7 @@ class Ancestor(Answer):
 
 
 class OneRun(Answer):
-    """What one run made a model from, the model first."""
+    """Ancestors of a model within one run, the model first."""
 
     run: str
     ancestors: list[Ancestor]

@@ -62,6 +62,7 @@ def _of(run: str, found: Finding) -> Finding:
 
 def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
     """Return (digest of a given model, (run, id) that made it | None | what is wrong)."""
+    from events import EventsError
     from runs import kinds
     from runs.errors import ForgeError
     from runs.history.repository import load
@@ -70,13 +71,17 @@ def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
     try:
         state: Any = load(store, run, showing=True)
         ancestors = kinds.of(state.kind).ancestry(state, model)
-    except ForgeError as error:
+    except (ForgeError, EventsError) as error:
         return [("", f"run {run}: what its models were made from cannot be read: {error}")]
     found: list[tuple[str, Any]] = []
     for one in ancestors:
         if not one.given:
             continue
-        maker, said = family.maker(store, run, one.given), family.said(store, one.given)
+        said = family.said(store, one.given)
+        try:
+            maker = family.maker(store, run, one.given)
+        except (ForgeError, EventsError):  # its log is damaged: verifying it says how
+            maker = (str(said), "")
         if maker is None and said not in (None, run):
             words = f"the registry says that run {said} made {one.given[:12]}, and its log does not"
             found.append((one.given, words))

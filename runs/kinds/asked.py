@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from runs.errors import ConfigError
 from runs.event_types import ModelReference
 from runs.kinds.events import Submitted
-
-if TYPE_CHECKING:
-    from runs.kinds.kind import Kind
 
 
 @dataclass(frozen=True)
@@ -80,22 +76,3 @@ def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
 
     fields = {name: called(value) for name, value in plan.fields.items()}
     return Plan(plan.kind, plan.config, fields, plan.output_dir)
-
-
-def again(kind: Kind[Any], submitted: Any) -> Asked:
-    """Return the run of a `submitted` event as a user would ask for it: settings that are no default.
-
-    A model is named by its Hub id and commit, or by its folder.
-    """
-    try:
-        config = kind.changes(kind.parse({}), submitted.config)
-    except ConfigError:  # a setting has no default
-        config = kind.shown(submitted.config)
-    models: dict[str, list[str]] = {}
-    for name in type(submitted).model_fields:
-        value = getattr(submitted, name)
-        given = value if isinstance(value, tuple) else (value,)
-        if found := [one for one in given if isinstance(one, ModelReference)]:
-            models[name] = [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in found]
-    data = getattr(submitted, "data", ())
-    return Asked(kind.name, config, models, data, submitted.output_dir)

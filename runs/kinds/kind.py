@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
+from runs.event_types import ModelReference
 from runs.kinds import events
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.origin import Origin
@@ -154,6 +155,24 @@ class Kind(View[S]):
     def check(self, plan: Plan) -> Checked:
         """Open what the run will open; raise the errors that it would raise."""
         return Checked()
+
+    def again(self, submitted: Any) -> Asked:
+        """Return a run as a user would ask for it: the settings that are no default, models, data.
+
+        A model is named by its Hub id and commit, or by its folder.
+        """
+        try:
+            config = self.changes(self.parse({}), submitted.config)
+        except ConfigError:  # a setting has no default
+            config = self.shown(submitted.config)
+        models: dict[str, list[str]] = {}
+        for name in type(submitted).model_fields:
+            value = getattr(submitted, name)
+            given = value if isinstance(value, tuple) else (value,)
+            if found := [one for one in given if isinstance(one, ModelReference)]:
+                models[name] = [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in found]
+        data = getattr(submitted, "data", ())
+        return Asked(self.name, config, models, data, submitted.output_dir)
 
     def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
         """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""

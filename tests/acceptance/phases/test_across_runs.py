@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,27 @@ def test_specialists_are_merged_elsewhere_and_the_lineage_goes_back_to_their_tra
     assert "run train:" in told
     assert "untrained" in told
     assert all(f"  {role} " in told.partition("run train:")[2] for role in ROLES)
+    verified = forge_(tmp_path / "second", tmp_path, "verify", run, "--origins")
+    assert verified.exit_code == 0, verified.output
+    assert "origins are runs train" in verified.stdout
+    forge_digest(first)
+    forged = forge_(tmp_path / "second", tmp_path, "verify", run, "--origins")
+    assert forged.exit_code == 1
+    assert "origins: run train: chain" in forged.stdout
+
+
+def forge_digest(home: Home) -> None:
+    """Alter a digest in the log of the training, behind the program's back."""
+    with sqlite3.connect(home.database) as log:
+        for (name,) in log.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall():
+            log.execute(f"DROP TRIGGER {name}")
+        changed = log.execute(
+            'UPDATE events SET data = replace(data, \'"digest":"\', \'"digest":"0\') '
+            "WHERE stream = 'cognate/train' AND type = 'trained'"
+        )
+    assert changed.rowcount > 0
 
 
 def forge_(home: Path, shared: Path, *words: str) -> Result:
