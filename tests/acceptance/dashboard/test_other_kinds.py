@@ -74,6 +74,10 @@ def test_the_list_sorts_filters_by_kind_and_keeps_views(visit: Callable[..., Any
     page.get_by_role("columnheader", name="Status").and_(
         page.locator("[aria-sort=descending]")
     ).wait_for()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Owner").uncheck()
+    page.locator(".c-owner").first.wait_for(state="detached")
+    page.get_by_text("Columns", exact=True).click()
     page.get_by_role("button", name="Save view").click()
     page.get_by_label("Name of the view").fill("counting")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -99,3 +103,11 @@ def test_a_run_of_any_kind_is_asked_for_again(visit: Callable[..., Any], site: S
     page.get_by_label("Steps").fill("2")
     page.get_by_role("button", name="Submit the run").click()
     page.locator(".panels").get_by_text("0 of 2").wait_for()
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_role("checkbox", name="Choose").and_(
+        page.locator(":not([aria-label*=counted])")
+    ).check()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("textbox", name="Reason").fill("one is enough")
+    page.get_by_role("button", name="Cancel 1 run").click()
+    page.locator(".runs-row").get_by_text("cancelled").wait_for()

@@ -7,6 +7,8 @@ import { go, href, replace, type Route } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { plural } from "../../lib/format";
 import { type Filter, useRunList } from "./runList";
+import { type Bulk, BulkDialog } from "./BulkDialog";
+import { ColumnMenu, useHidden } from "./columns";
 import { RunsTable } from "./RunsTable";
 import { SavedViews } from "./SavedViews";
 
@@ -26,6 +28,8 @@ export function RunsPage({ route }: { route: Route }) {
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const view = useRunList(useMemo(() => ({ status, owner, q, label, kind, sort, order }), [status, owner, q, label, kind, sort, order]));
   const maySubmit = useMaySubmit();
+  const [bulk, setBulk] = useState<Bulk | null>(null);
+  const [hidden, turn] = useHidden();
   useTitle("Runs");
 
   const put = (changes: Partial<Filter>) => replace(href(["runs"], { status, owner, q, label, kind, sort, order, ...changes }));
@@ -102,6 +106,7 @@ export function RunsPage({ route }: { route: Route }) {
             Clear
           </button>
         )}
+        <ColumnMenu hidden={hidden} onTurn={turn} />
         <SavedViews
           current={href(["runs"], { status, owner, q, label, kind, sort, order })}
           onOpen={(view) => {
@@ -120,12 +125,28 @@ export function RunsPage({ route }: { route: Route }) {
             >
               Compare
             </button>
+            {maySubmit && (["pause", "cancel"] as const).map((action) => (
+              <button key={action} type="button" className="button" onClick={() => setBulk(action)}>
+                {action === "pause" ? "Pause" : "Cancel"}
+              </button>
+            ))}
             <button type="button" className="button plain" onClick={() => setChosen(new Set())}>
               Clear selection
             </button>
           </div>
         )}
       </div>
+      {bulk !== null && (
+        <BulkDialog
+          action={bulk}
+          runs={[...chosen]}
+          onClose={() => setBulk(null)}
+          onDone={() => {
+            setBulk(null);
+            setChosen(new Set());
+          }}
+        />
+      )}
       {view.error !== null && <Failure error={view.error} onRetry={view.retry} />}
       {view.ready && view.rows.length === 0 ? (
         <div className="sheet">
@@ -143,7 +164,7 @@ export function RunsPage({ route }: { route: Route }) {
           )}
         </div>
       ) : (
-        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} sort={sort} order={order} onSort={(by, way) => put({ sort: by, order: way })} />
+        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} hidden={hidden} sort={sort} order={order} onSort={(by, way) => put({ sort: by, order: way })} />
       )}
     </>
   );

@@ -1,13 +1,9 @@
 /** The rows of the list, windowed. */
-import { memo, useCallback } from "react";
+import { memo, useCallback, useMemo } from "react";
 import type { Row } from "../../api/types";
-import { Sparkline } from "../../charts/Sparkline";
-import { duration, score } from "../../lib/format";
-import { useNarrow } from "../../lib/media";
-import { href } from "../../lib/router";
-import { StatusMark } from "../../ui/StatusMark";
-import { Time } from "../../ui/Time";
+import { useMiddle, useNarrow } from "../../lib/media";
 import { VirtualRows } from "../../ui/VirtualRows";
+import { type Column, COLUMNS } from "./columns";
 import type { RunListView } from "./runList";
 
 interface Props {
@@ -18,24 +14,18 @@ interface Props {
   sort: string;
   order: string;
   onSort: (sort: string, order: string) => void;
+  /** Columns that are not shown, by id. */
+  hidden: readonly string[];
 }
 
-/** Heads, and the column of the API that each sorts by: "" is the order of submission, null none. */
-const HEADS: { head: string; by: string | null; num?: boolean }[] = [
-  { head: "", by: null },
-  { head: "Status", by: "status" },
-  { head: "Run", by: "run" },
-  { head: "Kind", by: "kind" },
-  { head: "Owner", by: "owner" },
-  { head: "Selection score", by: "score", num: true },
-  { head: "Curve", by: null },
-  { head: "Done", by: "done", num: true },
-  { head: "Device time", by: "device_seconds", num: true },
-  { head: "Submitted", by: "" },
-];
-
-export function RunsTable({ view, chosen, onChoose, onWant, sort, order, onSort }: Props) {
+export function RunsTable({ view, chosen, onChoose, onWant, sort, order, onSort, hidden }: Props) {
   const narrow = useNarrow();
+  const middle = useMiddle();
+  const columns = useMemo(
+    () => COLUMNS.filter(({ id, roomy }) => narrow || (!hidden.includes(id) && !(middle && roomy))),
+    [hidden, narrow, middle],
+  );
+  const template = ["20px", ...columns.map((column) => column.width)].join(" ");
   const { rows, total, ready } = view;
   const sight = useCallback((_: number, last: number) => onWant(last + 40), [onWant]);
   return (
@@ -49,13 +39,16 @@ export function RunsTable({ view, chosen, onChoose, onWant, sort, order, onSort 
       render={(index) => {
         const row = rows[index];
         if (!row) return <Waiting index={index} />;
-        return <RunRow row={row} index={index} chosen={chosen.has(row.run)} onChoose={onChoose} />;
+        return <RunRow row={row} index={index} chosen={chosen.has(row.run)} onChoose={onChoose} columns={columns} template={template} />;
       }}
       head={
-        <div className="runs-row runs-head" role="row" aria-rowindex={1}>
-          {HEADS.map(({ head, by, num }) => (
-            <span key={head} role="columnheader" className={num ? "num" : undefined} aria-sort={by === null ? undefined : sorted(by, sort, order)}>
-              {by === null ? head || <span className="hidden-text">Choose</span> : <SortButton head={head} by={by} sort={sort} order={order} onSort={onSort} />}
+        <div className="runs-row runs-head" role="row" aria-rowindex={1} style={{ "--columns": template } as React.CSSProperties}>
+          <span role="columnheader">
+            <span className="hidden-text">Choose</span>
+          </span>
+          {columns.map(({ id, head, by, num }) => (
+            <span key={id} role="columnheader" className={num ? "num" : undefined} aria-sort={by === null ? undefined : sorted(by, sort, order)}>
+              {by === null ? head : <SortButton head={head} by={by} sort={sort} order={order} onSort={onSort} />}
             </span>
           ))}
         </div>
@@ -104,48 +97,21 @@ interface RowProps {
   index: number;
   chosen: boolean;
   onChoose: (run: string) => void;
+  columns: readonly Column[];
+  template: string;
 }
 
-const RunRow = memo(function RunRow({ row, index, chosen, onChoose }: RowProps) {
+const RunRow = memo(function RunRow({ row, index, chosen, onChoose, columns, template }: RowProps) {
   return (
-    <div className="runs-row" role="row" aria-rowindex={index + 2} data-chosen={chosen}>
+    <div className="runs-row" role="row" aria-rowindex={index + 2} data-chosen={chosen} style={{ "--columns": template } as React.CSSProperties}>
       <span role="cell" className="c-choose">
         <input type="checkbox" checked={chosen} onChange={() => onChoose(row.run)} aria-label={`Choose ${row.run}`} />
       </span>
-      <span role="cell" className="c-status">
-        <StatusMark status={row.status} />
-      </span>
-      <span role="cell" className="c-run">
-        <a className="mono" href={href(["runs", row.run])}>
-          {row.run}
-        </a>
-        {row.labels.map((label) => (
-          <span key={label} className="tag">
-            {label}
-          </span>
-        ))}
-      </span>
-      <span role="cell" className="c-kind cut">
-        {row.kind}
-      </span>
-      <span role="cell" className="c-owner cut">
-        {row.owner || "–"}
-      </span>
-      <span role="cell" className="c-score num">
-        {score(row.score)}
-      </span>
-      <span role="cell" className="c-curve">
-        <Sparkline curve={row.curve} />
-      </span>
-      <span role="cell" className="c-generation num">
-        {row.generation ?? "–"}
-      </span>
-      <span role="cell" className="c-cost num nowrap">
-        {duration(row.device_seconds)}
-      </span>
-      <span role="cell" className="c-when">
-        <Time at={row.submitted_at} />
-      </span>
+      {columns.map((column) => (
+        <span key={column.id} role="cell" className={`c-${column.id} ${column.num ? "num nowrap" : ""} ${column.cut ? "cut" : ""}`}>
+          {column.cell(row)}
+        </span>
+      ))}
     </div>
   );
 });

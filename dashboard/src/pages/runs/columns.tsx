@@ -1,0 +1,78 @@
+/** The columns of the list of runs, and which of them this browser hides. */
+import { type ReactNode, useState } from "react";
+import type { Row } from "../../api/types";
+import { Sparkline } from "../../charts/Sparkline";
+import { duration, score } from "../../lib/format";
+import { href } from "../../lib/router";
+import { StatusMark } from "../../ui/StatusMark";
+import { Time } from "../../ui/Time";
+
+export interface Column {
+  id: string;
+  head: string;
+  /** The column of the API that the head sorts by: "" is the order of submission, null none. */
+  by: string | null;
+  width: string;
+  num?: boolean;
+  cut?: boolean;
+  /** Shown in wide windows only. */
+  roomy?: boolean;
+  cell: (row: Row) => ReactNode;
+}
+
+export const COLUMNS: readonly Column[] = [
+  { id: "status", head: "Status", by: "status", width: "104px", cell: (row) => <StatusMark status={row.status} /> },
+  { id: "run", head: "Run", by: "run", width: "minmax(150px, 1.6fr)", cell: (row) => <Named row={row} /> },
+  { id: "kind", head: "Kind", by: "kind", width: "80px", cut: true, cell: (row) => row.kind },
+  { id: "owner", head: "Owner", by: "owner", width: "minmax(72px, 0.6fr)", cut: true, cell: (row) => row.owner || "–" },
+  { id: "score", head: "Selection score", by: "score", width: "100px", num: true, cell: (row) => score(row.score) },
+  { id: "curve", head: "Curve", by: null, width: "112px", cell: (row) => <Sparkline curve={row.curve} /> },
+  { id: "generation", head: "Done", by: "done", width: "64px", num: true, roomy: true, cell: (row) => row.generation ?? "–" },
+  { id: "cost", head: "Device time", by: "device_seconds", width: "92px", num: true, roomy: true, cell: (row) => duration(row.device_seconds) },
+  { id: "when", head: "Submitted", by: "", width: "116px", cell: (row) => <Time at={row.submitted_at} /> },
+];
+
+function Named({ row }: { row: Row }) {
+  return (
+    <>
+      <a className="mono" href={href(["runs", row.run])}>
+        {row.run}
+      </a>
+      {row.labels.map((label) => (
+        <span key={label} className="tag">
+          {label}
+        </span>
+      ))}
+    </>
+  );
+}
+
+const PLACE = "forge.columns";
+
+/** The ids of the hidden columns, and a function that hides or shows one. */
+export function useHidden(): [readonly string[], (id: string) => void] {
+  const [hidden, setHidden] = useState<readonly string[]>(() => (window.localStorage.getItem(PLACE) ?? "").split(" ").filter(Boolean));
+  const turn = (id: string) => {
+    const next = hidden.includes(id) ? hidden.filter((one) => one !== id) : [...hidden, id];
+    window.localStorage.setItem(PLACE, next.join(" "));
+    setHidden(next);
+  };
+  return [hidden, turn];
+}
+
+export function ColumnMenu({ hidden, onTurn }: { hidden: readonly string[]; onTurn: (id: string) => void }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details className="columns" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary className="button">Columns</summary>
+      <div className="columns-list">
+        {open && COLUMNS.filter(({ id }) => id !== "run").map(({ id, head }) => (
+          <label key={id} className="check">
+            <input type="checkbox" checked={!hidden.includes(id)} onChange={() => onTurn(id)} />
+            <span>{head}</span>
+          </label>
+        ))}
+      </div>
+    </details>
+  );
+}
