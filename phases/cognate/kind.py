@@ -84,10 +84,15 @@ class Cognate(CognateView, Kind[CognateState]):
     def agrees(self, state: CognateState, recorded: Event, found: Event) -> bool:
         """Return True if a second result does not contradict the recorded one.
 
-        How long segments are, and what their curves say of them, is settled by the first `started`.
+        How long segments are, and in how many parts a step is computed where there is less memory, is
+        settled by the first `started`.
         """
         if isinstance(recorded, Started) and isinstance(found, Started):
-            found = found.model_copy(update={"segment": recorded.segment})
+            settled: dict[str, Any] = {"segment": recorded.segment}
+            if found.accumulation != recorded.accumulation:
+                for name in ("accumulation", "canary", "warnings"):
+                    settled[name] = getattr(recorded, name)
+            found = found.model_copy(update=settled)
         return super().agrees(state, recorded, found)
 
     def wrong_result(self, state: CognateState) -> Iterator[str]:

@@ -68,4 +68,5 @@ def bounded() -> Iterator[None]:
 
 
 def _sentence(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else "an allocation failed"
+    said = str(error).splitlines()[0] if str(error) else "an allocation failed"
+    return f"there is not enough free memory here: {said}"
