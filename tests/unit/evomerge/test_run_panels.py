@@ -131,7 +131,7 @@ def _rivals(state: RunState, panels: dict[str, Any]) -> None:
             assert (arm.lead.verdict == "worse") == row["worse"]
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.jsonl")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("schema-*.jsonl")))
 def test_every_figure_of_a_golden_log_is_the_reports(name: str) -> None:
     """Two places that compute one figure will differ one day."""
     state = golden(name)
