@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from evaluation.data import hub_data, training_texts
 from runs.errors import ConfigError
 
 PORT = 8083
@@ -142,6 +143,29 @@ class Options:
                 f"{placed!r} is in none of this server's folders, and it fetches nothing from the Hub: "
                 "set FORGE_API_HUB=1 where it starts."
             )
+
+    def data(self, text: str) -> str:
+        """Return data of a request, PATH or DOMAIN=PATH, with the path below a root in full.
+
+        Data sets of the Hub only if this server may fetch. Raises ConfigError for a path outside.
+        """
+        placed = self.place(text)
+        domain, rest = training_texts.parts(text)
+        if Path(placed).is_absolute() or not domain:
+            return placed
+        if hub_data.is_hub(rest):
+            if not self.hub:
+                raise ConfigError(
+                    f"{text[:200]!r}: this server fetches nothing from the Hub: set FORGE_API_HUB=1 "
+                    "where it starts."
+                )
+            return text
+        place = Path(self.place(rest))
+        if not place.is_absolute():
+            raise ConfigError(f"{rest[:200]!r} is in none of this server's folders.")
+        for folder, _, _ in os.walk(place):  # every file below is read
+            self._check_links(Path(folder))
+        return f"{domain}={place}"
 
     def _check_links(self, place: Path) -> None:
         """Raise ConfigError for a link in a folder that leaves the roots: it may name any file."""

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ async def plan_of(
     _check_fields(wanted.kind, wanted.config)
     given = [*wanted.models, *([wanted.base] if wanted.base else [])]
     files = [name for name in wanted.data if not spec.is_task(name)]
-    places = await asyncio.to_thread(_places, state.options, [*given, *files])
+    places = await asyncio.to_thread(_places, state.options.place, given)
+    data = await asyncio.to_thread(_places, state.options.data, files)
     models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
     roles = {
         "sources": [models[name].path for name in wanted.models],
@@ -82,7 +84,7 @@ async def plan_of(
         "kind": wanted.kind,
         "config": wanted.config,
         "models": {role: paths for role, paths in roles.items() if paths},
-        "data": [n if spec.is_task(n) else places[n] for n in wanted.data],
+        "data": [data.get(name, name) for name in wanted.data],
     }
     told = await state.readers.ask("check", user.name, open=opened, **order)
     names = {found.path: found.name for found in models.values() if found.name}
@@ -95,12 +97,12 @@ def planned(kind: str, told: dict[str, Any], names: dict[str, str]) -> Plan:
     return asked.renamed(asked.plan_of(kinds.of(kind).submitted.model_validate(given), kind), names)
 
 
-def _places(options: Options, names: list[str]) -> dict[str, str]:
+def _places(place: Callable[[str], str], names: list[str]) -> dict[str, str]:
     """Return each name with its place; a folder's files are looked at once, however often it is named.
 
     For a thread beside the event loop: a folder may have many files. Raises ConfigError.
     """
-    return {name: options.place(name) for name in dict.fromkeys(names)}
+    return {name: place(name) for name in dict.fromkeys(names)}
 
 
 async def _model(state: State, user: User, text: str, placed: str) -> ModelReference:

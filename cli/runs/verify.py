@@ -67,6 +67,10 @@ def verify_command(
         _verify_all(as_json)
         return
     path = Path(target)
+    if origins and path.is_file():
+        raise click.UsageError(
+            "--origins is for a run of this log: an archive holds one run alone."
+        )
     _check(path, rebuild, tolerance, head)
     if path.is_dir():
         report = _folder(path)
@@ -330,14 +334,19 @@ def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> Non
 def _origins(report: dict[str, Any], rebuild: bool, tolerance: float | None) -> None:
     """Verify the runs that the report's run has its models from. Raises UsageError for no run."""
     from cli.runs.verify_origins import origins
+    from runs.history.audit import Finding
 
+    if "decisions" not in report["checks"]:
+        raise click.UsageError("--origins is for a run.")
+    report["checks"].append("origins")
     if report["state"] is None:
-        raise click.UsageError("--origins is for a run that can be read.")
+        words = "the run cannot be read, so the origins of its models were not looked for"
+        report["findings"].append(Finding("unchecked", "origins", words))
+        return
     again = (lambda told, which: _rebuild(told, which, tolerance)) if rebuild else None
     names, found = origins(report["run"], lambda run: _stream(run, None), again)
     report["origins"] = names
     report["findings"] += found
-    report["checks"].append("origins")
 
 
 def _tell(report: dict[str, Any], as_json: bool) -> None:

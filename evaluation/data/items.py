@@ -151,6 +151,8 @@ def absolute(given: str | Path) -> str:
         return str(Path(given).expanduser().resolve())
     except RuntimeError as error:
         raise DataError(f"data file {given} is a link to itself, or has no home folder.") from error
+    except OSError as error:
+        raise DataError(f"data {str(given)[:200]!r} is no path: {error.strerror}.") from error
 
 
 def load(

@@ -47,6 +47,12 @@ class Texts:
     notes: Sequence[str]
 
 
+def parts(given: str) -> tuple[str, str]:
+    """Return the domain (empty: none is written) and the place of DOMAIN=PLACE."""
+    found = NAMED.match(given)
+    return (found[1], found[2]) if found else ("", given)
+
+
 def absolute(given: str) -> str:
     """Return a place of data with an absolute path; a data set of the Hub is fetched.
 
@@ -89,9 +95,14 @@ def domains(data: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parts(given: str) -> tuple[str, str]:
-    """Return the domain (empty: none) and the place of DOMAIN=PLACE."""
-    found = NAMED.match(given)
-    return (found[1], found[2]) if found and not Path(given).exists() else ("", given)
+    """Return `parts`, or no domain if a file or folder has the whole text as its name.
+
+    Raises DataError for a text that no path can have.
+    """
+    try:
+        return ("", given) if Path(given).exists() else parts(given)
+    except OSError as error:
+        raise DataError(f"data {given[:200]!r} is no path: {error.strerror}.") from error
 
 
 def _files(given: str, how: Reading) -> Iterator[tuple[Path, Reading]]:

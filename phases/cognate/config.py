@@ -14,7 +14,9 @@ KNOWN = ("code", "math", "data", "prose", "multilingual")
 TAKEN = ("base", "items", "untrained")
 
 Positive = Annotated[float, Field(gt=0)]
-Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
+#: Names of domains: each is a role, and a folder.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
+Domain = Annotated[str, Field(pattern=NAME)]
 
 
 class CognateConfig(BaseModel):
@@ -91,6 +93,13 @@ class CognateConfig(BaseModel):
             raise ValueError("give each domain once")
         if taken := sorted(set(TAKEN) & {name.lower() for name in given}):
             raise ValueError(f"{taken[0]} is the name of something else: rename the data")
+        return given
+
+    @field_validator("mix")
+    @classmethod
+    def _some(cls, given: dict[str, float] | None) -> dict[str, float] | None:
+        if given == {}:
+            raise ValueError("give at least one domain its weight, or leave it out")
         return given
 
     @property

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.data import training_texts
-from phases.cognate.config import KNOWN, CognateConfig
+from phases.cognate.config import KNOWN, NAME, CognateConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
@@ -34,6 +35,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     if data:
         there = training_texts.domains(data)
         if "domains" not in asked.config:
+            _check_names(there)
             config = kind.parse({**asked.config, "domains": there})
     _check_domains("domains names", config.domains, there, bool(data))
     _check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
@@ -45,6 +47,16 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
         check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
     found = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
     return Plan("cognate", config, {"base": found, "data": data}, asked.output_dir)
+
+
+def _check_names(there: Sequence[str]) -> None:
+    """Raise DataError if a domain of the data cannot be the name of a model and its folder."""
+    for domain in there:
+        if not re.fullmatch(NAME, domain):
+            raise DataError(
+                f"the domain {domain!r} of the data cannot name a specialist: a name has letters, "
+                "digits, _ and -, 32 at most. Give it one: --data NAME=PATH."
+            )
 
 
 def _check_domains(who: str, wanted: Sequence[str], there: Sequence[str], own: bool) -> None:

@@ -25,7 +25,7 @@ LOGS = [path for kind in KINDS for path in sorted(FOLDER.glob(f"{kind}-*.jsonl")
 
 
 def told(rows: Sequence[Envelope]) -> dict[str, Any]:
-    """What the rows of a run fold to."""
+    """Status, result, digest and head that the rows of a run fold to."""
     state: Any = fold_into(kinds.of(kind_of(rows)).state(), rows)
     return {
         "status": state.status,

@@ -57,14 +57,18 @@ def bounded() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
     try:
         yield
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise OutOfMemoryError(_sentence(error)) from error
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
             raise
         raise OutOfMemoryError(_sentence(error)) from error
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Return True if an error says that memory was not enough, on the processor or on a GPU."""
+    known = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, known) or "can't allocate memory" in str(error)
 
 
 def _sentence(error: BaseException) -> str:

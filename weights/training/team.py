@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load_file as load_streams
 from safetensors.numpy import save_file as save_streams
 from safetensors.torch import load_file, save_file
@@ -35,12 +36,15 @@ from weights.recipes import Train
 from weights.tensors import Weights
 from weights.training import loop
 from weights.training.loop import Snapshot, Step
+from weights.training.room import OutOfMemoryError, lacks_memory
 from weights.training.windows import Ids
 
 #: Kind of device → what carries collectives: gloo between processors, NCCL between GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 #: How long processes wait for one another: importing torch takes seconds, on a busy machine more.
 WAIT = timedelta(minutes=10)
+#: Seconds in which a process whose connection is closed is seen to have ended.
+ENDING = 5.0
 #: Files of a member's folder.
 ORDER, START, OPTIMISER, STREAMS, MEETING = (
     *("order.json", "start.safetensors", "optimiser.safetensors"),
@@ -65,8 +69,9 @@ def segment(
     On GPUs, process n computes on the n-th GPU from `device` on. Raises the errors of `loop.segment`,
     and UnavailableError if a process was killed.
     """
+    work = (recipe, start, optimiser, streams, first, last, report)
     if processes == 1:
-        return loop.segment(recipe, start, optimiser, streams, first, last, report, device=device)
+        return loop.segment(*work, device=device)
     with tempfile.TemporaryDirectory(prefix="forge-team-") as place:
         folder = Path(place)
         _write(folder, recipe, start, optimiser, streams, (first, last), device, processes)
@@ -74,19 +79,11 @@ def segment(
             _await(folder, members)
             try:
                 with _group(folder, device, 0, processes) as group:
-                    return loop.segment(
-                        recipe,
-                        start,
-                        optimiser,
-                        streams,
-                        first,
-                        last,
-                        report,
-                        device=placed(device, 0),
-                        group=group,
-                    )
+                    return loop.segment(*work, device=placed(device, 0), group=group)
             except RuntimeError as error:
-                raise UnavailableError(_ended(folder, members, error)) from error
+                if lacks_memory(error):
+                    raise
+                raise _ended(folder, members, error) from error
 
 
 def placed(device: str, rank: int) -> str:
@@ -131,7 +128,7 @@ def _write(
         save_streams({n: np.ascontiguousarray(s) for n, s in streams.items()}, folder / STREAMS)
         if optimiser is not None:
             save_file(dict(optimiser), folder / OPTIMISER)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise UnavailableError(
             f"{folder} cannot be written: {error}. Free space (TMPDIR names another folder) and go on."
         ) from error
@@ -177,21 +174,28 @@ def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + WAIT.total_seconds()
     while not all((folder / f"{rank}.here").exists() for rank in range(1, len(members) + 1)):
         if any(member.poll() is not None for member in members):
-            raise UnavailableError(_ended(folder, members, "one ended before the first step"))
+            raise _ended(folder, members, "one ended before the first step")
         if time.monotonic() > until:
             raise UnavailableError("the processes of the training did not start in ten minutes.")
         time.sleep(0.05)
 
 
-def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> str:
-    """Return what to say when the collective of a segment has failed."""
+def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> UnavailableError:
+    """Return the error to raise when the collective of a segment has failed.
+
+    A connection is closed a moment before its process can be seen to have ended.
+    """
+    until = time.monotonic() + ENDING
+    while time.monotonic() < until and not any(member.poll() for member in members):
+        time.sleep(0.05)
     for rank, member in enumerate(members, start=1):
-        code = member.poll()
-        if code:
+        if code := member.poll():
             said = (folder / f"{rank}.log").read_text("utf-8", "replace").strip().splitlines()
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-            return f"process {rank} of the training {how}{': ' + said[-1] if said else ''}"
-    return f"the processes of the training lost each other: {error}"
+            words = f"process {rank} of the training {how}{': ' + said[-1] if said else ''}"
+            full = lacks_memory(RuntimeError("\n".join(said)))
+            return OutOfMemoryError(words) if full else UnavailableError(words)
+    return UnavailableError(f"the processes of the training lost each other: {error}")
 
 
 def member(folder: Path, rank: int) -> None:

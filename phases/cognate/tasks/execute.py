@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import training_texts
 from evaluation.data.packing import Packed
 from evaluation.machine_profile import machine_profile
 from evaluation.observing import Observe, Observed
@@ -209,14 +208,12 @@ class Context:
         )
 
     def _notes(self, started: Started) -> tuple[str, ...]:
-        """Return what is to be said about how the user's files were read, and of a step in parts."""
-        data = self.state.submitted.data
-        notes = training_texts.read(data).notes if data else ()
+        """Return notes on how the user's files were read, and on a step in parts."""
         if started.accumulation == 1:
-            return tuple(notes)
+            return self.text.notes
         batch = self.state.submitted.config.size.batch
         return (
-            *notes,
+            *self.text.notes,
             f"a step's {batch} windows do not fit in memory at once: they are computed in "
             f"{started.accumulation} parts.",
         )

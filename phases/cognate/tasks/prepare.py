@@ -33,16 +33,17 @@ TOKENIZER_DOCUMENTS, OWN_TOKENIZER_DOCUMENTS = 300, 3000
 Split = Mapping[Slice, Sequence[Document]]
 
 
-def fill(folder: Path, submitted: Submitted, donor: Path | None) -> None:
-    """Write streams, items, tokenizer and configuration; `donor` is the folder of the given base.
+def fill(folder: Path, submitted: Submitted, donor: Path | None) -> Sequence[str]:
+    """Write streams, items, tokenizer and configuration; return notes on how files were read.
 
-    Raises PresetError, DataError, SourceError.
+    `donor` is the folder of the given base. Raises PresetError, DataError, SourceError.
     """
     from safetensors.numpy import save_file
 
-    config = submitted.config
+    config, notes = submitted.config, ()
     if submitted.data:
         own = training_texts.read(submitted.data)
+        notes = own.notes
         documents, rows = own.documents, _rows(own.documents, own.others)
         learning = {d: _spread(split["train"]) for d, split in own.documents.items()}
         training = {domain: split["train"] for domain, split in own.documents.items()}
@@ -63,6 +64,7 @@ def fill(folder: Path, submitted: Submitted, donor: Path | None) -> None:
     save_file(dict(sorted(streams.items())), folder / STREAMS)
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     (folder / ITEMS).write_text(lines, "utf-8")
+    return notes
 
 
 def _builtin(config: CognateConfig, corpus: Mapping[str, Split]) -> dict[str, Sequence[Document]]:

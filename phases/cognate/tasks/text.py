@@ -21,6 +21,7 @@ from typing import Any
 
 import blake3
 import numpy as np
+from safetensors import SafetensorError
 
 from evaluation.data import items as data_items
 from evaluation.data.packing import Packed, pack
@@ -40,6 +41,8 @@ class Text:
     """A folder of text that is made."""
 
     folder: Path
+    #: How the user's files were read; empty for a text that was made before.
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def streams(self) -> dict[str, np.ndarray]:
@@ -120,8 +123,6 @@ def _differences(text: Text, started: Started) -> list[str]:
 
 def _address(text: Text) -> str:
     """Return the address by what is in the folder; empty if that cannot be read."""
-    from safetensors import SafetensorError
-
     try:
         return address(text.digests, text.files, text.items)
     except (OSError, SafetensorError, ValueError):
@@ -137,19 +138,19 @@ def make(supply: Supply, submitted: Submitted, donor: Path | None = None) -> Tex
     shutil.rmtree(hidden, ignore_errors=True)
     try:
         hidden.mkdir(parents=True)
-        prepare.fill(hidden, submitted, donor)
+        notes = tuple(prepare.fill(hidden, submitted, donor))
         settle(hidden)
         place = supply.folder / _address(Text(hidden))
         if not place.is_dir():
             replace(hidden, place)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise UnavailableError(
             f"the text cannot be written to {supply.folder}: {error}. Free space and go on; nothing "
             "is lost."
         ) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-    kept = Text(place)
+    kept = Text(place, notes)
     supply.put(place.name, {file.name: file for file in sorted(place.iterdir())})
     return kept
 

@@ -177,7 +177,7 @@ def test_an_axis_is_logarithmic_where_the_panel_says_so_and_can_be_changed(
 def test_panels_follow_the_events_and_stay_as_they_were_in_the_past(
     visit: Callable[..., Any], site: Site
 ) -> None:
-    """What the workers say is marked as theirs; no error stands anywhere meanwhile."""
+    """Words of the workers are marked as theirs; no error stands anywhere meanwhile."""
     page = visit(f"/runs/{LIVE}")
     rows = page.locator("[data-panel=steps] tbody tr")
     rows.first.wait_for()
@@ -253,7 +253,7 @@ def test_panels_fit_a_phone(visit: Callable[..., Any], site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_model_has_a_page(visit: Callable[..., Any], site: Site) -> None:
-    """What it measures, how it was made, and a new run of it; axe finds nothing."""
+    """Figures, ancestors and a link to a new run; axe finds nothing."""
     page = visit("/models")
     page.get_by_role("link", name=f"{TRAINED}-sums").click()
     page.get_by_role("heading", name=f"{TRAINED}-sums").wait_for()

@@ -58,10 +58,16 @@ def test_specialists_are_merged_elsewhere_and_the_lineage_goes_back_to_their_tra
     verified = forge_(tmp_path / "second", tmp_path, "verify", run, "--origins")
     assert verified.exit_code == 0, verified.output
     assert "origins are runs train" in verified.stdout
+    unknown = forge_(tmp_path / "second", tmp_path, "verify", "train", "--origins")
+    assert unknown.exit_code == 0, unknown.output
     forge_digest(first)
     forged = forge_(tmp_path / "second", tmp_path, "verify", run, "--origins")
     assert forged.exit_code == 1
     assert "origins: run train: chain" in forged.stdout
+    itself = forge_(tmp_path / "second", tmp_path, "verify", "train", "--origins")
+    assert itself.exit_code == 1
+    assert "error: chain" in itself.stdout
+    assert "unchecked: origins: the run cannot be read" in itself.stdout
 
 
 def forge_digest(home: Home) -> None:

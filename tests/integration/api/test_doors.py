@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -264,3 +265,34 @@ def test_a_name_that_is_free_again_has_none_of_the_old_runs(served: Served) -> N
     forked = served.ask("POST", f"/runs/{RUN}/fork", "new", json={"generation": 1}).json()["run"]
     assert served.ask("POST", f"/runs/{forked}/pause", "new", json={}).status_code == 200
     assert served.ask("POST", f"/runs/{run}/resume", "admin", json={}).status_code == 200
+
+
+def test_data_with_a_domain_is_below_the_roots_too(tmp_path: Path) -> None:
+    """DOMAIN=PATH would otherwise name any file of the server, and fetch from the Hub."""
+    root = tmp_path / "root"
+    (root / "texts" / "deep").mkdir(parents=True)
+    (root / "a=b.jsonl").touch()
+    options = Options((root,))
+    assert options.data("law=texts") == f"law={root / 'texts'}"
+    assert options.data(f"law={root / 'texts'}") == f"law={root / 'texts'}"
+    assert options.data("a=b.jsonl") == str(root / "a=b.jsonl")
+    for outside in ("law=/etc/passwd", "law=/etc", "law=../root2", "law=~/x", "/etc/passwd"):
+        with pytest.raises(ConfigError, match="folders that this server may read"):
+            options.data(outside)
+    with pytest.raises(ConfigError, match="none of this server's folders"):
+        options.data("law=nothing")
+    with pytest.raises(ConfigError, match="fetches nothing from the Hub"):
+        options.data("law=hub:owner/texts")
+    assert Options((root,), hub=True).data("law=hub:owner/texts") == "law=hub:owner/texts"
+    (root / "texts" / "deep" / "x.txt").symlink_to("/etc/passwd")
+    with pytest.raises(ConfigError, match="link out of the folders"):
+        options.data("law=texts")
+
+
+def test_a_run_of_text_outside_of_the_roots_is_refused(served: Served) -> None:
+    """By the route, for a kind that takes data with domains."""
+    body = {"kind": "cognate", "data": ["law=/etc/passwd"], "config": {"preset": "mini"}}
+    for path in ("/runs/check", "/runs", "/phases/cognate/start"):
+        answer = served.ask("POST", path, json=body)
+        assert answer.status_code == 422, answer.text
+        assert "folders that this server may read" in answer.json()["detail"]

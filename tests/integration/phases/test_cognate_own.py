@@ -168,6 +168,7 @@ def altered(base: Path, folder: Path, name: str, **changes: Any) -> Path:
     [
         ({"domains": ["law", "poetry"]}, "domains names poetry, and the data has no text of it"),
         ({"mix": {"poetry": 1.0}}, "mix weighs poetry"),
+        ({"mix": {}}, "mix: give at least one domain"),
         ({"base_tokens": 1000}, "not trained further: leave out base_tokens"),
         ({"context": 4096}, "context is 4096, the base takes 64 tokens"),
         ({"domains": ["base"]}, "the name of something else"),
@@ -192,6 +193,16 @@ def test_a_text_that_is_too_short_for_a_window_is_refused(given, tmp_path: Path)
     cognate_runs.submit(home, base=given[0], data=[str(tmp_path / "few.jsonl")])
     with pytest.raises(ForgeError, match=r"text of domain few has \d+ tokens: a window of 64"):
         cognate_runs.finish(home)
+
+
+def test_a_file_whose_name_is_no_name_of_a_model_needs_one(given, tmp_path: Path) -> None:
+    """It would be a folder and a role; chosen domains need not have it."""
+    odd = Path(shutil.copy(given[1] / "sums.jsonl", tmp_path / "my sums.jsonl"))
+    asked = Asked("cognate", {"preset": "mini"}, {}, [str(odd)])
+    with pytest.raises(DataError, match=r"'my sums' of the data cannot name .* --data NAME=PATH"):
+        validate.plan(asked)
+    named = Asked("cognate", {"preset": "mini"}, {}, [f"sums={odd}"])
+    assert validate.plan(named).config.domains == ("sums",)
 
 
 def test_a_vocabulary_that_the_text_does_not_give_is_refused(given, tmp_path: Path) -> None:

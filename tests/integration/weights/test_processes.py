@@ -16,7 +16,7 @@ from runs.errors import ConfigError, UnavailableError
 from testing.models.toy_training import model, recipe, streams
 from weights.checkpoint import digest
 from weights.model import Model
-from weights.training import team
+from weights.training import room, team
 from weights.training.loop import Snapshot, segment
 from weights.training.processes import Processes
 
@@ -154,6 +154,12 @@ def test_a_member_that_ends_fails_the_segment_and_says_why(monkeypatch: pytest.M
         patch.setattr(team, "ORDER", "elsewhere.json")
         with pytest.raises(UnavailableError, match=r"process 1 .* ended with 1: FileNotFound"):
             team.segment(recipe(), model(), None, streams(), 0, 8, processes=COUNT)
+
+    def full(step: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9")
+
+    with pytest.raises(room.OutOfMemoryError), room.bounded():
+        team.segment(recipe(), model(), None, streams(), 0, 8, full, processes=COUNT)
 
     def kill(step: Any) -> None:
         if step.number == 1:

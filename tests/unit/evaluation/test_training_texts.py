@@ -117,3 +117,9 @@ def test_a_data_set_of_the_hub_is_its_files_at_a_commit(tmp_path: Path, monkeypa
         training_texts.absolute("law=hub:texts")
     with pytest.raises(UnavailableError, match="cannot be fetched"):
         training_texts.absolute("law=hub:owner/other")
+
+
+@pytest.mark.parametrize("given", ["a" * 5000, f"law={'a' * 5000}"])
+def test_a_name_that_no_file_can_have_is_refused_in_words(given: str) -> None:
+    with pytest.raises(DataError, match="is no path: File name too long"):
+        training_texts.absolute(given)
