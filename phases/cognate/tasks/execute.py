@@ -175,6 +175,7 @@ class Context:
             segment=1,
         )
         findings.check_lengths(started)
+        made.held_out(started.context, findings.SLICE)  # raises if there is nothing to measure on
         start = self._initial(started)
         if base is None:
             size.check(sum(t.numel() for t in start.weights.values()))

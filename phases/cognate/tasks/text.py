@@ -77,10 +77,20 @@ class Text:
         return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
     def held_out(self, context: int, on: Slice) -> dict[str, Packed]:
-        """Return domain → the packed items of a slice."""
+        """Return domain → the packed texts of a slice; questions and problems are not measured here.
+
+        Raises DataError for a domain whose texts are too short to predict anything.
+        """
         lines = (self.folder / ITEMS).read_text("utf-8").splitlines()
         rows = data_items.from_rows(map(json.loads, lines))
-        return pack(rows, self.tokenizer, context)[on]
+        found = {d: p for d, p in pack(rows, self.tokenizer, context)[on].items() if p.texts}
+        for domain, packed in found.items():
+            if not sum(packed.bytes):
+                raise DataError(
+                    f"the text of domain {domain} in the slice {on} is too short to measure on. Give "
+                    "more text."
+                )
+        return found
 
 
 def address(streams: Mapping[str, str], files: Mapping[str, str], items: str) -> str:

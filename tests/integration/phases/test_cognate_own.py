@@ -272,3 +272,31 @@ def test_two_processes_share_every_training_and_verify_does_too(given, made, tmp
     recipe = plan.trainings(state)["law"]
     again = context.maker._snapshot(recipe.to(event.step))
     assert digest(again.weights) == event.digest
+
+
+# ---- what is measured ----------------------------------------------------------------------------
+
+
+def test_questions_of_a_domain_without_text_are_left_to_the_search(given, tmp_path: Path) -> None:
+    """They are items for `forge evo`; here texts are measured."""
+    rows = [
+        {"prompt": "2 + 2 =", "choices": [" 4", " 5"], "answer": 0, "slice": s}
+        for s in ("search", "selection", "test")
+    ]
+    (tmp_path / "quiz.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    home = Home(tmp_path / "home")
+    data = [str(given[1] / "sums.jsonl"), str(tmp_path / "quiz.jsonl")]
+    cognate_runs.submit(home, base=given[0], data=data, **QUICK)
+    state = cognate_runs.finish(home)
+    assert set(findings.quality(state)["sums"]) == {"sums"}
+
+
+def test_text_too_short_to_measure_on_is_refused_before_any_training(given, tmp_path: Path) -> None:
+    rows = [{"text": "1 + 1 = 2\n" * 99, "slice": s} for s in ("train", "search", "test")]
+    rows.append({"text": "1", "slice": "selection"})
+    (tmp_path / "sums.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    home = Home(tmp_path / "home")
+    cognate_runs.submit(home, base=given[0], data=[str(tmp_path / "sums.jsonl")], **QUICK)
+    with pytest.raises(ForgeError, match="sums in the slice selection is too short to measure on"):
+        cognate_runs.finish(home)
+    assert not cognate_runs.state(home).made
