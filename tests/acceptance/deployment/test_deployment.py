@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 import tomllib
 import urllib.request
 import zipfile
@@ -25,6 +24,7 @@ from cli.operations.doctor import OURS
 from testing import system_calls
 from testing.services.cluster import FORGE
 from testing.services.servers import Postgres
+from testing.waiting import wait_until
 from worker.devices.local_servers import free_port, redis_binary
 
 ROOT = Path(__file__).parents[3]
@@ -213,10 +213,7 @@ def test_the_commands_of_the_compose_file_run(
 ) -> None:
     """Redis with its password, the migration, a worker with metrics, and their health checks."""
     broker, env_redis = redis
-    deadline = time.monotonic() + 20
-    while not healthy(SERVICES["redis"]["healthcheck"]["test"], env_redis):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: healthy(SERVICES["redis"]["healthcheck"]["test"], env_redis), "Redis")
     wrong = {**env_redis, "FORGE_REDIS_PASSWORD": "wrong"}
     assert not healthy(SERVICES["redis"]["healthcheck"]["test"], wrong)
 
@@ -232,9 +229,7 @@ def test_the_commands_of_the_compose_file_run(
     log = (tmp_path / "log").open("w")
     worker = subprocess.Popen([*FORGE, *words], env=env, cwd=ROOT, stderr=log)
     try:
-        deadline = time.monotonic() + 60
-        while not healthy(check, env):
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+        wait_until(lambda: healthy(check, env), "the worker is healthy")
         text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
         for name in re.findall(r"`(forge_\w+?)(?:\{|`)", (ROOT / "docs/operations.md").read_text()):
             assert name in text, f"docs/operations.md names {name}"

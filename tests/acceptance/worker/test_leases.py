@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from events.sqlite import Sqlite
 from runs.errors import ConfigError
+from testing.waiting import wait_until
 from worker.queue import leases
 from worker.queue.leases import LEASES, Leases, alive, here, myself
 
@@ -73,16 +74,6 @@ def lease(database: Sqlite, task: str = "t") -> tuple[str, int, float]:
     with database.reading() as connection:
         row = connection.execute(select(LEASES).where(LEASES.c.task == task)).one()
     return row.owner, row.fence, row.expires
-
-
-def wait_for(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true; the deadline only ends a test that fails."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 @pytest.fixture
@@ -341,9 +332,9 @@ def test_a_heartbeat_extends_the_lease_while_the_work_is_done(database: Sqlite) 
     _, fence, first = lease(database)
     _, _, other = lease(database, "other")
     with leases.heartbeat("t"):
-        assert wait_for(lambda: lease(database)[2] > first)
+        wait_until(lambda: lease(database)[2] > first, "a first heartbeat")
         second = lease(database)[2]
-        assert wait_for(lambda: lease(database)[2] > second)
+        wait_until(lambda: lease(database)[2] > second, "a second heartbeat")
     assert lease(database)[:2] == (leases.owner, fence)
     assert lease(database, "other")[2] == other
 
@@ -369,9 +360,8 @@ def test_a_heartbeat_does_not_extend_the_lease_of_a_successor(
     before = lease(database)
     _, _, still_mine = lease(database, "u")
     with late.heartbeat("t"), late.heartbeat("u"):
-        assert wait_for(lambda: lease(database, "u")[2] > still_mine), (
-            "the thread of t beats as often"
-        )
+        # The thread of t beats as often.
+        wait_until(lambda: lease(database, "u")[2] > still_mine, "a heartbeat of u")
     assert lease(database) == before
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +20,7 @@ from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
 from testing.services import wandb_files
 from testing.services.wandb_server import Wandb
+from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.runs import REPOSITORY, state
 from worker.exports import wandb as sending
@@ -261,10 +261,12 @@ def test_a_live_run_is_followed_until_it_has_ended(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    wait(lambda: "half" in server.runs and len(server.runs["half"].history) == 2)
+    wait_until(
+        lambda: "half" in server.runs and len(server.runs["half"].history) == 2, "W&B has it"
+    )
     with closing(home.open_store()) as store:
         fake_runs.finish(store, "half", lambda s: len(s.generations) == 4)
-        wait(lambda: len(server.runs["half"].history) == 4)
+        wait_until(lambda: len(server.runs["half"].history) == 4, "W&B has it")
         assert process.poll() is None
         fake_runs.finish(store, "half")
     out, err = process.communicate(timeout=60)
@@ -272,14 +274,6 @@ def test_a_live_run_is_followed_until_it_has_ended(
     assert json.loads(out)["new"] == 6
     assert len(server.runs["half"].history) == 6
     assert server.runs["half"].summary["final/generations"] == 5
-
-
-def wait(done: Any) -> None:
-    """Until something is so."""
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
 
 
 def test_only_one_process_sends_a_run(home: Home) -> None:
@@ -417,8 +411,10 @@ def test_a_process_whose_parent_is_gone_comes_to_an_end(
         text=True,
         stdin=subprocess.PIPE,
     )
-    wait(lambda: "half" in server.runs and len(server.runs["half"].history) == 2)
+    wait_until(
+        lambda: "half" in server.runs and len(server.runs["half"].history) == 2, "W&B has it"
+    )
     assert parent.stdin
     parent.communicate("now\n", timeout=60)
-    wait(lambda: server.runs["half"].exit_code is not None)
+    wait_until(lambda: server.runs["half"].exit_code is not None, "W&B has it")
     assert server.runs["half"].summary["status"] == "running"

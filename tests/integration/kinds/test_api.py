@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from runs.home import Home
 from runs.panels.panels import Panel
 from testing.toy import toy_runs
 from testing.toy.toy_state import digest_of
+from testing.waiting import wait_until
 from worker.commands import accounts
 from worker.exports import panel_picture
 
@@ -181,10 +181,8 @@ def test_a_result_is_exported_in_a_process_beside_the_server(
     monkeypatch.setenv("FORGE_HOME", str(ended.folder))
     monkeypatch.delenv("FORGE_DATABASE_URL", raising=False)
     post(client, "/runs/r/export", 202)
-    deadline = time.monotonic() + 60
-    while (told := got(client, "/runs/r/export"))["status"] == "running":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: got(client, "/runs/r/export")["status"] != "running", "the export ends")
+    told = got(client, "/runs/r/export")
     assert told["status"] == "done", told
     assert json.loads((Path(told["folder"]) / "total.json").read_text())["run"] == "r"
     assert toy_runs.rows(ended)[-1].type == "exported"
