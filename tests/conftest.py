@@ -18,7 +18,7 @@ from testing.durations import (
 )
 from testing.models.toys import Toys
 from testing.services.servers import Postgres
-from testing.worlds.finished_run import FinishedRun
+from testing.worlds.finished_run import FinishedRun, FinishedTraining
 from testing.worlds.warm_process import Template
 
 __all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_summary"]
@@ -63,6 +63,16 @@ def postgres() -> Iterator[Postgres]:
 def finished_run(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """Runs of the toys that have ended; each of them is carried out once a session."""
     return FinishedRun(toys, lambda: tmp_path_factory.mktemp("finished-run"))
+
+
+@pytest.fixture(scope="session")
+def finished_training(tmp_path_factory: pytest.TempPathFactory) -> FinishedTraining:
+    """Give copies of a cognate run that has ended, carried out once for all workers of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    common = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return FinishedTraining(
+        common / "finished-training", lambda: tmp_path_factory.mktemp("finished-training")
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
-"""Finished runs: carried out once a session for each settings, copied for each test."""
+"""Finished runs: carried out once, copied for each test or module that begins with one."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 from collections.abc import Callable
@@ -35,3 +36,28 @@ class FinishedRun:
             self._homes[key] = home
         copy = Home(Path(shutil.copytree(self._homes[key].folder, self._folder() / "home")))
         return copy, runs.state(copy)
+
+
+class FinishedTraining:
+    """A finished cognate run `r`, trained once for all processes of a session.
+
+    `shared` is a folder that they have in common; the folders of copies are new ones from `folder`.
+    """
+
+    def __init__(self, shared: Path, folder: Callable[[], Path]) -> None:
+        self._shared, self._folder = shared, folder
+
+    def __call__(self) -> Home:
+        """Return a home of the caller's own with the run."""
+        from testing.worlds import cognate_runs
+
+        self._shared.mkdir(parents=True, exist_ok=True)
+        made = self._shared / "home"
+        with open(self._shared / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                home = Home(self._folder() / "home")
+                cognate_runs.submit(home)
+                cognate_runs.finish(home)
+                home.folder.rename(made)
+        return Home(Path(shutil.copytree(made, self._folder() / "home")))

@@ -15,6 +15,7 @@ from runs.history import audit
 from runs.home import Home
 from testing.services.cluster import Cluster, kill
 from testing.worlds import cognate_runs
+from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 
@@ -31,12 +32,9 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def quiet(finished_training: FinishedTraining) -> Home:
     """A home whose run nobody disturbs."""
-    home = Home(tmp_path_factory.mktemp("undisturbed"))
-    cognate_runs.submit(home)
-    cognate_runs.finish(home)
-    return home
+    return finished_training()
 
 
 @pytest.fixture(scope="module")

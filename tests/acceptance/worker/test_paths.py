@@ -119,12 +119,19 @@ def test_a_champion_of_another_depth_is_an_ordinary_folder(home: Home, toys, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "points",
+    [
+        ("build-stored:3",),
+        pytest.param(("task-done:12", "build-stored:3", "facts-decided:2"), marks=pytest.mark.soak),
+    ],
+)
 def test_a_run_with_paths_goes_on_after_kills(
-    home: Home, toys: Toys, tmp_path: Path, warm: Template
+    home: Home, toys: Toys, tmp_path: Path, warm: Template, points: tuple[str, ...]
 ) -> None:
     killed = Home(tmp_path)
     runs.submit(killed, toys, **SETTINGS)
-    for point in ("task-done:12", "build-stored:3", "facts-decided:2"):
+    for point in points:
         assert runs.was_killed(warm.start(killed, failpoints=f"kill:{point}")), "not reached"
     assert runs.finish(killed).lineage_digest() == runs.state(home).lineage_digest()
 

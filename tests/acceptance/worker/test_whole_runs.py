@@ -443,7 +443,7 @@ POINTS = [
     soak("build-stored:11"),
     soak("evaluate-loaded:9"),
     "evaluate-scored:15",
-    "layers-scored:2",
+    soak("layers-scored:2"),
     soak("facts-decided:1"),
     soak("facts-appended:2"),
     soak("publish-filled:1"),
@@ -467,7 +467,7 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [soak("auto"), soak("tournament"), "cma-es", "nsga2"])
+@pytest.mark.parametrize("strategy", ["cma-es", soak("auto"), soak("tournament"), soak("nsga2")])
 def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
     toys: Toys, tmp_path, warm: Template, strategy: str
 ) -> None:
@@ -492,6 +492,7 @@ def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_killed_at_random_moments_a_run_still_ends_the_same(
     undisturbed, toys: Toys, tmp_path, warm: Template
 ) -> None:

@@ -25,6 +25,7 @@ from runs.kinds.asked import Asked, Lookup
 from runs.kinds.events import Failed
 from runs.panels.panels import Lines, Matrix
 from testing.worlds import cognate_runs
+from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
 from weights.checkpoint import digest, open_checkpoint
@@ -85,12 +86,12 @@ def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CognateState, Path]:
+def made(
+    finished_training: FinishedTraining, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Home, CognateState, Path]:
     """A finished run: (home, state, folder of the models)."""
-    folder = tmp_path_factory.mktemp("cognate")
-    home = Home(folder / "home")
-    cognate_runs.submit(home)
-    state = cognate_runs.finish(home)
+    home, folder = finished_training(), tmp_path_factory.mktemp("cognate")
+    state = cognate_runs.state(home)
     Cognate().write_result(home, state, folder / "models")
     return home, state, folder / "models"
 
