@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import incumbent
+from benchmarks.evomerge import incumbent
 from evomerge.recipes import tensor_groups
 from testing.models.toys import Toys
 

@@ -2,7 +2,7 @@
 
 `library.jsonl.gz` holds CPython 3.11's standard library and language reference, one document a line,
 under the PSF licence (`library.LICENSE.txt`); `library.md` says where it comes from and what was cut.
-`python -m benchmarks.shipped_text` makes it.
+`python -m benchmarks.evaluation.shipped_text` makes it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import demo_seeds, headline
+from benchmarks.evomerge import demo_seeds, headline
 from evomerge.reports import report
 from testing.worlds.fake_world import World, small
 

@@ -429,8 +429,8 @@ def soak(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.soak)
 
 
-#: Where a kill hurts most; benchmarks/crash_walk.py does them all. CI has four that merging runs
-#: alone pass, and one that every kind passes: toy runs are killed at each of the latter.
+#: Where a kill hurts most; benchmarks/worker/crash_walk.py does them all. CI has three that merging
+#: runs alone pass, and one that every kind passes: toy runs are killed at each of the latter.
 POINTS = [
     soak("append-began:2"),
     soak("append-inserted:4"),

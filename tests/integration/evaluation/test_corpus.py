@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmarks import shipped_text
+from benchmarks.evaluation import shipped_text
 from evaluation.data import items
 from evaluation.data.builtin import arithmetic, corpus, help_prose, multiple_choice, stdlib_code
 from evaluation.data.builtin import records as builtin_records

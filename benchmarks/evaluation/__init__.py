@@ -1,0 +1,1 @@
+"""Speed and verdicts of evaluation, and the text that is shipped."""

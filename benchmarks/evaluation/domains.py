@@ -1,0 +1,199 @@
+"""Scores of specialists on the four built-in domains, and detection of damage in one domain.
+
+    python -m benchmarks.evaluation.domains --models FOLDER   # trains models if there are none: minutes
+
+The first table is every model's score on the test slice. Then each specialist (the base, if a
+domain has none) is damaged on purpose: the embedding rows of tokens that occur only in its own
+domain's text are permuted. Each damaged model is compared with the undamaged one, domain by domain,
+by the paired bootstrap that runs use. The damage must show in its own domain and in no other. The
+effect of rounding alone is also measured: the inner neurons of every model's blocks are reordered,
+which gives the same model with sums in another order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.common import machine
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.bootstrap import Comparison
+from evaluation.data import domains, outcomes
+from evaluation.data import items as data_items
+from evaluation.data.builtin import phrase_grammar
+from evaluation.data.outcomes import Outcomes
+from evaluation.data.packing import Packed, fitting, pack
+from evaluation.evaluate import Judge, evaluate
+from evaluation.loading import load_tokenizer
+from evomerge.fitness import composite
+from evomerge.fitness.composite import Components, Weighting
+from evomerge.fitness.paired_bootstrap import compare, rounding
+from phases.cognate.kind import Cognate
+from phases.cognate.presets import PRESETS, TINY
+from runs import keys
+from runs.home import Home
+from testing.worlds import cognate_runs
+from weights import checkpoint
+from weights.threads import set_threads
+
+EMBEDDING = "model.embed_tokens.weight"
+
+#: The tiny preset, but with multilingual text in the base's training, and trained for longer.
+PRESET = TINY.model_copy(
+    update={
+        "base_tokens": 2_400_000,
+        "specialist_tokens": 900_000,
+        "base_mix": {"prose": 0.35, "code": 0.35, "math": 0.05, "data": 0.05, "multilingual": 0.2},
+    }
+)
+
+
+class Table:
+    """Models of one architecture and tokenizer on the test slice."""
+
+    def __init__(self, base: Path) -> None:
+        self.origin = checkpoint.open_checkpoint(base)
+        self.judge = Judge(load_tokenizer(str(base)))
+        self.resident = ResidentModel(base, "cpu", self.origin.tied)
+        context = self.resident.positions or 512
+        items = data_items.from_rows(i for i in domains.items() if i["slice"] == "test")
+        self.data = pack(
+            fitting(items, self.judge.tokenizer, context), self.judge.tokenizer, context
+        )["test"]
+        self.draws = outcomes.whole({d: packed.pool() for d, packed in self.data.items()})
+
+    def score(self, weights: dict[str, torch.Tensor]) -> tuple[Outcomes, Components]:
+        """Return a model's outcomes on the whole test slice, and their components."""
+        self.resident.load(weights)
+        seen = evaluate(self.resident, self.data, self.draws, self.judge).outcomes
+        measured = composite.components(seen, 1.0, 1.0)
+        assert measured
+        return seen, measured
+
+
+def reordered(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return weights of the same function with every block's inner neurons permuted.
+
+    Only the order of sums differs.
+    """
+    result = dict(weights)
+    for name, tensor in weights.items():
+        block, _, leaf = name.partition(".mlp.")
+        if leaf:
+            width = weights[f"{block}.mlp.up_proj.weight"].shape[0]
+            order = torch.from_numpy(keys.generator("order", block).permutation(width))
+            result[name] = tensor[:, order] if leaf == "down_proj.weight" else tensor[order]
+    return result
+
+
+def reordering(table: Table, models: dict[str, tuple[Outcomes, dict[str, torch.Tensor]]]) -> str:
+    """Say how much another order of sums changes a window (nats a token) and fitness at most."""
+    apart, moved = [], []
+    for seen, weights in models.values():
+        again, measured = table.score(reordered(weights))
+        whole = composite.components(seen, 1.0, 1.0)
+        assert whole
+        best = composite.reference([whole])
+        moved.append(abs(composite.fitness(measured, best, Weighting()).scalar - 1))
+        for d, one in seen.items():
+            pairs = zip(one.nll, again[d].nll, one.tokens, strict=True)
+            apart += [abs(a - b) / n for a, b, n in pairs]
+    return f"a window by at most {max(apart):.1e} nats a token, fitness by {max(moved):.1e}"
+
+
+def own_tokens(packed: dict[str, Packed], domain: str) -> np.ndarray:
+    """Return the tokens that occur in the windows of one domain only."""
+    used = {d: set(np.concatenate(p.windows).tolist()) for d, p in packed.items()}
+    others = set().union(*(tokens for d, tokens in used.items() if d != domain))
+    return np.asarray(sorted(used[domain] - others))
+
+
+def damaged(weights: dict[str, torch.Tensor], tokens: np.ndarray) -> dict[str, torch.Tensor]:
+    """Return the weights with the embeddings of these tokens exchanged in one random cycle."""
+    embedding = weights[EMBEDDING].clone()
+    order = keys.generator("damage").permutation(len(tokens))
+    embedding[tokens[order]] = weights[EMBEDDING][tokens[np.roll(order, 1)]]
+    return {**weights, EMBEDDING: embedding}
+
+
+def train(folder: Path) -> None:
+    """Train base and specialists, by a run in a home beside the folder; go on with an earlier one."""
+    PRESETS["tiny"] = PRESET
+    home = Home(folder.with_name(f"{folder.name}-home"))
+    cognate_runs.submit(home, preset="tiny", domains=domains.DOMAINS)
+    Cognate().write_result(home, cognate_runs.finish(home), folder)
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", type=Path, required=True)
+    folder = parser.parse_args().models
+    set_threads()
+    if not (folder / "base").exists():
+        train(folder)
+    table = Table(folder / "base")
+    print(machine())
+    names = [
+        "base",
+        *sorted(p.parent.name for p in folder.glob("*/config.json") if p.parent.name != "base"),
+    ]
+    weights = {n: dict(checkpoint.open_checkpoint(folder / n).tensors()) for n in names}
+    found = {n: table.score(weights[n]) for n in names}
+    own = sorted(table.data)
+    print("\nbits a byte / next token / questions / problems")
+    for name, (seen, _) in found.items():
+        print(f"{name:10s}", *(f"{d} {_cell(seen, d)}" for d in own), sep="  ")
+    print("\nquestions on languages")
+    for name, (seen, _) in found.items():
+        print(f"{name:13s}", _by_kind(table, seen))
+    both = {n: (found[n][0], weights[n]) for n in names}
+    print(f"\nanother order of the same sums moves {reordering(table, both)}")
+    best = composite.reference([found["base"][1]], own)
+    print("\ndamage in → difference of the domain's score, [95 % interval]")
+    for domain in own:
+        name = domain if domain in found else "base"
+        seen, tokens = found[name][0], own_tokens(table.data, domain)
+        worse, _ = table.score(damaged(weights[name], tokens))
+        leads, caught = dict[str, Comparison](), list[str]()
+        for d in own:
+            weighting = Weighting(perplexity=0, accuracy=0, speed=0, memory=0, domains={d: 1.0})
+            leads[d] = compare(worse, seen, best, weighting, False, 0, "damage", d)
+            if leads[d].loses(rounding(best, weighting, False)):
+                caught.append(d)
+        cells = (f"{d} {x.difference:+.4f} [{x.low:+.4f}, {x.high:+.4f}]" for d, x in leads.items())
+        verdict = "ok" if caught == [domain] else f"CAUGHT IN {caught}"
+        print(f"{domain:13s} {len(tokens):4d} tokens", *cells, verdict, sep="  ")
+
+
+def _by_kind(table: Table, seen: Outcomes) -> str:
+    """Count right questions on languages, by their kind and whether the sentence was taught."""
+    said = {
+        f"{language}: {phrase_grammar.say(sentence, language)}": phrase_grammar.taught(sentence)
+        for sentence in itertools.product(*map(range, map(len, phrase_grammar.PHRASES.values())))
+        for language in phrase_grammar.LANGUAGES
+    }
+    rows = {row["id"]: row for row in domains.items() if row["domain"] == "multilingual"}
+    right: dict[str, list[bool]] = {}
+    for question, hit in zip(
+        table.data["multilingual"].questions, seen["multilingual"].right, strict=True
+    ):
+        kind = question.id.split("/")[1]
+        taught = said[rows[question.id]["prompt"].splitlines()[0]]
+        right.setdefault(f"{kind}, {'taught' if taught else 'never taught'}", []).append(bool(hit))
+    return "; ".join(f"{kind} {sum(hits)}/{len(hits)}" for kind, hits in sorted(right.items()))
+
+
+def _cell(seen: Outcomes, domain: str) -> str:
+    o = seen[domain]
+    solved = f"{sum(o.solved):g}/{len(o.solved)}" if o.solved else "-"
+    bits = sum(o.nll) / np.log(2) / sum(o.bytes)
+    return f"{bits:.3f} {sum(o.hits) / sum(o.tokens):.3f} {sum(o.right)}/{len(o.right)} {solved}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Speed and crash tests of the log."""

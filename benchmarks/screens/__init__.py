@@ -1,0 +1,1 @@
+"""Time to an answer: terminal, API and page."""

@@ -1,0 +1,30 @@
+"""Time of `forge --help` beyond bare Python.
+
+python -m benchmarks.screens.startup
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from benchmarks.common import best
+
+
+def _run(*code: str) -> None:
+    subprocess.run([sys.executable, "-c", *code], check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """Print both times and the difference."""
+    bare = best(lambda: _run("pass"), 10)
+    shown = best(lambda: _run("from cli.main import main; main()", "--help"), 10)
+    extra = shown - bare
+    print(
+        f"bare Python {bare * 1000:.0f} ms, forge --help {shown * 1000:.0f} ms: "
+        f"{extra * 1000:.0f} ms more ({'ok' if extra < 0.15 else 'OVER 150 ms'})"
+    )
+
+
+if __name__ == "__main__":
+    main()

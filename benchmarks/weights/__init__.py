@@ -1,0 +1,1 @@
+"""Speed of merging and building."""

@@ -1,0 +1,1 @@
+"""Queue, workers and whole runs: speed, fairness, kills and faults."""
