@@ -1,1 +1,1 @@
-"""What searches find, beside those of others, and the worlds that they search in."""
+"""Comparisons of searches with those of others, and the worlds that they search in."""
