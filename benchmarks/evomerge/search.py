@@ -7,7 +7,7 @@
 Worlds: three invented landscapes whose best sum of task vectors is known (`landscapes.py`), and
 trained specialists. Strategies: those of this program; random search and a grid of static
 merges with the same judging; mergekit-evolve's search reimplemented, with its README's method and
-with its plainest (`benchmarks.evomerge.incumbent`).
+with its plainest (`incumbent.py`).
 
 All spend the same number of items (sources, search and selection; the incumbent measures no
 sources). They are scored by the quality of the champion that they would return, on the test slice,

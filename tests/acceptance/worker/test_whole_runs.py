@@ -429,7 +429,7 @@ def soak(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.soak)
 
 
-#: Where a kill hurts most; benchmarks/worker/crash_walk.py does them all. CI has three that merging
+#: Where a kill hurts most; benchmarks/worker/crash_walk.py does them all. CI has four that merging
 #: runs alone pass, and one that every kind passes: toy runs are killed at each of the latter.
 POINTS = [
     soak("append-began:2"),
@@ -443,7 +443,7 @@ POINTS = [
     soak("build-stored:11"),
     soak("evaluate-loaded:9"),
     "evaluate-scored:15",
-    soak("layers-scored:2"),
+    "layers-scored:2",
     soak("facts-decided:1"),
     soak("facts-appended:2"),
     soak("publish-filled:1"),
@@ -492,7 +492,6 @@ def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
 
 
 @pytest.mark.slow
-@pytest.mark.soak
 def test_killed_at_random_moments_a_run_still_ends_the_same(
     undisturbed, toys: Toys, tmp_path, warm: Template
 ) -> None:

@@ -1,6 +1,6 @@
 """Time of `forge --help` beyond bare Python.
 
-python -m benchmarks.screens.startup
+python -m benchmarks.cli.startup
 """
 
 from __future__ import annotations

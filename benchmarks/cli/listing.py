@@ -1,6 +1,6 @@
 """Time of `forge runs` beyond bare Python, with few runs and with many.
 
-    python -m benchmarks.screens.listing [--runs 10000] [--events 100]
+    python -m benchmarks.cli.listing [--runs 10000] [--events 100]
 
 The logs are invented: runs of `events` events each, of the small types. Asked for: under 0.5 s with
 10,000 runs and a million events, and no more than with a hundredth of them.

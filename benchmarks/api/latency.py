@@ -1,8 +1,8 @@
 """Latency of every GET of the API on a long log, at a steady rate of requests.
 
-    python -m benchmarks.screens.api --home /tmp/long --runs 10000 --events 100    # makes the log, once
-    python -m benchmarks.screens.api --home /tmp/long --seconds 60 --rate 50       # then measures
-    python -m benchmarks.screens.api --home /tmp/long --workers 2                  # workers beside it
+    python -m benchmarks.api.latency --home /tmp/long --runs 10000 --events 100    # makes the log, once
+    python -m benchmarks.api.latency --home /tmp/long --seconds 60 --rate 50       # then measures
+    python -m benchmarks.api.latency --home /tmp/long --workers 2                  # workers beside it
 
 The client is another process. It sends requests at fixed times, even if earlier ones are not
 answered yet (an open loop). A request's latency counts from the time when it should have been sent.

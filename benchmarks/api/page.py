@@ -1,6 +1,6 @@
 """Time until a run's page is painted and until an event shows on it, in the system's Chromium.
 
-    python -m benchmarks.screens.page --home /tmp/long --times 20    # of benchmarks.screens.api
+    python -m benchmarks.api.page --home /tmp/long --times 20    # a log of `latency.py`
 
 Measured are first contentful paint, as the browser reports it, and the time until the champion is
 shown, each in a new context (nothing cached). Live: the time from the return of the append to the
@@ -20,7 +20,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from benchmarks.screens.api import FORGE, quantile, wait_for
+from benchmarks.api.latency import FORGE, quantile, wait_for
 from events import New
 from evomerge.run import events
 from runs.home import Home

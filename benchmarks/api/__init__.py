@@ -1,0 +1,1 @@
+"""Time to an answer of the API, and on the page."""

@@ -1,1 +1,0 @@
-"""Time to an answer: terminal, API and page."""
