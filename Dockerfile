@@ -24,6 +24,7 @@ COPY evaluation evaluation
 COPY events events
 COPY evomerge evomerge
 COPY phases phases
+COPY pipeline pipeline
 COPY runs runs
 COPY weights weights
 COPY worker worker

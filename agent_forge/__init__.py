@@ -7,23 +7,38 @@ result = await EvoMerge(EvoMergeConfig(generations=8)).evolve(["a", "b", "c"], b
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult, Run
+    from agent_forge.pipelines import Ended, PipelineOrchestrator, run
+    from agent_forge.registry import ModelRegistry
     from evomerge.config import EvoMergeConfig
 
-__all__ = ["EvoMerge", "EvoMergeConfig", "EvoMergePipeline", "EvoMergeResult", "Run"]
+#: Public name → the module that it is in.
+_HOMES = {
+    **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult", "Run"), "agent_forge.api"),
+    "EvoMergeConfig": "evomerge.config",
+    **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
+    "ModelRegistry": "agent_forge.registry",
+}
+
+__all__ = [
+    "Ended",
+    "EvoMerge",
+    "EvoMergeConfig",
+    "EvoMergePipeline",
+    "EvoMergeResult",
+    "ModelRegistry",
+    "PipelineOrchestrator",
+    "Run",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that importing the package costs nothing."""
-    if name == "EvoMergeConfig":
-        from evomerge.config import EvoMergeConfig
-
-        return EvoMergeConfig
-    if name in __all__:
-        from agent_forge import api
-
-        return getattr(api, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,12 +21,12 @@ from runs.errors import ConfigError, NotFoundError
 from runs.history.repository import history
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
-from weights.checkpoint import SHARD_BYTES, digest, publish, write_weights
+from weights.folders.checkpoint import SHARD_BYTES, digest, publish, write_weights
+from weights.storage.model_origin import finder
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit, validate
 from worker.commands.fork import fork, plan
 from worker.exports import wandb_follower
-from worker.exports.model_origin import finder
 from worker.tasks import runner
 
 log = logging.getLogger(__name__)

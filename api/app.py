@@ -23,7 +23,7 @@ from api.live.event_stream import Hub
 from api.options import Options
 from api.processes.background_jobs import Work
 from api.processes.readers import Readers
-from api.routes import commands, listings, panels, phases, runs, users
+from api.routes import commands, control, listings, panels, phases, runs, users
 from api.routes.query_fields import known_fields
 from api.schemas.bodies import Problem
 from api.state.run_cache import Desk
@@ -93,7 +93,7 @@ def create(home: Home, options: Options) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["ETag", "Location", "Retry-After"],
         )
-    for module in (commands, runs, panels, listings, users, phases, websocket):
+    for module in (commands, control, runs, panels, listings, users, phases, websocket):
         app.include_router(module.router, dependencies=[Depends(known_fields)])
     _site(app)
     return app

@@ -226,10 +226,15 @@ def _samples(panel: Samples, _letters: int, _levels: str) -> Picture:
 
 def _gates(panel: Gates, _letters: int, _levels: str) -> Picture:
     rows = [
-        (g.name, g.metric.name, g.value, g.baseline, g.limit, g.verdict, g.by or "", g.reason or "")
+        (g.name, g.value, _between(g.low, g.high), g.limit, g.verdict, g.by or "", g.reason or "")
         for g in panel.gates
     ]
-    return _cut(["gate", "measure", "value", "baseline", "limit", "verdict", "by", ""], rows)
+    return _cut(["gate", "value", "95 % interval", "limit", "verdict", "by", ""], rows)
+
+
+def _between(low: float | None, high: float | None) -> str:
+    """Return an interval as text; empty if there is none."""
+    return "" if low is None else f"{cell(low)} to {cell(high)}"
 
 
 def _graph(panel: Graph, _letters: int, _levels: str) -> Picture:

@@ -33,6 +33,7 @@ PACKAGES = (
     "evaluation",
     "evomerge",
     "phases",
+    "pipeline",
     "worker",
     "api",
     "cli",

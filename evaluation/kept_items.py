@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.data import domains
 from evaluation.data import items as data_items
 from evaluation.data.items import Item
+from evaluation.data.slices import SLICES, Slice
 from evaluation.lm_eval import spec
 from runs.errors import ForgeError, UnavailableError
 from runs.system.digests import checked
-from weights import checkpoint
+from weights.folders import checkpoint
 from weights.storage.inputs import Supply
 
 log = logging.getLogger(__name__)
@@ -29,19 +31,21 @@ def _write(folder: Path, items: list[Item]) -> None:
     (folder / ITEMS).write_text(lines, "utf-8")
 
 
-def pinned(supply: Supply, paths: tuple[str, ...], digest: str | None) -> list[Item] | None:
+def pinned(
+    supply: Supply, paths: tuple[str, ...], digest: str | None, needed: Sequence[Slice] = SLICES
+) -> list[Item] | None:
     """Return the run's pinned items, or None if the caller is to read them from `paths`.
 
     Pinned items are needed if a file of `paths` is missing here, or if `paths` has tasks. They
-    come from this machine's folder or from the store. Raises UnavailableError if a file is
-    missing and the store lacks the items too.
+    come from this machine's folder or from the store; each slice of `needed` has text. Raises
+    UnavailableError if a file is missing and the store lacks the items too.
     """
     tasks = list(filter(spec.is_task, paths))
     missing = [p for p in paths if p not in (domains.NAME, *tasks) and not Path(p).exists()]
     if digest is not None and (missing or tasks):
         place = supply.folder / checked(digest)
         if (place / ITEMS).is_file() or supply.fetch(digest, place, ITEMS):
-            return data_items.load([place / ITEMS], ours=True)
+            return data_items.load([place / ITEMS], ours=True, needed=needed)
     if not missing:
         return None
     raise UnavailableError(

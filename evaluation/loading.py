@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from evaluation.data import domains
 from evaluation.data import items as data_items
 from evaluation.data.builtin import corpus
-from evaluation.data.items import Item
+from evaluation.data.items import Item, Text
+from evaluation.data.slices import SLICES, Slice
 from evaluation.lm_eval import items as tasks
 from evaluation.lm_eval.spec import is_task
 from runs.errors import DataError
-from weights import model_config
+from weights.folders import model_config
 
 
 def load_items(
@@ -21,11 +22,12 @@ def load_items(
     allow_benchmarks: bool = False,
     parameters: int = 0,
     note: Callable[[str], None] = lambda words: None,
+    needed: Sequence[Slice] = SLICES,
 ) -> list[Item]:
     """Return the run's items: its data files and tasks, or built-in items for models of this size.
 
     `parameters`: how many the models have; it selects the built-in items. `note` is called with how
-    a file was read if its rows are not written as items.
+    a file was read if its rows are not written as items. Each slice of `needed` must have text.
     Raises DataError, UnavailableError.
     """
     if not paths:
@@ -35,7 +37,16 @@ def load_items(
             raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
         return data_items.from_rows(domains.items())
     files = [Path(path) for path in paths if not is_task(path)]
-    return data_items.load(files, tasks.rows(paths, allow_benchmarks), note=note)
+    return data_items.load(files, tasks.rows(paths, allow_benchmarks), note=note, needed=needed)
+
+
+def texts_of(items: Sequence[Item], on: Slice) -> dict[str, list[Text]]:
+    """Return domain → the texts of a slice, in the order of their ids."""
+    found: dict[str, list[Text]] = {}
+    for item in sorted(items, key=lambda item: item.id):
+        if isinstance(item, Text) and item.slice == on:
+            found.setdefault(item.domain, []).append(item)
+    return dict(sorted(found.items()))
 
 
 def made_for_any_model(paths: tuple[str, ...]) -> bool:

@@ -7,6 +7,7 @@ measure's rule, so an audit computes them again.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ class Observed(Event):
 
 
 def bits_per_byte(items: Items, sizes: Sizes) -> dict[str, float]:
-    """Return domain → bits per byte: −log₂ p of all windows over the bytes that they predict."""
+    """Return domain → bits per byte: −log₂ p of all windows (or documents) over their bytes."""
     return {d: math.fsum(items[d]) / math.log(2) / sum(sizes[d]) for d in sorted(items)}
 
 
@@ -71,7 +72,21 @@ def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "bits-per-byte@1": bits_per_byte,
     "loss-along-line@1": losses_along,
+    "rolling-bits-per-byte@1": bits_per_byte,
 }
+
+
+def answered(task: Observe, items: Items, sizes: Sizes, began: float) -> Observed:
+    """Return the answer to a task whose measure has a rule; `began` is when the measuring began."""
+    return Observed(
+        recipe_id=task.recipe_id,
+        measure=task.measure,
+        on=task.on,
+        values=RULES[task.measure](items, sizes),
+        items={group: tuple(some) for group, some in items.items()},
+        sizes={group: tuple(some) for group, some in sizes.items()},
+        seconds=time.monotonic() - began,
+    )
 
 
 def unasked(task: Observe, event: Observed) -> str | None:

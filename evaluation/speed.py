@@ -76,7 +76,8 @@ def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
 def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
     """Return the bytes that a forward pass needs beyond what is allocated; None if unknown.
 
-    The second of two passes is measured: the first warms up.
+    The first pass warms up. On a CPU three more are measured, because the kernel may take pages of
+    files from the process at any moment: the pass during which they changed least counts.
     """
     _seconds(model, ids)
     if model.device.type == "cuda":
@@ -85,13 +86,22 @@ def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
         _seconds(model, ids)
         return torch.cuda.max_memory_allocated(model.device) - before
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # else freed memory would be used again, unseen
-        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-        before = _resident("VmRSS")
-        _seconds(model, ids)
-        return max(0, _resident("VmHWM") - before)
+        return max(0, min(_rise(model, ids) for _ in range(3))[1])
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def _rise(model: ResidentModel, ids: torch.Tensor) -> tuple[int, int]:
+    """Return (change of the pages of files, rise of other memory) in a pass, both in bytes.
+
+    Raises OSError, ValueError.
+    """
+    ctypes.CDLL(None).malloc_trim(0)  # else freed memory would be used again, unseen
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    files, own = _resident("RssFile"), _resident("RssAnon") + _resident("RssShmem")
+    _seconds(model, ids)
+    after = _resident("RssFile")
+    return abs(after - files), _resident("VmHWM") - min(files, after) - own
 
 
 def _resident(what: str) -> int:

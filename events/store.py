@@ -93,7 +93,7 @@ class _MovedError(Exception):
 
 
 class EventStore:
-    """An append-only log in a database (see `events.sqlite.open_store`, `events.postgres`)."""
+    """An append-only log in a database (of `events.databases`: SQLite or PostgreSQL)."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
 from evomerge import config as settings_of
@@ -16,11 +16,12 @@ from evomerge.run.rules.decide import due
 from evomerge.run.state import RunState
 from evomerge.run.views import candidates, generations
 from evomerge.view import RunView
-from runs.kinds import events as common
+from runs.event_types import Figure, MadeModel
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.tasks import Decision, Start
+from runs.record import events as common
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -40,6 +41,11 @@ class EvoMerge(RunView, Kind[RunState]):
     state = RunState
     answers = ANSWERS
     listed = frozenset({events.GenerationCompleted.type})
+
+    figures_of: ClassVar[Mapping[str, str]] = {
+        "lead": "the champion's lead on the test slice over its best rival, sources and baselines",
+        "lead_over_sources": "the champion's lead on the test slice over the best source",
+    }
 
     # ---- deciding ----------------------------------------------------------------------------
 
@@ -134,6 +140,12 @@ class EvoMerge(RunView, Kind[RunState]):
 
         return submission.plan(asked, lookup)
 
+    def placed(self, data: str) -> str:
+        """Return data with an absolute path; tasks and built-in items keep their names."""
+        from evaluation.data.items import absolute
+
+        return absolute(data)
+
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors of a start."""
         from evomerge import submission
@@ -185,6 +197,29 @@ class EvoMerge(RunView, Kind[RunState]):
     def result_id(self, state: RunState) -> str | None:
         """Return the champion's recipe id, or None."""
         return state.champion
+
+    def roles(self, config: EvoMergeConfig) -> Sequence[str]:
+        """Return the role of the one model that a run gives."""
+        return ["champion"]
+
+    def results(self, state: RunState) -> dict[str, MadeModel]:
+        """Return the champion."""
+        done = state.completed
+        assert done
+        return {"champion": MadeModel(recipe_id=done.champion, digest=done.digest)}
+
+    def figures(self, state: RunState) -> dict[str, Figure]:
+        """Return the champion's least leads, over all rivals and over the sources."""
+        assert state.completed
+        rivals = state.completed.rivals
+        groups = {"lead": rivals, "lead_over_sources": [r for r in rivals if r.kind == "source"]}
+        found = {}
+        for name, some in groups.items():
+            leads = [rival.lead for rival in some if rival.lead is not None]
+            if leads:
+                least = min(leads, key=lambda lead: lead.low)
+                found[name] = Figure(value=least.difference, low=least.low, high=least.high)
+        return found
 
     def find(self, state: RunState, name: str) -> str:
         """Return the recipe id that "champion", an id or the beginning of an id means."""
@@ -261,7 +296,7 @@ class EvoMerge(RunView, Kind[RunState]):
     ) -> Iterator[Any]:
         """Compare a champion's folder with its recipe file, and with its run if that is known."""
         from evomerge.tasks.results import verify, verify_folder
-        from weights.checkpoint import open_checkpoint
+        from weights.folders.checkpoint import open_checkpoint
 
         weights = open_checkpoint(folder).tensors()
         yield from verify.exported(weights, document, state)

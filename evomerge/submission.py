@@ -30,7 +30,7 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
     """
     from evomerge import search
     from evomerge.data_settings import given as given_data
-    from weights.sources import ALIASES, resolve
+    from weights.folders.sources import ALIASES, resolve
 
     config = settings.parse(dict(asked.config))
     search.current(config)
@@ -91,8 +91,8 @@ def check(plan: Plan) -> Checked:
     from evaluation.verifiers.verifier import Verifier
     from evomerge.data_settings import check_settings
     from evomerge.merging.dataflow import check_paths
-    from weights import model_config
-    from weights.sources import open_family
+    from weights.folders import model_config
+    from weights.folders.sources import open_family
 
     data = plan.fields["data"]
     family = open_family(plan.fields["sources"], plan.fields["base"], plan.config.strict)

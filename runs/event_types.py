@@ -25,6 +25,22 @@ class ModelReference(Part):
     digest: Digest | None = None
 
 
+class MadeModel(Part):
+    """A model that a run gives: its recipe within that run, and BLAKE3 of its weights."""
+
+    recipe_id: Digest
+    digest: Digest
+
+
+class Figure(Part):
+    """A number that a run has measured, with the 95 % interval and the number of items if known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+
+
 class SourceRecord(Part):
     """A model as it was found at `started`."""
 
@@ -61,6 +77,15 @@ class Profile(Part):
     def computed_in(self) -> str:
         """The dtype that evaluation computes in: `evaluation`, or the weights' dtype."""
         return self.evaluation or self.dtype
+
+    def unlike(self, pinned: Profile) -> list[str]:
+        """Return how this profile differs from a pinned one; [] if numbers come out bit for bit."""
+        mine = self.model_dump()
+        return [
+            f"{name} is {mine[name] or 'not set'}, not {value or 'unset'}"
+            for name, value in pinned.model_dump().items()
+            if mine[name] != value
+        ]
 
     @property
     def of_machine(self) -> str:

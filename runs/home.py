@@ -100,14 +100,14 @@ class Home:
 
     def database_alone(self) -> Database:
         """Return the database without checking its tables, to upgrade or check them."""
-        from events import postgres, sqlite
+        from events.databases import postgres, sqlite
 
         kind, place = self._parsed()
         self.make()
         return postgres.Postgres(place) if kind == "postgresql" else sqlite.Sqlite(Path(place))
 
     def _open(self) -> EventStore:
-        from events import postgres, sqlite
+        from events.databases import postgres, sqlite
 
         kind, place = self._parsed()
         if kind == "postgresql":

@@ -26,7 +26,7 @@ import apsw
 from sqlalchemy import Engine, event
 
 from events import Envelope
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from tests.acceptance.events.test_kill_at_syscalls import Batch, Verdict, judge, perform
 
 #: What a disk writes at once; a write may be torn between two of them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from runs.errors import ConfigError, UnavailableError
@@ -21,6 +22,12 @@ def check_device(device: str, elsewhere: bool = False) -> None:
                 f"device {device} is not there ({torch.cuda.device_count()} CUDA devices). "
                 "Use --device cpu."
             )
+
+
+def of_process(given: str) -> str:
+    """Return a run's device as this process names it: a worker's process sees one GPU, as cuda:0."""
+    own = os.environ.get("FORGE_DEVICE") or given
+    return own if own.partition(":")[0] == given.partition(":")[0] else given
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -16,9 +16,9 @@ from events import ConcurrencyError, Context, Envelope, EventsError, EventStore,
 from events.projection import catch_up
 from runs import kinds
 from runs.errors import ForgeError
-from runs.kinds.events import ENDED, Forked, Submitted
 from runs.kinds.state import State
 from runs.lists.projections import Runs
+from runs.record.events import ENDED, Forked, Submitted
 from runs.system.plain_text import check
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from runs import kinds
 from runs.errors import ForgeError
 from runs.history.repository import history, named_stream
 from runs.kinds import wording
-from runs.kinds.events import ENDED, TaskFailed
+from runs.record.events import ENDED, TaskFailed
 from runs.streams import run_of
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Routes that start runs, and ask something of them."""
+"""Routes that start, fork and export runs."""
 
 from __future__ import annotations
 
@@ -10,48 +10,39 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.datastructures import State
 
-from api.access.authorization import SUBMITTER, own
+from api.access.authorization import SUBMITTER
 from api.options import Options
 from api.problems import UNPROCESSABLE, Problem
+from api.routes.control import KEY, owned
 from api.routes.runs import desk_of
 from api.schemas import bodies as schemas
 from api.state.run_cache import Desk
 from evaluation.lm_eval import spec
-from events import Envelope, Event, EventStore
-from runs import imported_pasts, kinds
+from events import Envelope, EventStore
+from runs import kinds
 from runs.errors import ConfigError, ConflictError
 from runs.event_types import ModelReference
 from runs.history.repository import stream_of
 from runs.kinds import asked
-from runs.kinds import user_events as events
 from runs.kinds.asked import Plan
 from runs.kinds.commands import refusal
 from runs.kinds.kind import Kind
+from runs.record import user_events as events
 from runs.streams import run_of
-from weights.sources import ALIASES
+from weights.folders.sources import ALIASES
+from weights.storage import model_origin as origins
 from worker import append
 from worker.commands import fork as forks
 from worker.commands import submit
 from worker.commands.accounts import User
-from worker.commands.control import control
-from worker.exports import model_origin as origins
 from worker.queue import wait_reason
 
 router = APIRouter(tags=["asking"])
-
-KEY = Header(
-    None,
-    alias="Idempotency-Key",
-    min_length=1,
-    max_length=200,
-    description="The same key means the same request: it is carried out once.",
-)
-
 
 #: Seconds that a request waits for a model of a run or of the registry to be found or built.
 PATIENCE = 20.0
@@ -70,6 +61,7 @@ async def plan_of(
             raise ConfigError(f"{name}: a task file is code; give a task by its name.")
     if wanted.kind not in kinds.table():
         raise ConfigError(f"there is no kind of run {wanted.kind!r}: `GET /kinds` lists them.")
+    check_terminal(wanted.kind)
     _check_fields(wanted.kind, wanted.config)
     given = [*wanted.models, *([wanted.base] if wanted.base else [])]
     files = [name for name in wanted.data if not spec.is_task(name)]
@@ -89,6 +81,15 @@ async def plan_of(
     told = await state.readers.ask("check", user.name, open=opened, **order)
     names = {found.path: found.name for found in models.values() if found.name}
     return planned(wanted.kind, told, names), told
+
+
+def check_terminal(kind: str) -> None:
+    """Raise ConfigError for a kind whose settings may name any file: the roots would not hold."""
+    if kinds.of(kind).names_files:
+        raise ConfigError(
+            f"{kinds.of(kind).title} names models and files in its settings: start it at a terminal, "
+            "with --detach for the workers of this server."
+        )
 
 
 def planned(kind: str, told: dict[str, Any], names: dict[str, str]) -> Plan:
@@ -255,86 +256,6 @@ def _record(
     return run
 
 
-def _ask(
-    request: Request, run: str, user: User, event: Event, key: str | None = None
-) -> dict[str, Any]:
-    desk = desk_of(request)
-    name = desk.name(run)
-    owned(desk, name, user)
-    before = control(desk.store, name, event, user.name, key)
-    return {"run": name, "before": before.status, "asked": event.type}
-
-
-def owned(desk: Desk, name: str, user: User) -> None:
-    """Raise Problem 403 if the run belongs to another user."""
-    with desk.state(name) as state:
-        owner = state.submitted.owner if state.submitted else ""
-        owner = "" if state.head in imported_pasts.heads(desk.store) else owner
-        first = next(desk.store.iterate(state.stream, upto=1))
-    own(user, owner, first.position)
-
-
-@router.post("/runs/{run}/pause", response_model=schemas.Asked)
-def pause(
-    request: Request,
-    run: str,
-    why: schemas.Reason,
-    key: str | None = KEY,
-    user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:
-    """Pause a run; tasks under way are finished."""
-    return _ask(request, run, user, events.Paused(reason=why.reason), key)
-
-
-@router.post("/runs/{run}/resume", response_model=schemas.Asked)
-def resume(
-    request: Request,
-    run: str,
-    why: schemas.Reason,
-    key: str | None = KEY,
-    user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:
-    """Resume a paused run."""
-    return _ask(request, run, user, events.Resumed(reason=why.reason), key)
-
-
-@router.post("/runs/{run}/cancel", response_model=schemas.Asked)
-def cancel(
-    request: Request,
-    run: str,
-    why: schemas.Reason,
-    key: str | None = KEY,
-    user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:
-    """End a run for good."""
-    return _ask(request, run, user, events.Cancelled(reason=why.reason), key)
-
-
-@router.post("/runs/{run}/retry", response_model=schemas.Asked)
-def retry(
-    request: Request,
-    run: str,
-    why: schemas.Reason,
-    key: str | None = KEY,
-    user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:
-    """Forget failed attempts, so that they are made again."""
-    return _ask(request, run, user, events.Retried(reason=why.reason), key)
-
-
-@router.post("/runs/{run}/priority", response_model=schemas.Asked)
-def priority(
-    request: Request,
-    run: str,
-    body: schemas.Priority,
-    key: str | None = KEY,
-    user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:
-    """Change a run's priority."""
-    event = events.PriorityChanged(priority=body.priority, reason=body.reason)
-    return _ask(request, run, user, event, key)
-
-
 @router.post("/runs/{run}/fork", status_code=201, response_model=schemas.Made)
 def fork(
     request: Request,
@@ -346,6 +267,8 @@ def fork(
     """Fork a run of any user: the history up to a place, and a future of its own."""
     desk = desk_of(request)
     name = desk.name(run)
+    if body.settings:
+        check_terminal((stream_of(desk.store, name) or "").partition("/")[0])
     try:
         branch = forks.plan(desk.store, name, body.at, body.generation, body.settings)
     except ConfigError as error:

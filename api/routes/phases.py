@@ -11,7 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import State
 
 from api.access.authorization import SUBMITTER, VIEWER
-from api.routes.commands import KEY, submitted
+from api.routes.commands import submitted
+from api.routes.control import KEY
 from api.routes.runs import desk_of
 from api.schemas import bodies as schemas
 from api.state import head as heads

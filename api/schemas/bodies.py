@@ -190,6 +190,12 @@ class Phase(Wanted):
         return Wanted(**self.model_dump(exclude={"phase", "phase_name"}))
 
 
+class Act(Reason):
+    """Action of a kind's own, and the part of the run that it is about."""
+
+    about: Text = Field(examples=["merge"])
+
+
 class Priority(Reason):
     """A run's priority: of one user's, the highest go first."""
 

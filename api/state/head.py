@@ -10,10 +10,10 @@ from typing import Any
 
 from api.state.run_cache import Desk
 from runs import kinds
-from runs.kinds.budget import elapsed
 from runs.kinds.state import State
 from runs.lists import queries
 from runs.panels.head import Live
+from runs.record.budget import elapsed
 from worker.queue import activity
 from worker.queue.active_tasks import Hand, at_work
 

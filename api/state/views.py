@@ -10,10 +10,11 @@ from typing import Any
 
 from events import Envelope
 from runs import kinds
-from runs.kinds import user_events, wording
+from runs.kinds import wording
 from runs.kinds.commands import refusal
 from runs.kinds.decide import pending
 from runs.kinds.state import State
+from runs.record import user_events
 from runs.streams import run_of
 
 #: What a user may ask of a run → an event that asks it.

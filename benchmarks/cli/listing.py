@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.common import best, machine
 from benchmarks.events.log_reading import chained, stored
 from events import Envelope
+from events.databases.sqlite import open_store
 from events.projection import catch_up
-from events.sqlite import open_store
 from evomerge.run import events as run_events
 from runs.lists.projections import Runs
 from runs.streams import stream

@@ -37,7 +37,7 @@ from phases.cognate.presets import PRESETS, TINY
 from runs import keys
 from runs.home import Home
 from testing.worlds import cognate_runs
-from weights import checkpoint
+from weights.folders import checkpoint
 from weights.threads import set_threads
 
 EMBEDDING = "model.embed_tokens.weight"

@@ -39,10 +39,10 @@ from xml.etree import ElementTree
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import events.sqlite
+import events.databases.sqlite
 from events import failpoints
-from events.postgres import open_store as open_postgres
-from events.sqlite import open_store
+from events.databases.postgres import open_store as open_postgres
+from events.databases.sqlite import open_store
 from testing.crowd import Crowd
 from testing.power_loss import capture, judge_cut, judge_two_cuts, places, record
 from testing.services.servers import Postgres as Server
@@ -72,7 +72,7 @@ BAD = ("failure", "error")
 BROKEN = (
     "tests/acceptance/events/test_log_failures.py",
     "tests/integration/events/test_sqlite_store.py::test_a_damaged_log_is_reported_by_every_operation",
-    "tests/integration/worker/test_export.py::test_a_full_disk_leaves_nothing_half_written",
+    "tests/integration/worker/exports/test_export.py::test_a_full_disk_leaves_nothing_half_written",
     "tests/acceptance/worker/test_whole_runs.py::test_a_damaged_cache_file_is_noticed_and_rebuilt",
 )
 
@@ -161,7 +161,7 @@ def sqlite_rungs(most: int, seed: int) -> list[Rung]:
     """Test all SQLite rungs in both journal modes, also in the one that is not used here."""
     rungs = []
     for mode in MODES:
-        events.sqlite.journal_mode = lambda *_, mode=mode: mode
+        events.databases.sqlite.journal_mode = lambda *_, mode=mode: mode
         where = f"SQLite, {mode}"
         rungs += [
             climb("failpoints", where, lambda: sqlite_failpoints(most, seed)),

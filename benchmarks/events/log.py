@@ -31,7 +31,8 @@ import psycopg
 
 from benchmarks.events import log_reading
 from benchmarks.events.log_reading import verdict
-from events import Envelope, Event, EventStore, New, postgres, sqlite
+from events import Envelope, Event, EventStore, New
+from events.databases import postgres, sqlite
 from events.store import CODE_VERSION
 from testing.services.servers import Postgres
 

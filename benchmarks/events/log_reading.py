@@ -19,7 +19,8 @@ from typing import Any
 from unittest import mock
 
 from evaluation.data.outcomes import Pool
-from events import Envelope, canonical_json, chain, sqlite
+from events import Envelope, canonical_json, chain
+from events.databases import sqlite
 from evomerge.config import parse
 from evomerge.run import state
 from evomerge.run.events import REGISTRY
@@ -75,7 +76,7 @@ def chained(contents: Iterable[tuple[str, int, str, str]], stream: str) -> Itera
 _FOLLOWER = """
 import sys
 from pathlib import Path
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 def kilobytes(what):
     return int(Path("/proc/self/status").read_text().partition(what + ":")[2].split()[0])
 store = open_store(Path(sys.argv[1]))

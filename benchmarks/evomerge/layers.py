@@ -29,7 +29,7 @@ from evomerge.recipes.layer_choice import choose
 from evomerge.recipes.recipe import PIPELINES, Genes, Pipeline, Source
 from runs import keys
 from weights import block_names
-from weights.checkpoint import open_checkpoint
+from weights.folders.checkpoint import open_checkpoint
 
 WINDOWS = 12
 

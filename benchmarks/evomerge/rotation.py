@@ -27,7 +27,7 @@ from evomerge.config import parse
 from evomerge.run.state import RunState
 from evomerge.submission import planned
 from runs.home import Home
-from weights.sources import resolve
+from weights.folders.sources import resolve
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit
 from worker.tasks import runner

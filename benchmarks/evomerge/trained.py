@@ -20,7 +20,7 @@ from evomerge.run.state import RunState
 from evomerge.search.proposals import Family
 from evomerge.tasks.context import Bench
 from runs.home import Home
-from weights.sources import resolve
+from weights.folders.sources import resolve
 from weights.storage.weight_cache import Artifacts
 
 #: Characters of text of each domain and slice that are kept.

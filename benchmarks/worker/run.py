@@ -21,7 +21,7 @@ from evomerge.submission import planned
 from runs.home import Home
 from runs.streams import stream
 from testing.models import toy_models
-from weights.sources import resolve
+from weights.folders.sources import resolve
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit
 from worker.tasks import runner

@@ -150,7 +150,7 @@ def content(inputs: Inputs, strategy: str) -> str:
 
 def _models(inputs: Inputs) -> Iterator[str]:
     """Yield the lines that name models and data; those that are missing are commented examples."""
-    from weights.sources import ALIASES
+    from weights.folders.sources import ALIASES
 
     aliases = ", ".join(sorted(ALIASES))
     yield f"# Models to merge: folders, Hub ids (owner/name), aliases ({aliases}), runs."

@@ -14,9 +14,9 @@ from evomerge.config import RENAMED
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup, Plan
 from weights.devices import check_device
+from weights.storage.model_origin import finder
 from worker.commands import validate
 from worker.commands.validate import check
-from worker.exports.model_origin import finder
 
 __all__ = ["Plan", "check", "check_device", "make", "read_file"]
 

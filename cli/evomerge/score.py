@@ -96,8 +96,8 @@ def score_command(
 def _references(models: tuple[str, ...]) -> list[Any]:
     """Return the models that are named: folders, Hub ids, runs, registered models."""
     from runs.home import Home
-    from weights.sources import resolve
-    from worker.exports.model_origin import finder
+    from weights.folders.sources import resolve
+    from weights.storage.model_origin import finder
 
     named = finder(Home.default(), _tell)
     return [resolve(model, named=named) for model in models]

@@ -24,6 +24,7 @@ OURS = (
     "evaluation",
     "events",
     "evomerge",
+    "pipeline",
     "phases",
     "runs",
     "weights",
@@ -138,7 +139,7 @@ def _modes(folder: Path, database: Path) -> Iterator[Finding]:
 
 def _database() -> Iterator[Finding]:
     from events import StoreUnavailableError
-    from events.sqlite import WAL_SAFE, journal_mode
+    from events.databases.sqlite import WAL_SAFE, journal_mode
     from runs.errors import ForgeError
     from runs.home import Home
 

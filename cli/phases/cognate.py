@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import emit, json_option, queue_options, setting, split
+from cli.options import json_option, queue_options, setting, split
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -80,7 +80,7 @@ def cognate_command(
       forge cognate --out mine --base-model my-model --data law=texts/law --data news.jsonl \\
                     --set specialist_tokens=2000000
     """
-    from cli.runs.carry_on import carry_on, recorded, resumed
+    from cli.runs.carry_on import begin
     from runs.home import Home
 
     home = Home.default()
@@ -91,17 +91,7 @@ def cognate_command(
     plan = _plan(home, config, base_model, data, Path(out).absolute(), detach)
     if queued["key"] is None:
         queued["key"] = _key(plan)
-    run = recorded(home, plan, queued)
-    if detach:
-        emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
-        return
-    run, output = resumed(home, run, {})
-    click.echo(
-        f"run {run} (go on with it after an interruption: the same command, or forge start "
-        f"--resume {run})",
-        err=True,
-    )
-    carry_on(home, run, output, as_json)
+    begin(home, plan, queued, detach, as_json, "the same command")
 
 
 def _plan(
@@ -114,8 +104,8 @@ def _plan(
 ) -> Plan:
     """Return the plan of the run. Raises ConfigError, DataError, UnavailableError."""
     from runs.kinds.asked import Asked, Lookup
+    from weights.storage.model_origin import finder
     from worker.commands import validate
-    from worker.exports.model_origin import finder
 
     named = finder(home, lambda told: click.echo(told, err=True))
     asked = Asked("cognate", config, {"base": [base]} if base else {}, data, str(folder))

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from cli.options import emit
+
 
 def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
     """Return True if W&B is to follow the run that this process carries. Raises ConfigError."""
@@ -44,6 +46,26 @@ def carry_on(
         export.announce(state, _written(home, state, output), as_json)
     if not state.completed:
         sys.exit(1)
+
+
+def begin(
+    home: Any, plan: Any, queued: dict[str, Any], detach: bool, as_json: bool, again: str = ""
+) -> None:
+    """Record a run and carry it to its end; only record it with `detach`.
+
+    `again` is what goes on with it after an interruption, beside `forge start --resume`.
+    """
+    run = recorded(home, plan, queued)
+    if detach:
+        emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+        return
+    run, output = resumed(home, run, {})
+    ways = f"{again}, or " if again else ""
+    click.echo(
+        f"run {run} (go on with it after an interruption: {ways}forge start --resume {run})",
+        err=True,
+    )
+    carry_on(home, run, output, as_json)
 
 
 def _written(home: Any, state: Any, output: str | None) -> dict[str, Any]:
@@ -96,7 +118,7 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
     from runs import imported_pasts, kinds
     from runs.errors import ConfigError
     from runs.history.repository import load
-    from runs.kinds.user_events import Resumed
+    from runs.record.user_events import Resumed
     from weights.storage.output_folder import check_target
     from worker.commands.control import control
 

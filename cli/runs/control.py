@@ -39,7 +39,7 @@ def pause_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from runs.kinds.user_events import Paused
+        from runs.record.user_events import Paused
 
         return Paused(reason=reason)
 
@@ -59,7 +59,7 @@ def resume_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from runs.kinds.user_events import Resumed
+        from runs.record.user_events import Resumed
 
         return Resumed(reason=reason)
 
@@ -79,7 +79,7 @@ def cancel_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from runs.kinds.user_events import Cancelled
+        from runs.record.user_events import Cancelled
 
         return Cancelled(reason=reason)
 
@@ -99,7 +99,7 @@ def retry_command(run: str, reason: str | None, as_json: bool) -> None:
     """
 
     def make() -> Any:
-        from runs.kinds.user_events import Retried
+        from runs.record.user_events import Retried
 
         return Retried(reason=reason)
 
@@ -120,7 +120,7 @@ def priority_command(run: str, number: int, reason: str | None, as_json: bool) -
     """
 
     def make() -> Any:
-        from runs.kinds.user_events import PriorityChanged
+        from runs.record.user_events import PriorityChanged
 
         return PriorityChanged(priority=number, reason=reason)
 

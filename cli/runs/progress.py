@@ -29,8 +29,38 @@ _MEASURED = ("probed: ", "not probed: ")
 REFRESH, LOOK = 2, 1.0
 
 
+class _Followed:
+    """One of the runs that are followed: its view, its times, what happened last, its curve."""
+
+    def __init__(self, state: Any) -> None:
+        self.view = kind_views.of(state.kind)
+        self.began = self.newest = ""
+        self.news: deque[str] = deque(maxlen=live.NEWS)
+        self._curve = Curve(kinds.of(state.kind), state.registry)
+
+    def time(self, row: Any) -> None:
+        """Note when the run began, and when its newest event came."""
+        self.began = self.began or row.recorded_at
+        if row.type != "exported":  # the run had ended before
+            self.newest = row.recorded_at
+
+    def take(self, state: Any, rows: Sequence[Any]) -> None:
+        """Note what happened, and the values of its curve."""
+        from runs.kinds.wording import gist
+
+        for row in rows[-live.NEWS :]:
+            told = gist(state.kind, row.type, json.loads(row.data))
+            self.news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
+        self._curve.take(rows)
+
+    def frame(self, state: Any, hands: Sequence[live.Hand]) -> Any:
+        """Return what a terminal draws of the run."""
+        times = self.began, self.newest
+        return self.view.frame(state, *times, hands, tuple(self.news), self._curve.values)
+
+
 class Progress:
-    """Follows a run's rows.
+    """Follows the rows of a run and of the runs that are tasks of it; the terminal shows the newest.
 
     `hands` says who is at work; without it, the run is carried here and its next task is shown.
     """
@@ -39,14 +69,13 @@ class Progress:
         dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         self._terminal = sys.stderr.isatty() and not dumb
         self._live: Any = None
-        self._kind_view: kind_views.View | None = None
-        self._shown: Any = None
+        #: Run → what is known of it; the run that was told of last.
+        self._runs: dict[str, _Followed] = {}
+        self._last = ""
+        self._shown: tuple[_Followed, Any] | None = None
         self._hands = hands
         self._known: Sequence[live.Hand] = ()
         self._looked = float("-inf")
-        self._began = self._newest = ""
-        self._news: deque[str] = deque(maxlen=live.NEWS)
-        self._curve: Curve | None = None
 
     def __enter__(self) -> Progress:
         if self._terminal:
@@ -68,42 +97,42 @@ class Progress:
 
     def watch(self, state: Any, rows: list[Any]) -> None:
         """Show new rows; `state` is the state after them."""
+        followed = self._runs.get(state.run)
+        if followed is None:
+            followed = self._runs[state.run] = _Followed(state)
         for row in rows:
-            self._began = self._began or row.recorded_at
-            if row.type != "exported":  # the run had ended before
-                self._newest = row.recorded_at
-            told = None if self._live is not None else self._view(state).unit(state, row)
+            followed.time(row)
+            told = None if self._live is not None else followed.view.unit(state, row)
             if told:
+                self._say_run(state)
                 print(told, file=sys.stderr, flush=True)
-            if row.type == "started":
-                for told in json.loads(row.data)["warnings"]:
-                    if told.startswith(_MEASURED):
-                        print(told, file=sys.stderr, flush=True)
-            if row.type in _SAID:
-                print(
-                    f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            self._say(state, row)
         if self._live is not None and state.submitted is not None:
-            self._take(state, rows)
+            self._take(followed, state, rows)
 
-    def _take(self, state: Any, rows: list[Any]) -> None:
+    def _say_run(self, state: Any) -> None:
+        """Print which run is told of from here on, if several are followed."""
+        if len(self._runs) > 1 and state.run != self._last:
+            print(f"run {state.run}:", file=sys.stderr, flush=True)
+        self._last = state.run
+
+    def _say(self, state: Any, row: Any) -> None:
+        """Print what was measured at the start, and what users asked."""
+        lines = []
+        if row.type == "started":
+            told = json.loads(row.data)["warnings"]
+            lines = [line for line in told if line.startswith(_MEASURED)]
+        if row.type in _SAID:
+            lines.append(f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}")
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
+
+    def _take(self, followed: _Followed, state: Any, rows: list[Any]) -> None:
         """Keep what is to be drawn; the drawing is another thread's."""
-        from runs.kinds.wording import gist
-
-        for row in rows[-live.NEWS :]:
-            told = gist(state.kind, row.type, json.loads(row.data))
-            self._news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
-        if self._curve is None:
-            self._curve = Curve(kinds.of(state.kind), state.registry)
-        self._curve.take(rows)
+        followed.take(state, rows)
         known, self._known = self._known, self._at_work(state)
         if rows or known != self._known:
-            news = tuple(self._news)
-            view = self._view(state)
-            times = self._began, self._newest
-            self._shown = view.frame(state, *times, self._known, news, self._curve.values)
+            self._shown = followed, followed.frame(state, self._known)
 
     def _at_work(self, state: Any) -> Sequence[live.Hand]:
         if state.ended:
@@ -119,13 +148,9 @@ class Progress:
         self._looked = time.monotonic()
         return self._hands()
 
-    def _view(self, state: Any) -> kind_views.View:
-        if self._kind_view is None:
-            self._kind_view = kind_views.of(state.kind)
-        return self._kind_view
-
     def _draw(self, console: Any) -> Any:
-        if self._shown is None or self._kind_view is None:
+        if self._shown is None:
             return ""
+        followed, frame = self._shown
         size, plain = console.size, console.options.ascii_only
-        return self._kind_view.draw(self._shown, size.width, size.height - 1, plain)
+        return followed.view.draw(frame, size.width, size.height - 1, plain)

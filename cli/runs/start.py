@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import config_file as files
-from cli.options import emit, json_option, queue_options, setting
-from cli.runs.carry_on import carry_on, recorded, resumed
+from cli.options import json_option, queue_options, setting
+from cli.runs.carry_on import begin, carry_on, resumed
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -75,15 +75,8 @@ def start_command(
     if kind is None:
         raise click.UsageError("give the KIND of a new run, or --resume RUN.")
     config = {**files.read(config_file), **dict(map(setting, settings))}
-    run = recorded(home, _plan(home, kind, config, models, data, output_dir, detach), queued)
-    if detach:
-        emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
-        return
-    run, output = resumed(home, run, {})
-    click.echo(
-        f"run {run} (go on with it after an interruption: forge start --resume {run})", err=True
-    )
-    carry_on(home, run, output, as_json)
+    plan = _plan(home, kind, config, models, data, output_dir, detach)
+    begin(home, plan, queued, detach, as_json)
 
 
 def _plan(
@@ -97,8 +90,8 @@ def _plan(
 ) -> Plan:
     """Return the plan of a new run, checked. Raises ConfigError, UnavailableError."""
     from runs.kinds.asked import Asked, Lookup
+    from weights.storage.model_origin import finder
     from worker.commands import validate
-    from worker.exports.model_origin import finder
 
     roles: dict[str, list[str]] = {}
     for role, model in map(_role, models):

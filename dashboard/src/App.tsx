@@ -7,11 +7,11 @@ import { type Route, useRoute } from "./lib/router";
 import { RunsPage } from "./pages/runs/RunsPage";
 import { SignIn } from "./pages/SignIn";
 import { MeContext } from "./lib/currentUser";
-import { Bar } from "./ui/Bar";
+import { Bar } from "./ui/frame/Bar";
 import { Arriving, Boundary } from "./ui/Boundary";
 import { Empty, Failure } from "./ui/Messages";
-import { Newer } from "./ui/Newer";
-import { OtherToken } from "./ui/OtherToken";
+import { Newer } from "./ui/frame/Newer";
+import { OtherToken } from "./ui/frame/OtherToken";
 
 const RunPage = lazily(() => import("./pages/run/RunPage"));
 const ComparePage = lazily(() => import("./pages/compare/ComparePage"));

@@ -6,7 +6,7 @@ import { beginQueries, queries } from "./api/queries";
 import { begin } from "./api/session";
 import { App } from "./App";
 import { Boundary } from "./ui/Boundary";
-import { beginTheme } from "./ui/theme";
+import { beginTheme } from "./ui/frame/theme";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/frame.css";

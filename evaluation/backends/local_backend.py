@@ -20,7 +20,8 @@ from evaluation.backends.continuations import continuations
 from evaluation.backends.generation import replies
 from evaluation.data.packing import Ids, Posed
 from runs.errors import SourceError
-from weights import block_names, model_config
+from weights import block_names
+from weights.folders import model_config
 from weights.tensors import HEADS
 
 

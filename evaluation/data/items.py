@@ -160,27 +160,29 @@ def load(
     more: Iterable[dict[str, Any]] = (),
     ours: bool = False,
     note: file_formats.Note = lambda words: None,
+    needed: Sequence[Slice] = SLICES,
 ) -> list[Item]:
     """Return all items of files and folders (`file_formats.KINDS`), and of `more` rows, by id.
 
     `ours`: the files were written by this program. In other files no item may name a task of
     lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
-    are not written as items. Raises DataError naming file and line.
+    are not written as items. Each slice of `needed` must have text. Raises DataError naming file and
+    line.
     """
     given, more = files(paths, note), list(more)
     said: list[str] = []
     items = _items(given, more, Reading(said.append, ours))
     texts = [file for file in given if file_formats.kind(file) == ".txt"]
-    if texts and empty(items.values()):
+    if texts and empty(items.values(), needed):
         said = []
         finer = _items(given, more, Reading(said.append, ours, finer=True))
-        if not empty(finer.values()):
+        if not empty(finer.values(), needed):
             items = finer
             names = ", ".join(file.name for file in texts)
             said.append(
                 f"{names}: too few paragraphs for every slice, so cut at line ends, slices in turn."
             )
-    check(items.values())
+    check(items.values(), needed)
     for words in said:
         note(words)
     return [items[id_] for id_ in sorted(items)]
@@ -203,16 +205,16 @@ def by_id(read: Iterable[tuple[str, Item]]) -> dict[str, Item]:
     return items
 
 
-def empty(items: Iterable[Item]) -> list[str]:
-    """Return the slices without text."""
+def empty(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> list[str]:
+    """Return the slices of `needed` without text."""
     filled = {item.slice for item in items if isinstance(item, Text)}
-    return [s for s in SLICES if s not in filled]
+    return [s for s in needed if s not in filled]
 
 
-def check(items: Iterable[Item]) -> None:
+def check(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> None:
     """Raise DataError if a slice that a run needs has no text."""
     items = list(items)
-    if lacking := empty(items):
+    if lacking := empty(items, needed):
         characters = sum(len(item.text) for item in items if isinstance(item, Text))
         shares = ", ".join(f"{slice_} {share:.0%}" for slice_, share in MEASURING_SHARES.items())
         raise DataError(

@@ -145,12 +145,12 @@ def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Any, context: int) ->
     sizes: list[int] = []
     owners: list[int] = []
     for number, ids in enumerate(encoded["input_ids"]):
-        _check_known(texts[number].id, ids, tokenizer)
+        check_known(texts[number].id, ids, tokenizer)
         stream += [*ids, *tail]
         owners += [number] * (len(ids) + len(tail))
         if fast:
             sizes += [
-                *_bytes(written[number], encoded["offset_mapping"][number]),
+                *token_bytes(written[number], encoded["offset_mapping"][number]),
                 *(0 for _ in tail),
             ]
     for first in range(0, len(stream), context):
@@ -163,7 +163,7 @@ def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Any, context: int) ->
                 packed.bytes.append(sum(sizes[first + 1 : last]))
 
 
-def _bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
+def token_bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
     """Return each token's UTF-8 bytes; if tokens share a character, the first has all its bytes."""
     if not offsets:
         return []
@@ -172,7 +172,7 @@ def _bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
     return [int(n) for n in np.diff(before[ends], prepend=0)]
 
 
-def _check_known(id_: str, ids: Sequence[int], tokenizer: Any) -> None:
+def check_known(id_: str, ids: Sequence[int], tokenizer: Any) -> None:
     """Raise DataError if the tokenizer does not know a part of the item.
 
     A token that stands for everything unknown is easy to predict: its score measures nothing.
@@ -189,7 +189,7 @@ def _check_known(id_: str, ids: Sequence[int], tokenizer: Any) -> None:
 
 def _encode(id_: str, text: str, tokenizer: Any) -> list[int]:
     ids = tokenizer.encode(text, add_special_tokens=False)
-    _check_known(id_, ids, tokenizer)
+    check_known(id_, ids, tokenizer)
     return ids
 
 
@@ -222,7 +222,7 @@ def _parts(item: Question, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
     if item.encoding == "harness":
         parts = [pair(item.prompt, choice, tokenizer) for choice in item.choices]
         for before, ids in parts:
-            _check_known(item.id, [*before, *ids], tokenizer)
+            check_known(item.id, [*before, *ids], tokenizer)
         return parts
     start = [tokenizer.bos_token_id if tokenizer.bos_token_id is not None else 0]
     prompt = _encode(item.id, item.prompt, tokenizer) or start
@@ -238,7 +238,7 @@ def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
 def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
     if item.encoding == "harness":
         ids = alone(item.prompt, tokenizer)
-        _check_known(item.id, ids, tokenizer)
+        check_known(item.id, ids, tokenizer)
     else:
         ids = _encode(item.id, item.prompt, tokenizer)
     if not ids:

@@ -1,4 +1,4 @@
-"""Alembic's script: runs the revisions on the connection of `events.schema`, in its transaction."""
+"""Alembic's script: runs the revisions on the connection of the schema, in its transaction."""
 
 from alembic import context
 

@@ -28,7 +28,7 @@ from evomerge.merging.execute import Progress, execute
 from evomerge.merging.kernels.chunks import Pool
 from evomerge.merging.safetensors_sink import SafetensorsSink, full
 from runs.errors import ConflictError, NotFiniteError, SourceChangedError
-from weights.checkpoint import SHARD_BYTES, exchange, settle, sync
+from weights.folders.checkpoint import SHARD_BYTES, exchange, settle, sync
 
 PLAN = ".plan"
 #: Counted up if the last bit of a merge changes: a merge that was begun earlier is not resumed.

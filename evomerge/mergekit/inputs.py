@@ -23,8 +23,8 @@ from evomerge.merging.kernels.chunks import Rows, as_rows
 from evomerge.merging.tensor_ops import Read
 from runs.errors import SourceError
 from runs.system import bounded_files
-from weights import safetensors_header
-from weights.checkpoint import TORCH, Checkpoint
+from weights.folders import safetensors_header
+from weights.folders.checkpoint import TORCH, Checkpoint
 from weights.tensors import HEADS, elements
 
 CONFIG = "adapter_config.json"

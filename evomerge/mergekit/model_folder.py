@@ -13,7 +13,7 @@ from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout
 from runs.errors import ConfigError
 from runs.system import bounded_files
-from weights import companions, model_config
+from weights.folders import companions, model_config
 from weights.tensors import HEADS
 
 #: Record of how the folder was made; it marks the folder as one that may be replaced.

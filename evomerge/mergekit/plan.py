@@ -24,7 +24,7 @@ from evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
 from runs.errors import ConfigError, SourceError
 from weights import block_names
 from weights.block_names import COUNT_KEYS
-from weights.sources import compare_settings
+from weights.folders.sources import compare_settings
 from weights.tensors import HEADS
 
 _BLOCK = re.compile(r"^(.*?(?:layers|h|blocks)\.)(\d+)(\..+)$")

@@ -24,7 +24,7 @@ from evomerge.mergekit.parser import Reference, TokenRule, Vocabulary
 from evomerge.merging.kernels.chunks import Rows
 from runs.errors import ConfigError, SourceError
 from runs.system import bounded_files
-from weights import model_config
+from weights.folders import model_config
 
 FILE = "tokenizer.json"
 

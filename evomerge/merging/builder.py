@@ -17,7 +17,7 @@ from evomerge.merging.plan import plan, reads
 from evomerge.merging.safetensors_sink import SafetensorsSink, mapped
 from evomerge.merging.tensor_ops import Models, Plan, Weights, specs
 from evomerge.recipes.recipe import Recipe, Source, path
-from weights.checkpoint import SHARD_BYTES
+from weights.folders.checkpoint import SHARD_BYTES
 
 __all__ = ["Builder", "Weights", "not_finite"]
 

@@ -21,9 +21,10 @@ import torch
 from evomerge.config import EvoMergeConfig
 from evomerge.recipes.recipe import Flow
 from runs.errors import ConfigError
-from weights import block_names, companions, model_config
-from weights.checkpoint import Checkpoint
-from weights.sources import Family
+from weights import block_names
+from weights.folders import companions, model_config
+from weights.folders.checkpoint import Checkpoint
+from weights.folders.sources import Family
 
 #: Architectures whose blocks normalise their input, and write by o_proj and down_proj alone.
 PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}

@@ -31,7 +31,7 @@ from evomerge.merging.kernels.fused_merge import Program
 from evomerge.merging.tensor_ops import Plan, Sources, TensorOp
 from evomerge.merging.weight_noise import add_noise
 from runs.errors import NotFiniteError
-from weights import checkpoint
+from weights.folders import checkpoint
 
 #: Tensors that sources are told of before they are needed.
 AHEAD = 3

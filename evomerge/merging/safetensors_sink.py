@@ -25,7 +25,7 @@ from safetensors import safe_open
 from events import failpoints
 from evomerge.merging.tensor_ops import Plan, TensorOp, Weights
 from runs.errors import UnavailableError
-from weights.checkpoint import INDEX, SHARD_BYTES, SINGLE, TORCH
+from weights.folders.checkpoint import INDEX, SHARD_BYTES, SINGLE, TORCH
 from weights.tensors import Shape, elements
 
 JOURNAL = ".journal"

@@ -18,7 +18,7 @@ from evomerge.reports import generation_rows, search_statistics
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.search import diversity
-from runs.kinds.budget import elapsed
+from runs.record.budget import elapsed
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
 INACTIVE = 0.05

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from evaluation.data.outcomes import Outcomes
 from evomerge.config import EvoMergeConfig
 from evomerge.run import events
-from runs.kinds.budget import Spent, device
+from runs.record.budget import Spent, device
 
 SECONDS = 3600.0
 

@@ -1,8 +1,8 @@
 """Events of a merging run: what happened, in the past tense; versioned and never rewritten.
 
 Values that must not depend on luck (recipes, digests, scores) and values that may (seconds, who,
-when) are in separate fields; `runs.kinds.events.LUCK` names the latter. What every kind of run has
-is in `runs/kinds/events.py`.
+when) are in separate fields; `runs.record.events.LUCK` names the latter. What every kind of run has
+is in `runs/record/events.py`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from evomerge.fitness.composite import Components, Fitness, Reference
 from evomerge.recipes.recipe import Recipe
 from evomerge.run.event_types import Rival
 from runs.event_types import ModelReference, Profile, SourceRecord
-from runs.kinds import events as common
-from runs.kinds.events import MOST_PRIORITY as MOST_PRIORITY
-from runs.kinds.events import DivergenceDetected as DivergenceDetected
-from runs.kinds.events import Failed as Failed
-from runs.kinds.events import Quarantine as Quarantine
-from runs.kinds.events import TaskDied as TaskDied
-from runs.kinds.events import TaskFailed as TaskFailed
-from runs.kinds.events import TaskQuarantined as TaskQuarantined
-from runs.kinds.events import luckless as luckless
-from runs.kinds.user_events import Cancelled as Cancelled
-from runs.kinds.user_events import Exported as Exported
-from runs.kinds.user_events import Imported as Imported
-from runs.kinds.user_events import Paused as Paused
-from runs.kinds.user_events import PriorityChanged as PriorityChanged
-from runs.kinds.user_events import Resumed as Resumed
-from runs.kinds.user_events import Retried as Retried
+from runs.record import events as common
+from runs.record.events import MOST_PRIORITY as MOST_PRIORITY
+from runs.record.events import DivergenceDetected as DivergenceDetected
+from runs.record.events import Failed as Failed
+from runs.record.events import Quarantine as Quarantine
+from runs.record.events import TaskDied as TaskDied
+from runs.record.events import TaskFailed as TaskFailed
+from runs.record.events import TaskQuarantined as TaskQuarantined
+from runs.record.events import luckless as luckless
+from runs.record.user_events import Cancelled as Cancelled
+from runs.record.user_events import Exported as Exported
+from runs.record.user_events import Imported as Imported
+from runs.record.user_events import Paused as Paused
+from runs.record.user_events import PriorityChanged as PriorityChanged
+from runs.record.user_events import Resumed as Resumed
+from runs.record.user_events import Retried as Retried
 from runs.system.digests import Digest
 from runs.system.integers import Count
 from weights.cost import Cost, Speed

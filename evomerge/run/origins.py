@@ -10,7 +10,7 @@ from evomerge.run.state import RunState
 from evomerge.run.views import candidates
 from runs.event_types import ModelReference, SourceRecord
 from runs.kinds.origin import Origin
-from runs.kinds.user_events import Exported
+from runs.record.user_events import Exported
 
 
 def origin(state: RunState, rows: Sequence[Envelope], name: str) -> Origin:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -24,7 +23,7 @@ from evaluation.data.slices import Slice
 from evaluation.evaluate import Judge
 from evaluation.item_filter import measurable, why_not_run
 from evaluation.loading import load_items, load_tokenizer, made_for_any_model
-from evaluation.machine_profile import machine_profile
+from evaluation.machine_profile import machine_profile, unsuited
 from evomerge import data_settings, search
 from evomerge.merging import sketch
 from evomerge.merging.builder import Builder, Weights, not_finite
@@ -33,10 +32,12 @@ from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.tasks import evaluation_mode, source_warnings
-from runs.errors import ConfigError, DataError, SourceChangedError, SourceError, UnavailableError
-from weights import block_names, companions, cost
-from weights import checkpoint as weights_checkpoint
-from weights.sources import Family, open_family
+from runs.errors import ConfigError, DataError, SourceChangedError, SourceError
+from weights import block_names, cost
+from weights.devices import of_process
+from weights.folders import checkpoint as weights_checkpoint
+from weights.folders import companions
+from weights.folders.sources import Family, open_family
 from weights.storage.inputs import check_named
 from weights.storage.weight_cache import Artifacts
 
@@ -126,10 +127,8 @@ class Bench:
 
     @property
     def device(self) -> str:
-        """The run's device; in a worker's process, the one GPU that it sees."""
-        given = self._submitted.config.device
-        own = os.environ.get("FORGE_DEVICE", given)
-        return own if own.partition(":")[0] == given.partition(":")[0] else given
+        """The run's device, as this process names it."""
+        return of_process(self._submitted.config.device)
 
     @cached_property
     def context(self) -> int:
@@ -252,11 +251,7 @@ class Bench:
                 "new run."
             )
         if other := self.other_profile():
-            raise UnavailableError(
-                "this process does not match the profile that the run is pinned to: "
-                f"{'; '.join(other)}. Resume it where it was started (FORGE_THREADS sets the "
-                "number of threads, CXX the compiler)."
-            )
+            raise unsuited(other, ", CXX the compiler")
 
     def check_sources(self) -> None:
         """Raise SourceChangedError if a source's weights are not those that `started` recorded.
@@ -284,12 +279,7 @@ class Bench:
     def other_profile(self) -> list[str]:
         """Return the differences from the run's profile; [] if numbers come out bit for bit."""
         assert self.state.started
-        mine, theirs = self.profile().model_dump(), self.state.started.profile.model_dump()
-        return [
-            f"{k} is {mine[k] or 'not set'}, not {v or 'unset'}"
-            for k, v in theirs.items()
-            if mine[k] != v
-        ]
+        return self.profile().unlike(self.state.started.profile)
 
     # ---- weights -------------------------------------------------------------------------
 

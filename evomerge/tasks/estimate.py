@@ -23,7 +23,7 @@ from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.views.dry_run import Tally, rehearse
 from evomerge.tasks.context import Bench
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 

@@ -21,7 +21,7 @@ from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Mea
 from evomerge.tasks.context import Bench
 from runs.errors import NotFiniteError
 from runs.kinds.tasks import Start
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 
 
 class Context(Bench):

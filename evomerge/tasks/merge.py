@@ -12,8 +12,8 @@ from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout, lay_out
 from evomerge.merging.kernels.chunks import Pool
 from runs.errors import ConflictError
-from weights.checkpoint import SHARD_BYTES, open_checkpoint
-from weights.sources import resolve
+from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint
+from weights.folders.sources import resolve
 from weights.storage.output_folder import check_target
 
 #: Hears of progress: document, number of tensors done, number of all tensors, last tensor's name.

@@ -28,8 +28,8 @@ from evomerge.fitness.per_item import Kind, itemise
 from evomerge.merging.builder import not_finite
 from evomerge.run.events import ModelReference
 from runs.errors import DataError, NotFiniteError
-from weights import checkpoint, model_config
 from weights.cost import Cost, cost
+from weights.folders import checkpoint, model_config
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runs.event_types import ModelReference
-from weights import chat_template, companions
+from weights.folders import chat_template, companions
 
 
 def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from evaluation.observing import Observed
 from events import Registry
 from phases.cognate.config import CognateConfig
 from runs.event_types import ModelReference, Part, Profile, SourceRecord
-from runs.kinds import events as common
 from runs.kinds import state as common_state
+from runs.record import events as common
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making

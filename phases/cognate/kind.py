@@ -14,11 +14,13 @@ from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Completed, Forked, Started, Submitted
 from phases.cognate.view import CognateView
 from runs.errors import ConfigError
+from runs.event_types import Figure, MadeModel
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start, Task
+from runs.system.rounding import alike
 from weights.making import making
 from weights.making.events import Advanced, Made, Trained
 from weights.making.making import Make
@@ -46,6 +48,11 @@ class Cognate(CognateView, Kind[CognateState]):
         Advanced: Make,
         Observed: Observe,
     }
+    figures_of: ClassVar[Mapping[str, str]] = {
+        "lead": "bits per byte that the next best model needs more on a specialist's own domain, the "
+        "least of all specialists"
+    }
+    gives_items = True
     listed = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
 
     # ---- deciding ----------------------------------------------------------------------------
@@ -97,7 +104,7 @@ class Cognate(CognateView, Kind[CognateState]):
 
     def wrong_result(self, state: CognateState) -> Iterator[str]:
         """Yield what `completed` says that the events before it contradict."""
-        if state.completed.models != findings.results(state):
+        if not alike(state.completed.models, findings.results(state)):
             yield "the models are not those of the events before"
 
     def check_fork(self, state: CognateState, changes: Mapping[str, Any]) -> None:
@@ -121,6 +128,12 @@ class Cognate(CognateView, Kind[CognateState]):
         from phases.cognate import submission
 
         return submission.plan(self, asked, lookup)
+
+    def placed(self, data: str) -> str:
+        """Return PATH or DOMAIN=PATH with an absolute path; a data set of the Hub is fetched."""
+        from evaluation.data.training_texts import absolute
+
+        return absolute(data)
 
     def check(self, plan: Plan) -> Checked:
         """Open base (header only), tokenizer and data; raise the errors of a start."""
@@ -170,6 +183,29 @@ class Cognate(CognateView, Kind[CognateState]):
         """Return the digest of the base's weights, or None."""
         found = self.result_id(state)
         return state.made[found].digest if found else None
+
+    def roles(self, config: CognateConfig) -> Sequence[str]:
+        """Return base and specialists."""
+        return [plan.BASE, *config.domains]
+
+    def results(self, state: CognateState) -> dict[str, MadeModel]:
+        """Return role → model."""
+        return {
+            role: MadeModel(recipe_id=one.recipe_id, digest=one.digest)
+            for role, one in state.completed.models.items()
+        }
+
+    def figures(self, state: CognateState) -> dict[str, Figure]:
+        """Return the least lead that a specialist has on its own domain."""
+        leads = [one.lead for one in state.completed.models.values() if one.lead is not None]
+        least = min(leads, key=lambda lead: lead.low)
+        return {"lead": Figure(value=least.difference, low=least.low, high=least.high)}
+
+    def items_file(self, state: CognateState, cache: Any) -> Path:
+        """Return the file of the items that the run measures on."""
+        from phases.cognate.tasks import folders as model_folders
+
+        return model_folders.items_file(state, cache)
 
     def find(self, state: CognateState, name: str) -> str:
         """Return the recipe id that a role, an id or the beginning of an id means."""

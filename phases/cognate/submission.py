@@ -21,7 +21,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
-    from weights.sources import ALIASES, resolve
+    from weights.folders.sources import ALIASES, resolve
 
     unknown = sorted(role for role, models in asked.models.items() if models and role != "base")
     if unknown:
@@ -83,8 +83,8 @@ def check(plan: Plan) -> Checked:
     if base is not None:
         from phases.cognate.plan import window
         from phases.cognate.tasks.prepare import given_tokenizer
-        from weights import model_config
-        from weights.checkpoint import open_checkpoint
+        from weights.folders import model_config
+        from weights.folders.checkpoint import open_checkpoint
 
         folder = Path(base.path)
         opened = open_checkpoint(folder)

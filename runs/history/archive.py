@@ -9,7 +9,8 @@ from events import Envelope
 from events.archive import Archive
 from runs import kinds
 from runs.errors import NotFoundError
-from runs.history.repository import Log, history, stream_of
+from runs.history.children import histories
+from runs.history.repository import Log, stream_of
 from runs.streams import run_of as run_of_stream
 
 
@@ -46,11 +47,15 @@ def run_of(archive: Archive) -> str:
 
 
 def streams(log: Log, run: str) -> dict[str, list[Envelope]]:
-    """Return stream → the rows that a run's history needs of it, the pasts of forks first."""
-    found: dict[str, list[Envelope]] = {}
-    for row in history(log, run):
-        found.setdefault(row.stream, []).append(row)
-    return found
+    """Return stream → the rows that the histories of a run and its children need of it.
+
+    The pasts of forks come first.
+    """
+    found: dict[str, dict[int, Envelope]] = {}
+    for _, rows in histories(log, run):
+        for row in rows:
+            found.setdefault(row.stream, {})[row.version] = row
+    return {name: list(rows.values()) for name, rows in found.items()}
 
 
 def schemas(stream: str) -> dict[str, Any]:

@@ -22,19 +22,30 @@ from runs import kinds
 from runs.errors import ConfigError, ForgeError
 from runs.history.places import appends
 from runs.history.repository import empty
-from runs.kinds import events as run_events
-from runs.kinds.commands import CONTROLS, refusal
+from runs.kinds.commands import refusal
 from runs.kinds.decide import due, open_tasks
 from runs.kinds.kind import Kind
 from runs.kinds.retries import failed_key
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision
+from runs.record import events as run_events
+from runs.record.user_events import Wish
 from runs.streams import run_of
+from runs.system.rounding import alike
 
 #: error: something is wrong; unchecked: it could not be checked; note: worth knowing, not wrong.
 Level = Literal["error", "unchecked", "note"]
 Check = Literal[
-    "chain", "events", "decisions", "result", "weights", "fitness", "artifacts", "files", "origins"
+    "chain",
+    "events",
+    "decisions",
+    "result",
+    "weights",
+    "fitness",
+    "artifacts",
+    "files",
+    "origins",
+    "children",
 ]
 #: Events that are appended alone, as a kind's answers are; the others are facts, which follow from
 #: the events before them.
@@ -44,7 +55,7 @@ _ALONE = (
     run_events.DivergenceDetected,
     run_events.TaskFailed,
     run_events.TaskDied,
-    *CONTROLS,
+    Wish,
 )
 
 
@@ -198,7 +209,7 @@ def _unfounded(kind: Kind, state: State, row: Envelope, event: Event, done: set[
     if isinstance(event, run_events.DivergenceDetected):
         answered = event.task in done
         return None if answered else f"task {event.task} differs from a result that is not there"
-    if isinstance(event, CONTROLS):
+    if isinstance(event, Wish):
         why = refusal(state, event)
         return None if why is None else f"the run could not be {row.type}: {why}"
     if isinstance(event, run_events.TaskFailed | run_events.TaskDied):
@@ -248,7 +259,7 @@ def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
             wanted = [run, event.task, "died", str(event.attempt)]
         case run_events.DivergenceDetected():
             wanted = [run, event.task, "divergence", row.key.rpartition("/")[2]]
-        case _ if isinstance(event, CONTROLS):
+        case _ if isinstance(event, Wish):
             wanted = [run, event.type, row.key.rpartition("/")[2]]
         case _:  # an answer: `_unasked` compares the rest of the key with the open tasks
             wanted = [run, row.key.partition("/")[2]]
@@ -272,13 +283,14 @@ def _unlike_past(kind: Kind, state: State, fork: run_events.Forked) -> str | Non
 def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
     """Return why the append is not the facts that are due, or None.
 
-    The facts must be equal, under the same keys and in the same order.
+    The facts must be equal but for rounding, under the same keys and in the same order.
     """
-    wanted = [(new.event.type, new.key, new.event) for new in decision.facts]
-    if wanted == [(r.type, r.key, e) for r, e in zip(group, events, strict=True)]:
+    wanted = [(new.event.type, new.key, new.event.model_dump()) for new in decision.facts]
+    found = [(r.type, r.key, e.model_dump()) for r, e in zip(group, events, strict=True)]
+    if alike(wanted, found):
         return None
     told = ", ".join(row.type for row in group)
-    asked = ", ".join(type_ for type_, _, _ in wanted) or "tasks only"
+    asked = ", ".join(type_ for type_, *_ in wanted) or "tasks only"
     if asked == told:
         return f"{told} does not say what follows from the events before"
     return f"{told} does not follow from the events before, which ask for: {asked}"

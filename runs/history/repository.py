@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from events import Envelope
 from runs import kinds
 from runs.errors import AmbiguousError, ConfigError, NotFoundError, TamperedError
-from runs.kinds.events import Forked, Submitted
 from runs.kinds.state import State, fold_into
+from runs.record.events import Forked, Submitted
 from runs.streams import run_of, stream
 
 
@@ -67,8 +67,9 @@ def full_name(log: Log, run: str) -> str:
         return run
     known = [run_of(row.stream) for row in log.streams() if kinds.is_run(row.stream)]
     alike = [name for name in known if run and name.startswith(run)]
-    if len(alike) == 1:
-        return alike[0]
+    shortest = min(alike, key=len, default="")
+    if alike and all(name == shortest or name.startswith(f"{shortest}.") for name in alike):
+        return shortest  # the others are runs that it asked for
     if alike:
         several = ", ".join(alike[:5])
         raise AmbiguousError(f"run {run!r} is not known; it is the beginning of {several}.")

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from runs.kinds.kind import Kind
 
 #: Name of a kind → its class. The name is the first part of its runs' streams.
-KINDS = {"cognate": "phases.cognate.kind:Cognate", "evomerge": "evomerge.kind:EvoMerge"}
+KINDS = {
+    "cognate": "phases.cognate.kind:Cognate",
+    "evomerge": "evomerge.kind:EvoMerge",
+    "measure": "phases.measure.kind:Measure",
+    "pipeline": "pipeline.kind:Pipeline",
+}
 
 #: Variable that names further kinds, as "NAME=MODULE:CLASS", separated by commas.
 FURTHER = "FORGE_KINDS"

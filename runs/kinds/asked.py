@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runs.event_types import ModelReference
-from runs.kinds.events import Submitted
+from runs.record.events import Submitted
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Lookup:
 
     #: Alias → what it stands for.
     aliases: Mapping[str, str] = field(default_factory=dict)
-    #: Finds models by names from the log; see `worker.exports.model_origin`.
+    #: Finds models by names from the log; see `weights.storage.model_origin`.
     named: Callable[[str], ModelReference | None] | None = None
     #: The run is carried by another machine: the device may be missing here.
     elsewhere: bool = False

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from events import Event
 from runs import kinds
-from runs.kinds import user_events
 from runs.kinds.retries import attempts, deaths
 from runs.kinds.state import State
-
-#: The events that users append.
-CONTROLS = user_events.WISHES
+from runs.record import user_events
 
 
 def refusal(state: State, event: Event) -> str | None:
     """Return why the run refuses this event in its present state; None if the run accepts it."""
     match event:
+        case user_events.Wish() if type(event) not in user_events.WISHES:
+            return kinds.of(state.kind).refuses(state, event)
         case user_events.Retried():
             return _no_retry(state)
         case user_events.Imported():

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import ModelReference
-from runs.kinds import events
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.origin import Origin
+from runs.kinds.outcome import Outcome
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision, Start, Task
 from runs.kinds.view import View
+from runs.record import events
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -52,7 +53,7 @@ class Context(Protocol):
         ...
 
 
-class Kind(View[S]):
+class Kind(View[S], Outcome[S]):
     """A kind of run."""
 
     #: Its classes of `submitted` and `forked`.
@@ -63,6 +64,9 @@ class Kind(View[S]):
     answers: ClassVar[Mapping[type[Event], type]]
     #: Types of events after which the run list is brought up to date, beside the common ones.
     listed: ClassVar[frozenset[str]] = frozenset()
+    #: True if its settings name models or files. The API, which may read some folders only, then starts
+    #: no such run and changes none.
+    names_files: ClassVar[bool] = False
 
     # ---- deciding: pure ----------------------------------------------------------------------
 
@@ -81,6 +85,17 @@ class Kind(View[S]):
     def agrees(self, state: S, recorded: Event, found: Event) -> bool:
         """Return True if a second result of a task does not contradict the recorded one."""
         return events.luckless(recorded) == events.luckless(found)
+
+    def act(self, state: S, action: str, about: str, reason: str | None) -> list[Event]:
+        """Return the events of an action of the kind's own that a user asks for, such as an override.
+
+        `about` names the part of the run that is meant. Raises NotFoundError, ConfigError.
+        """
+        raise NotFoundError(f"run {state.run} is {self.title}, for which there is no {action!r}.")
+
+    def refuses(self, state: S, event: Event) -> str | None:
+        """Return why a user's event of the kind's own makes no sense now; None if it does."""
+        return None
 
     def essence(self, event: Event) -> str:
         """Return the telling part of a result, for `divergence_detected`."""
@@ -151,6 +166,10 @@ class Kind(View[S]):
         if asked.models or asked.data:
             raise ConfigError(f"{self.title} takes neither models nor data.")
         return Plan(self.name, self.parse(asked.config), {}, asked.output_dir)
+
+    def placed(self, data: str) -> str:
+        """Return data as a user names it with an absolute path. Raises ForgeError."""
+        return str(Path(data).absolute())
 
     def check(self, plan: Plan) -> Checked:
         """Open what the run will open; raise the errors that it would raise."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from events import New
 from runs import kinds
-from runs.kinds import events
 from runs.kinds.state import State
+from runs.record import events
 
 #: A task that failed `ATTEMPTS` times ends the run.
 ATTEMPTS = 3

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Self
 
 from events import Envelope, Event, Registry, canonical_json
 from runs import kinds, streams
-from runs.kinds import budget, events, lineage, user_events
-from runs.kinds.budget import Spent
+from runs.record import budget, events, lineage, user_events
+from runs.record.budget import Spent
 
 Handler = Callable[[Any, Any], None]
 
@@ -195,8 +195,11 @@ def on_submitted(state: State, event: events.Submitted) -> None:
     state.submitted, state.run, state.priority = event, event.run, event.priority
 
 
-def _on_forked(state: State, event: events.Forked) -> None:
-    """Turn the run into the fork; forget its failures, deaths, quarantine, cancellation, pause."""
+def on_forked(state: State, event: events.Forked) -> None:
+    """Turn the run into the fork; forget its failures, deaths, quarantine, cancellation, pause.
+
+    A kind whose handler does more calls this first.
+    """
     assert state.submitted
     changed = {"run": event.run, "owner": event.owner, "output_dir": event.output_dir}
     state.submitted = state.submitted.model_copy(update={**changed, "config": event.config})
@@ -285,7 +288,7 @@ def handlers(
     """Return the handlers of what every kind of run has, for a kind's own classes of events."""
     return COMMON | {
         submitted: on_submitted,
-        forked: _on_forked,
+        forked: on_forked,
         started: assign("started"),
         completed: assign("completed"),
     }

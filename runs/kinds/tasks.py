@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from events import New
+from runs.kinds.asked import Asked
 
 
 class Task(Protocol):
@@ -23,6 +24,20 @@ class Start:
     """Task: read what the run depends on, and pin it. Every kind's first task."""
 
     key = "start"
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """Task: a run of its own, a child of this one. A device works on the child, and not on the task.
+
+    Its answer is a `runs.record.events.ChildEnded`, made by the kind's `returned` when the child has
+    ended.
+    """
+
+    key: str
+    #: The name of the child.
+    run: str
+    asked: Asked
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from events.store import EVENTS
 from runs import kinds
 from runs.errors import AmbiguousError, ForgeError, NotFoundError
 from runs.history.repository import empty, history
-from runs.kinds.events import Completed, Started, Submitted
 from runs.lists import queries
+from runs.record.events import Completed, Started, Submitted
 from runs.streams import run_of
 from runs.system.digests import Digest
 from runs.system.integers import Large

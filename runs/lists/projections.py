@@ -24,8 +24,8 @@ from events import (
 from runs import imported_pasts, kinds
 from runs.errors import ForgeError
 from runs.history.repository import history
-from runs.kinds import budget, events, user_events
 from runs.kinds.kind import Kind
+from runs.record import budget, events, user_events
 from runs.streams import run_of
 
 

@@ -343,6 +343,8 @@ class Gate(Shape):
     verdict: Literal["open", "pass", "pass unchanged", "stop", "overridden"]
     by: str | None = None
     reason: str | None = None
+    #: What a user names to override the verdict (`POST /runs/RUN/actions/override`); None: nothing.
+    about: str | None = None
 
 
 class Gates(PanelBase):

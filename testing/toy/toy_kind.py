@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event, failpoints
 from runs.errors import ConfigError, NotFoundError, SourceChangedError
+from runs.event_types import Figure, MadeModel
 from runs.kinds import default_panels
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Ancestor
@@ -111,6 +112,7 @@ class Toy(Kind[ToyState]):
     state = ToyState
     answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Counted: CountTask}
     listed = frozenset({StepCompleted.type})
+    figures_of: ClassVar[Mapping[str, str]] = {"total": "the total of all steps"}
 
     def due(self, state: ToyState) -> Decision:
         """Return what there is to do after `started`."""
@@ -286,6 +288,19 @@ class Toy(Kind[ToyState]):
             if found[-1].recipe_id == wanted:
                 break
         return found[::-1]
+
+    def roles(self, config: Any) -> Sequence[str]:
+        """Return the role of what a run gives."""
+        return ["total"]
+
+    def results(self, state: ToyState) -> dict[str, MadeModel]:
+        """Return the total, named by its digest."""
+        digest = digest_of(state.total)
+        return {"total": MadeModel(recipe_id=digest, digest=digest)}
+
+    def figures(self, state: ToyState) -> dict[str, Figure]:
+        """Return the total."""
+        return {"total": Figure(value=state.total)}
 
     def find(self, state: ToyState, name: str) -> str:
         """Return the digest of a step's total that begins with `name`. Raises NotFoundError."""

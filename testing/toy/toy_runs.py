@@ -10,7 +10,7 @@ from events import Envelope
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
-from runs.kinds.events import Quarantine
+from runs.record.events import Quarantine
 from testing.toy.toy_state import ToyState
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
@@ -28,7 +28,7 @@ def submit(home: Home, run: str = "r", quarantine: Quarantine = "fail", **settin
 def finish(home: Home, run: str = "r") -> ToyState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts(home.artifacts)), run)
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
 
 
 def carry_until(home: Home, stop: Callable[[ToyState], bool], run: str = "r") -> ToyState:
@@ -39,7 +39,7 @@ def carry_until(home: Home, stop: Callable[[ToyState], bool], run: str = "r") ->
         def watch(state: ToyState, _rows: list[Envelope]) -> None:
             seen[0] = state
 
-        worker = runner.Worker(store, Artifacts(home.artifacts), watch, lambda: stop(seen[0]))
+        worker = runner.Worker(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
         return worker.run(run)
 
 

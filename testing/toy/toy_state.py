@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from events import Event, New
 from runs import keys
-from runs.kinds import events as common
 from runs.kinds import state as common_state
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision
+from runs.record import events as common
 from runs.system.digests import Digest
 from runs.system.integers import Count as Whole
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from events import Envelope, Event, New, chain
-from runs.kinds import events as common
 from runs.kinds.decide import decide
 from runs.kinds.tasks import Decision, Task
+from runs.record import events as common
 from testing.toy.toy_kind import ToyContext
 from testing.toy.toy_state import Submitted, ToyConfig, ToyState
 

@@ -13,6 +13,7 @@ from phases.cognate.events import CognateState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from testing.worlds import small_text
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate
@@ -23,12 +24,15 @@ def submit(
     home: Home,
     run: str = "r",
     base: str | Path | None = None,
-    data: Sequence[str] = (),
+    data: Sequence[str] | None = None,
     **settings: Any,
 ) -> str:
-    """Submit a cognate run; return its name."""
+    """Submit a cognate run; return its name. Without base and data it trains on `small_text`."""
     models = {"base": [str(base)]} if base else {}
-    plan = validate.plan(Asked("cognate", {"preset": "mini", **settings}, models, data))
+    if base is None and data is None:
+        data = [str(small_text.file())]
+        settings = {"domains": small_text.DOMAINS, **settings}
+    plan = validate.plan(Asked("cognate", {"preset": "mini", **settings}, models, data or ()))
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)
 

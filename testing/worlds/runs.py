@@ -16,7 +16,7 @@ from runs.history.repository import load
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds.warm_process import WarmProcess
-from weights.sources import resolve
+from weights.folders.sources import resolve
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.tasks import runner
@@ -53,7 +53,7 @@ def finish(home: Home, run: str = "r", **worker: Any) -> RunState:
     """Carry a run to its end in this process."""
     store = home.open_store()
     try:
-        return runner.finish(runner.Worker(store, Artifacts(home.artifacts), **worker), run)
+        return runner.finish(runner.Worker(store, Artifacts.of(home), **worker), run)
     finally:
         store.close()
 

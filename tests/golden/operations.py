@@ -20,7 +20,7 @@ from runs import keys
 from testing.models import toy_training
 from tests.golden.test_guards import machine
 from weights import operations
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm, Transform
 from weights.training import objectives, optimisers, schedules

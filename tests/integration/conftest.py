@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from evaluation.backends.local_backend import ResidentModel
 from evomerge.merging.builder import Weights
 from testing.models import toy_models
-from weights import checkpoint
+from weights.folders import checkpoint
 
 
 @pytest.fixture(scope="session")

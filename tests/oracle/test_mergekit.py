@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from evomerge.mergekit import parser
 from evomerge.tasks import merge
 from testing.models.toys import Toys
-from weights.checkpoint import open_checkpoint
+from weights.folders.checkpoint import open_checkpoint
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")
 

@@ -17,7 +17,7 @@ from typing import Any
 from events import failpoints
 from runs.errors import SourceChangedError
 from weights import operations
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.making.events import Advanced, Made, Making, Point
 from weights.making.making import Make, MakingState
 from weights.model import Model

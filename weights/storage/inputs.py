@@ -23,8 +23,8 @@ from runs.errors import (
     UnavailableError,
 )
 from runs.event_types import ModelReference, SourceRecord
-from weights import checkpoint, companions
-from weights.sources import resolve
+from weights.folders import checkpoint, companions
+from weights.folders.sources import resolve
 from weights.storage.model_copies import ORIGIN, Copies, written_since
 
 if TYPE_CHECKING:

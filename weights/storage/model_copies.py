@@ -27,8 +27,8 @@ from pathlib import Path
 from events import failpoints
 from runs.errors import SourceChangedError, SourceError, UnavailableError
 from runs.system.digests import checked
-from weights import companions
-from weights.checkpoint import INDEX, digest, open_checkpoint, settle, sync, weight_files
+from weights.folders import companions
+from weights.folders.checkpoint import INDEX, digest, open_checkpoint, settle, sync, weight_files
 
 log = logging.getLogger(__name__)
 

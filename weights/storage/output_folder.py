@@ -8,15 +8,16 @@ from pathlib import Path
 
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
-#: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model and
-#: as that of all models of a cognate run: these may be replaced.
+#: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model, as
+#: that of all models of a cognate run and as a pipeline's: these may be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 TRAINED, TRAINED_ALL = "training.json", "cognate.json"
+PIPELINE = "pipeline.json"
 
 
 def _ours(place: Path) -> bool:
     """Return True if the folder holds what this program wrote: a result, which may be replaced."""
-    return any((place / mark).is_file() for mark in (MARK, MERGED, TRAINED, TRAINED_ALL))
+    return any((place / mark).is_file() for mark in (MARK, MERGED, TRAINED, TRAINED_ALL, PIPELINE))
 
 
 def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:

@@ -48,8 +48,11 @@ class Artifacts:
         memory_bytes: int = MEMORY_BYTES,
         disk_bytes: int = DISK_BYTES,
         vault: Vault | None = None,
+        home: Home | None = None,
     ) -> None:
         self.folder = folder
+        #: The home that the cache is part of; None: not known.
+        self.home = home
         #: The store shared with machines that do not have this disk.
         self._vault = vault
         self._memory_bytes = memory_bytes
@@ -64,10 +67,10 @@ class Artifacts:
         Raises ConfigError.
         """
         if home.store is None:
-            return cls(home.artifacts)
+            return cls(home.artifacts, home=home)
         from weights.storage.artifact_store import open_vault
 
-        return cls(home.artifacts, vault=open_vault(home))
+        return cls(home.artifacts, vault=open_vault(home), home=home)
 
     @cached_property
     def supply(self) -> Supply:
@@ -107,7 +110,7 @@ class Artifacts:
         `seconds` is what it takes to make them again: what is cheap for its size is removed first.
         A full disk only leads to a warning: the weights can be rebuilt.
         """
-        from weights.checkpoint import SHARD_BYTES, publish, write_weights
+        from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 
         place = self._place(digest_)
         if place.exists():
@@ -203,7 +206,7 @@ def read_weights(place: Path, digest_: str) -> Weights | None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from weights.checkpoint import digest
+    from weights.folders.checkpoint import digest
 
     weights: dict = {}
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Train
 from weights.training.team import segment

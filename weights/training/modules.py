@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from runs.errors import SourceError
+from weights.folders.model_config import described
 from weights.model import Model
-from weights.model_config import described
 
 
 def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from runs.errors import ForgeError, SnapshotDamagedError
-from weights.checkpoint import digest, publish
+from weights.folders.checkpoint import digest, publish
 from weights.recipes import Train
 from weights.training.loop import Snapshot
 
@@ -40,7 +40,8 @@ class Facts(BaseModel):
     recipe: str
     stem: str
     step: int
-    #: Digests of tensors (`weights.checkpoint.digest`), not of files: safetensors orders no metadata.
+    #: Digests of tensors (`weights.folders.checkpoint.digest`), not of files:
+    #: safetensors orders no metadata.
     weights: str
     optimiser: str
     losses: tuple[float, ...]

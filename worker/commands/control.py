@@ -7,15 +7,16 @@ import uuid
 from contextlib import suppress
 
 from events import ConcurrencyError, Context, Event, EventStore, New
-from runs import imported_pasts
+from runs import imported_pasts, kinds
 from runs.errors import ConflictError
 from runs.history.repository import full_name
 from runs.history.run_cache import RunCache
 from runs.kinds.commands import refusal
 from runs.kinds.state import State
-from runs.kinds.user_events import Imported, PriorityChanged
+from runs.record.user_events import Cancelled, Imported, Paused, PriorityChanged, Resumed
 from runs.system.plain_text import check
 from worker.append import actor, project
+from worker.commands import delegation
 from worker.commands.submit import check_queued
 
 
@@ -44,13 +45,47 @@ def control(
             continue
         why = refusal(state, event)
         if why is not None:
+            _pass_down(store, state, event, who)  # a kill may have left its children out
             raise ConflictError(f"run {run} is left as it is: {why}. `forge show {run}` says more.")
         try:
             store.append(state.stream, state.version, [New(event, name)], Context(actor=who))
         except ConcurrencyError:
             continue  # another process appended meanwhile: check again that the event is allowed
         project(store)
+        _pass_down(store, state, event, who)
         return state
+
+
+def act(
+    store: EventStore,
+    run: str,
+    action: str,
+    about: str,
+    reason: str | None = None,
+    by: str | None = None,
+    key: str | None = None,
+) -> State:
+    """Record an action of the kind's own (`Kind.act`); return the run's state before it.
+
+    The same `key` from the same user is recorded once. Raises ConflictError, NotFoundError,
+    ConfigError.
+    """
+    before = RunCache(store, 1).get(full_name(store, run))
+    for event in kinds.of(before.kind).act(before, action, about, reason):
+        control(store, before.run, event, by, None if key is None else f"{key}/{event.type}")
+    return before
+
+
+#: What is asked of a run's children, too.
+_PASSED_DOWN = (Paused, Resumed, Cancelled, PriorityChanged)
+
+
+def _pass_down(store: EventStore, state: State, event: Event, who: str) -> None:
+    """Ask the same of the runs that are tasks of this one; those it makes no sense for are left."""
+    if isinstance(event, _PASSED_DOWN):
+        for child in delegation.living(store, state):
+            with suppress(ConflictError):
+                control(store, child, event, who)
 
 
 def _take_over(store: EventStore, state: State, who: str) -> None:

@@ -27,7 +27,7 @@ class Measured:
 
 def measure(folder: Path) -> Measured:
     """Read and hash a model's weights. Raises SourceError if the folder is not a model."""
-    from weights.checkpoint import digest, open_checkpoint
+    from weights.folders.checkpoint import digest, open_checkpoint
 
     checkpoint = open_checkpoint(folder)
     weights = checkpoint.tensors()

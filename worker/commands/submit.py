@@ -11,9 +11,9 @@ import uuid
 from events import Appended, Context, EventStore, IdempotencyError, New
 from runs import kinds
 from runs.errors import ConfigError, ConflictError
-from runs.kinds import events
 from runs.kinds.asked import Plan
-from runs.kinds.events import Quarantine, Submitted
+from runs.record import events
+from runs.record.events import Quarantine, Submitted
 from runs.streams import check_name, stream
 from runs.system.plain_text import check
 from worker.append import actor
@@ -48,6 +48,7 @@ def submit(
     by: str | None = None,
     reason: str | None = None,
     asked: str | None = None,
+    cause: str | None = None,
 ) -> str:
     """Record that a user wants a run; return the run's name.
 
@@ -55,7 +56,7 @@ def submit(
     run: the second time nothing is recorded. Raises ConflictError if the second submission has
     other settings, or if a run of another kind has the name. `asked` is the digest of the request,
     recorded as the event's correlation: the same request means the same settings, even if a model's
-    name in it means another folder by now.
+    name in it means another folder by now. `cause` is the event that asked for it, if another run did.
     """
     check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key, by))
@@ -74,7 +75,7 @@ def submit(
     )
     for text, what in ((reason, "the reason"), (plan.output_dir, "a path"), *kind.texts(event)):
         check(text or "", what)
-    done = _append(store, stream(kind.name, run), event, Context(by or actor(), asked))
+    done = _append(store, stream(kind.name, run), event, Context(by or actor(), asked, cause))
     same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
     if not same and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(

@@ -13,7 +13,7 @@ from runs.errors import ForgeError
 from runs.history.repository import load, named_stream
 from runs.home import Home
 from runs.kinds.decide import open_tasks
-from runs.kinds.events import ENDED, TaskDied
+from runs.record.events import ENDED, TaskDied
 from worker.devices.child_process import Process
 from worker.queue.device_table import Roster
 from worker.queue.leases import Leases, here, myself

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,12 @@ from events.store import CODE_VERSION
 from runs import imported_pasts, kinds
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.history import archive as run_archive
+from runs.history import children as run_children
 from runs.history.audit import Finding, audit
 from runs.history.repository import fold, full_name, history, named_stream, opened
-from runs.kinds import user_events
 from runs.kinds.commands import refusal
 from runs.kinds.state import State
+from runs.record import user_events
 from runs.streams import NAME
 from weights.storage.weight_cache import Artifacts, read_weights
 from worker.append import actor, project
@@ -91,12 +91,10 @@ def load(
     with tempfile.TemporaryDirectory() as folder:
         found = archive.read(path, Path(folder))
         run, rows = _history(path, found)
-        for wrong in audit(rows):
-            if wrong.level != "note":
-                raise ArchiveError(str(path), f"at event {wrong.place}", wrong.message)
-        state = fold(rows)
-        for refused in [] if task_files else _task_files(state):
-            raise ConfigError(refused.message)
+        state, *children = _with_children(path, found, run, rows)
+        for folded in [] if task_files else [state, *children]:
+            for refused in _task_files(folded):
+                raise ConfigError(refused.message)
         check_weights(path, found.blobs, Path(folder), state)
         stream = named_stream(run_archive.ArchivedLog(found.streams), run)
         ours = {name: _taken(found, name, who) for name in found.streams}
@@ -113,6 +111,25 @@ def load(
         project(store)
     waiting = [run] if ours[stream] and new[run] else []
     return Imported(run, new, len(places), waiting, waiting if state.failed else [])
+
+
+def _sound(path: Path, rows: list[Envelope]) -> State:
+    """Return the state after a history. Raises ArchiveError for what the audit finds in it."""
+    for wrong in audit(rows):
+        if wrong.level != "note":
+            raise ArchiveError(str(path), f"at event {wrong.place}", wrong.message)
+    return fold(rows)
+
+
+def _with_children(
+    path: Path, found: archive.Archive, run: str, rows: list[Envelope]
+) -> list[State]:
+    """Return the states of a run and of its children. Raises ArchiveError for what is wrong."""
+    state = _sound(path, rows)
+    children = [_sound(path, some) for some in _children(path, found, run)]
+    for wrong in run_children.check(run_archive.ArchivedLog(found.streams), state):
+        raise ArchiveError(str(path), "in its manifest", wrong.message)
+    return [state, *children]
 
 
 def _task_files(state: State) -> list[Finding]:
@@ -162,23 +179,28 @@ def _taken(found: archive.Archive, name: str, who: str) -> list[New]:
 
 
 def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
-    """Return the archive's run and its history.
-
-    Raises ArchiveError if the archive holds anything that is not part of this history.
-    """
+    """Return the archive's run and its history. Raises ArchiveError if a stream is no run's."""
     run = run_archive.run_of(found)
     for name in found.streams:
         if not kinds.is_run(name) or NAME.fullmatch(run_archive.title(name)) is None:
             why = f"it holds the stream {name[:100]!r}, which is no run's"
             raise ArchiveError(str(path), "in its manifest", why)
-    rows = list(history(run_archive.ArchivedLog(found.streams), run))
-    counts = Counter(row.stream for row in rows)
+    return run, list(history(run_archive.ArchivedLog(found.streams), run))
+
+
+def _children(path: Path, found: archive.Archive, run: str) -> list[list[Envelope]]:
+    """Return the histories of a run's children; the run's own is sound.
+
+    Raises ArchiveError if the archive holds anything that is not part of these histories.
+    """
+    log = run_archive.ArchivedLog(found.streams)
+    needed = run_archive.streams(log, run)
     for name, own in found.streams.items():
-        if counts[name] != len(own):
+        if len(needed.get(name, ())) != len(own):
             title = run_archive.title(name)
             why = f"it holds events of {title} that are no part of run {run}'s history"
             raise ArchiveError(str(path), "in its manifest", why)
-    return run, rows
+    return [rows for name, rows in run_children.histories(log, run) if name != run and rows]
 
 
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
@@ -212,8 +234,12 @@ def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:
         found = archive.read(path, Path(folder))
         run, rows = _history(path, found)
         findings = audit(rows)
-        if not [f for f in findings if f.level != "note"]:
+        if all(one.level == "note" for one in findings):
+            children = _children(path, found, run)
+            findings += [one for some in children for one in audit(some)]
+        if all(one.level == "note" for one in findings):
             state = fold(rows)
+            findings += run_children.check(run_archive.ArchivedLog(found.streams), state)
             check_weights(path, found.blobs, Path(folder), state)
-            findings += _task_files(state)
+            findings += [one for each in (state, *map(fold, children)) for one in _task_files(each)]
     return run, rows, findings

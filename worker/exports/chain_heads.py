@@ -16,8 +16,8 @@ from events import Envelope, EventStore
 from events.projection import PROJECTIONS
 from events.store import EVENTS
 from runs.history.audit import Anchor, Finding
-from runs.kinds.events import Forked
 from runs.lists.projections import RUNS
+from runs.record.events import Forked
 from runs.streams import run_of
 
 

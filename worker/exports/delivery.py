@@ -15,7 +15,7 @@ from runs.errors import ForgeError
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.state import State
-from runs.kinds.user_events import Exported
+from runs.record.user_events import Exported
 from worker.commands.control import control
 
 

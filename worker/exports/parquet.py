@@ -51,7 +51,7 @@ def write(folder: Path, state: State, rows: Sequence[Envelope]) -> dict[str, int
     Earlier tables are replaced once all new ones are complete. Raises the errors of `check`.
     """
     folder = check(folder, state.kind, state.run)
-    from weights.checkpoint import publish
+    from weights.folders.checkpoint import publish
 
     counts: dict[str, int] = {}
 

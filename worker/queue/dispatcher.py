@@ -16,9 +16,9 @@ from collections.abc import Callable
 from events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
 from runs import imported_pasts, kinds
 from runs.errors import ForgeError
-from runs.kinds import events, user_events
 from runs.kinds.tasks import Task
 from runs.lists import queries
+from runs.record import events, user_events
 from runs.streams import run_of
 from worker.append import project
 from worker.commands import user_limits
@@ -205,8 +205,16 @@ class Dispatcher(threading.Thread):
             known.pending = 1
             self._put(run)
 
+    def _wake(self, run: str | None) -> None:
+        """Decide again on a run that has waited for the end of another."""
+        if run is not None and (known := self._runs.get(run)) is not None:
+            self._changed.add(run)
+            known.pending = 1
+            self._put(run)
+
     def _forget(self, run: str) -> None:
-        """Remove a run that has ended."""
+        """Remove a run that has ended; the run that it is a task of goes on."""
+        parent = self._desk.parents.get(run)
         for flight in self._flights.values():
             if flight.run == run and flight.counts:
                 flight.counts = False
@@ -217,6 +225,7 @@ class Dispatcher(threading.Thread):
         self._scheduler.drop(run)
         self._leases.forget(run)
         project(self._store)
+        self._wake(parent)
 
     def _apply_rules(self) -> None:
         self._scheduler.limit(self._rules.everybody, self._rules.tasks)

@@ -9,8 +9,9 @@ from typing import Any
 from events import Context, EventStore
 from runs.history.run_cache import RunCache
 from runs.kinds.decide import decide
-from runs.kinds.tasks import Task
+from runs.kinds.tasks import Delegate, Task
 from worker.append import append_facts, project_after
+from worker.commands import delegation
 from worker.queue.bookkeeping import Backoff
 from worker.queue.build_locality import Homes
 
@@ -29,6 +30,8 @@ class Desk:
         self._runs = RunCache(store, LOADED)
         self.tasks: dict[str, Sequence[Task]] = {}
         self.homes = Homes()
+        #: Run that is a task of another → that other run.
+        self.parents: dict[str, str] = {}
         #: Run → task → how often the task came back, and when it may be granted again.
         self._backoff: dict[str, dict[str, Backoff]] = {}
 
@@ -50,14 +53,28 @@ class Desk:
             self.homes.follow(run, rows)
             project_after(self._store, rows)
             decision = decide(state)
-            if state.ended or not decision.facts:
+            if decision.facts and not state.ended:
+                append_facts(self._store, state, decision.facts, self._context)
+            elif not any(self._settled(state, task) for task in decision.tasks):
                 break
-            append_facts(self._store, state, decision.facts, self._context)
-        self.tasks[run] = decision.tasks
+        self.tasks[run] = [task for task in decision.tasks if not self._has_child(run, task)]
         due = {task.key for task in decision.tasks}
         waits = self._backoff.get(run, {})
         self._backoff[run] = {task: one for task, one in waits.items() if task in due}
         return state
+
+    def _settled(self, state: Any, task: Task) -> bool:
+        """Return True if the end of a task's run was recorded."""
+        if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
+            return False
+        return delegation.settle(self._store, state, task, self._context)
+
+    def _has_child(self, run: str, task: Task) -> bool:
+        """Return True if a task is a run that is submitted already: no device is needed for it."""
+        if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
+            return False
+        self.parents[task.run] = run
+        return True
 
     def drop(self, run: str) -> None:
         """Forget the state and tasks of a run, but keep its backoffs and the devices that built."""
@@ -67,6 +84,7 @@ class Desk:
     def forget(self, run: str) -> None:
         """Forget everything of a run that has ended."""
         self.drop(run)
+        self.parents.pop(run, None)
         self.homes.forget(run)
         self._backoff.pop(run, None)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from events import Envelope, Event, EventStore
 from runs import imported_pasts, kinds
 from runs.history.repository import load
-from runs.kinds import events, user_events
 from runs.lists import queries
+from runs.record import events, user_events
 from worker.queue.bookkeeping import Known
 
 

@@ -13,13 +13,14 @@ from runs import kinds
 from runs.errors import ConfigError, UnavailableError
 from runs.kinds import kind as runs_kind
 from runs.kinds.decide import open_tasks
-from runs.kinds.events import DivergenceDetected, TaskFailed
 from runs.kinds.retries import failure
 from runs.kinds.state import State
-from runs.kinds.tasks import Start, Task
+from runs.kinds.tasks import Delegate, Start, Task
+from runs.record.events import DivergenceDetected, TaskFailed
 from runs.system.plain_text import visible
 from weights.devices import out_of_memory
 from weights.storage.weight_cache import Artifacts
+from worker.commands import delegation
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,10 @@ class Hands:
         Raises errors that are not the task's fault. A failure is recorded only if `mine()`: the
         failure of a process that lost its lease meanwhile does not count.
         """
+        if isinstance(task, Delegate):
+            delegation.submit(self._store, self._artifacts, state, task, self._context)
+            failpoints.hit("child-submitted")
+            return "done"
         try:
             event = self.context(state, task).carry_out(task)
         except OSError as error:

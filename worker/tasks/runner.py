@@ -18,9 +18,10 @@ from runs.history.run_cache import RunCache
 from runs.home import threads
 from runs.kinds.decide import decide
 from runs.kinds.state import State
-from runs.kinds.tasks import Task
+from runs.kinds.tasks import Delegate, Task
 from weights.storage.weight_cache import Artifacts
 from worker.append import actor, append_facts, project_after
+from worker.commands import delegation
 from worker.queue.leases import Leases
 from worker.tasks.recorder import Hands
 
@@ -84,11 +85,23 @@ class Worker:
         Return False if all are taken.
         """
         for task in tasks:
+            if isinstance(task, Delegate):
+                self._delegated(state, task)
+                return True
             if self._claim(state, task):
                 self._do_held(state, task, tasks)
                 failpoints.hit("task-released")
                 return True
         return False
+
+    def _delegated(self, state: State, task: Delegate) -> None:
+        """Submit a task's run, or carry it on, or record how it has ended."""
+        if not delegation.exists(self.store, task):
+            delegation.submit(self.store, self.artifacts, state, task, self._context)
+            failpoints.hit("child-submitted")
+        elif not delegation.settle(self.store, state, task, self._context):
+            self.run(task.run)
+            failpoints.hit("child-ended")
 
     def _claim(self, state: State, task: Task) -> bool:
         return self._leases.claim(f"{state.run}/{task.key}") is not None
@@ -123,10 +136,10 @@ def finish(worker: Worker, run: str) -> Any:
     """Carry the run on to its end. Raises RunFailedError or RunCancelledError if it ends so."""
     state = worker.run(run)
     if state.failed is not None:
-        raise RunFailedError(
-            f"run {run} failed: {state.failed.reason}. Try again with `forge retry {run}` and "
-            f"`forge start --resume {run}`."
-        )
+        told = f"run {run} failed: {state.failed.reason}."
+        if "`forge " not in told:  # else it says itself what can be done
+            told += f" Try again with `forge retry {run}` and `forge start --resume {run}`."
+        raise RunFailedError(told)
     if state.cancelled is not None:
         why = f": {state.cancelled.reason}" if state.cancelled.reason else ""
         raise RunCancelledError(f"run {run} was cancelled{why}. `forge fork` can branch it.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from events import Envelope, EventStore, Registry
 from runs import imported_pasts, kinds
-from runs.lists import model_registry
+from runs.lists import model_registry, sessions
 from worker.commands import accounts, user_limits
 
 #: Streams that do not belong to a run, and the registry of their events.
@@ -15,6 +15,7 @@ OTHERS: dict[str, Registry] = {
     user_limits.STREAM: user_limits.REGISTRY,
     model_registry.STREAM: model_registry.REGISTRY,
     imported_pasts.STREAM: imported_pasts.REGISTRY,
+    sessions.STREAM: sessions.REGISTRY,
 }
 
 

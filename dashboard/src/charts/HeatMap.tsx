@@ -4,7 +4,7 @@ import { css, inkOn, mix, type Rgb, themed } from "../lib/colour";
 import { number } from "../lib/format";
 import { useWidth } from "../lib/hooks";
 import { extent } from "../lib/scale";
-import { useTheme } from "../ui/theme";
+import { useTheme } from "../ui/frame/theme";
 import { ChartTable } from "./ChartTable";
 
 interface Props {

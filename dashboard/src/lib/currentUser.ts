@@ -13,3 +13,10 @@ export function useMaySubmit(): boolean {
   const role = useMe()?.role;
   return role === "submitter" || role === "admin";
 }
+
+/** A test for runs: whether this user may ask something of one, by the name of its owner. */
+export function useOwns(): (owner: string) => boolean {
+  const me = useMe();
+  const maySubmit = useMaySubmit();
+  return (owner) => me?.role === "admin" || (maySubmit && me?.name === owner);
+}

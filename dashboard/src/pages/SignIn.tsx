@@ -2,8 +2,8 @@
 import { type FormEvent, useState } from "react";
 import { keep, wasRefused } from "../api/session";
 import { useTitle } from "../lib/hooks";
-import { Brand } from "../ui/Brand";
-import { Field } from "../ui/Field";
+import { Brand } from "../ui/frame/Brand";
+import { Field } from "../ui/forms/Field";
 
 export function SignIn() {
   const [text, setText] = useState("");

@@ -13,7 +13,7 @@ export function Headline({ head }: { head: Head }) {
         <dd>{head.result ? <Told result={head.result} /> : <span className="quiet">none yet</span>}</dd>
       </div>
       <Fact name={plural(2, head.unit).slice(2)} value={number(head.done)} more={head.of === null ? "" : `of ${number(head.of)}`} />
-      {head.facts.map((fact) => (
+      {head.facts.filter((fact) => fact.name !== "reason").map((fact) => (  // the page says it in a line of its own
         <Fact key={fact.name} name={fact.name} value={measured(fact.value, fact.unit)} more="" />
       ))}
     </dl>
@@ -47,9 +47,12 @@ function Told({ result }: { result: Result }) {
   );
 }
 
+/** A fact with more letters is a sentence: it wraps, in plain letters. */
+const LONG = 40;
+
 export function Fact({ name, value, more }: { name: string; value: string; more: string }) {
   return (
-    <div>
+    <div className={value.length > LONG ? "headline-said" : undefined}>
       <dt>{name}</dt>
       <dd>
         <b>{value}</b>

@@ -1,16 +1,16 @@
 /** Panels of a run beneath each other, each in its frame: title, sentence, export. */
 import { useId } from "react";
 import type { Panels } from "../api/types";
-import { ArmsPanel } from "./ArmsPanel";
+import { ArmsPanel } from "./kinds/ArmsPanel";
 import { ExportMenu } from "./ExportMenu";
-import { FrontPanel } from "./FrontPanel";
-import { GatesPanel } from "./GatesPanel";
+import { FrontPanel } from "./kinds/FrontPanel";
+import { GatesPanel } from "./kinds/GatesPanel";
 import { GraphPanel } from "./graph/GraphPanel";
-import { LinesPanel } from "./LinesPanel";
-import { MatrixPanel } from "./MatrixPanel";
-import { SamplesPanel } from "./SamplesPanel";
-import { SharesPanel } from "./SharesPanel";
-import { UnitsPanel } from "./UnitsPanel";
+import { LinesPanel } from "./kinds/LinesPanel";
+import { MatrixPanel } from "./kinds/MatrixPanel";
+import { SamplesPanel } from "./kinds/SamplesPanel";
+import { SharesPanel } from "./kinds/SharesPanel";
+import { UnitsPanel } from "./kinds/UnitsPanel";
 
 export type Panel = Panels["panels"][number];
 

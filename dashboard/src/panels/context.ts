@@ -6,9 +6,11 @@ export interface PanelPlace {
   at: number | null;
   /** Opens a candidate; null on the page of a kind that has no page for its models. */
   pick: ((id: string) => void) | null;
+  /** Whether the user may ask something of the run, as it is now. */
+  mayAct: boolean;
 }
 
-const PlaceContext = createContext<PanelPlace>({ run: "", at: null, pick: null });
+const PlaceContext = createContext<PanelPlace>({ run: "", at: null, pick: null, mayAct: false });
 export const PanelPlaceProvider = PlaceContext.Provider;
 
 export function usePlace(): PanelPlace {

@@ -20,8 +20,8 @@ from evomerge.run.state import RunState
 from evomerge.run.views.candidates import describe
 from evomerge.tasks.context import Bench
 from runs.errors import ForgeError
-from weights import companions
-from weights.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
+from weights.folders import companions
+from weights.folders.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
 from weights.storage.output_folder import MARK, check_target
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads

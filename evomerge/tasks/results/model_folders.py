@@ -13,9 +13,9 @@ from evomerge.tasks.results.verify_folder import documents, taken_over
 from runs.errors import SourceError
 from runs.event_types import ModelReference, SourceRecord
 from runs.home import Home
-from weights import companions
-from weights.checkpoint import open_checkpoint
-from weights.holding import holds
+from weights.folders import companions
+from weights.folders.checkpoint import open_checkpoint
+from weights.folders.holding import holds
 from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
 from weights.storage.weight_cache import Artifacts
 

@@ -13,9 +13,9 @@ from evomerge.merging.safetensors_sink import mapped
 from evomerge.recipes.recipe import Source
 from evomerge.tasks.results.verify import read_document
 from runs.errors import ConfigError, ForgeError, SourceChangedError
-from weights import companions
-from weights.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
-from weights.sources import resolve
+from weights.folders import companions
+from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
+from weights.folders.sources import resolve
 from weights.storage.output_folder import MARK, check_target
 
 

@@ -22,7 +22,7 @@ from evomerge.tasks.execute import carry_out
 from runs.errors import DataError, ForgeError, SourceChangedError, UnavailableError
 from runs.history.audit import Finding
 from runs.system import bounded_files
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.storage.inputs import Supply
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads

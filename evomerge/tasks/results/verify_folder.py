@@ -18,8 +18,8 @@ from runs.errors import ForgeError, SourceError
 from runs.history import repository
 from runs.history.audit import Finding
 from runs.home import Home
-from weights import companions
-from weights.checkpoint import open_checkpoint
+from weights.folders import companions
+from weights.folders.checkpoint import open_checkpoint
 from weights.storage.weight_cache import Artifacts
 
 

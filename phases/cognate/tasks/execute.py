@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,19 +10,21 @@ from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evaluation.machine_profile import machine_profile
+from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed
 from events import Event
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
 from phases.cognate.tasks import measure, text
 from phases.cognate.tasks.text import Text
-from runs.errors import SourceChangedError, UnavailableError
+from runs.errors import SourceChangedError
 from runs.event_types import Profile, SourceRecord
 from runs.home import segment_seconds
 from runs.kinds.tasks import Start
-from weights import companions, operations
-from weights.checkpoint import digest, open_checkpoint
+from weights import operations
+from weights.devices import of_process
+from weights.folders import companions
+from weights.folders.checkpoint import digest, open_checkpoint
 from weights.making.maker import Maker, forget, snapshots
 from weights.making.making import Make
 from weights.model import Model
@@ -113,10 +114,8 @@ class Context:
 
     @property
     def device(self) -> str:
-        """The run's device; in a worker's process, the one GPU that it sees."""
-        given: str = self.state.submitted.config.device
-        own = os.environ.get("FORGE_DEVICE") or given
-        return own if own.partition(":")[0] == given.partition(":")[0] else given
+        """The run's device, as this process names it."""
+        return of_process(self.state.submitted.config.device)
 
     def weights(self, recipe: Train | Transform) -> Weights:
         """Return the weights of one of the run's recipes, cached or made again."""
@@ -265,20 +264,13 @@ class Context:
         """
         started = self.state.started
         self.text.folder  # noqa: B018 - raises if it is another
-        mine, theirs = self.profile().model_dump(), started.profile.model_dump()
-        other = [
-            f"{k} is {mine[k] or 'not set'}, not {v}" for k, v in theirs.items() if mine[k] != v
-        ]
+        other = self.profile().unlike(started.profile)
         if not other:
             found, _ = self._canary(started, self._initial(started))
             if found == started.canary:
                 return
             other = [f"three steps of training give {found[:12]} here, not {started.canary[:12]}"]
-        raise UnavailableError(
-            "this process does not match the profile that the run is pinned to: "
-            f"{'; '.join(other)}. Resume it where it was started (FORGE_THREADS sets the number of "
-            "threads)."
-        )
+        raise unsuited(other)
 
     def _initial(self, started: Started) -> Model:
         recipe = plan.initial(self.state.submitted, started)

@@ -20,9 +20,9 @@ from phases.cognate.tasks.execute import Context, opened
 from phases.cognate.tasks.text import ITEMS, STREAMS, Text, write_items
 from runs.errors import SourceError
 from runs.home import Home
-from weights import companions
-from weights.checkpoint import SHARD_BYTES, publish, write_weights
-from weights.holding import holds
+from weights.folders import companions
+from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
+from weights.folders.holding import holds
 from weights.recipes import Train, Transform
 from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
 from weights.storage.output_folder import TRAINED, TRAINED_ALL, check_target
@@ -114,7 +114,9 @@ def settle(
     kept.parent.mkdir(parents=True, exist_ok=True)
     with alone(kept.parent / f".{kept.name[:16]}.lock"):
         if not _fits(state, kept, digest):  # another process may have written it
-            context = opened(state, Artifacts.of(home))
+            cache = Artifacts.of(home)
+            # What the cache has needs no training, and so no look at the machine.
+            context = Context(state, cache) if cache.files(digest) else opened(state, cache)
             _publish(context, kept, role, recipe, None, head)
     evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
     return str(kept)
@@ -126,6 +128,11 @@ def _fits(state: CognateState, folder: Path, digest: str) -> bool:
         return holds(folder, digest) and companions.digests(folder) == state.started.files
     except (SourceError, OSError):
         return False
+
+
+def items_file(state: CognateState, cache: Artifacts) -> Path:
+    """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
+    return Context(state, cache).text.folder / ITEMS
 
 
 def files(state: CognateState, cache: Artifacts) -> list[tuple[str, Path]]:

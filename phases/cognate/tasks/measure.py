@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evaluation.observing import RULES, Observe, Observed
+from evaluation.observing import Observe, Observed, answered
 from evaluation.perplexity import score_windows
 from phases.cognate import findings
 
@@ -26,7 +25,7 @@ def quality(
     for domain in sorted(data):
         nll, _, _ = score_windows(model, data[domain].windows)
         items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
-    return _observed(task, items, sizes, began)
+    return answered(task, items, sizes, began)
 
 
 def line(
@@ -43,7 +42,7 @@ def line(
         for domain in sorted(data):
             nll, tokens, _ = score_windows(model, data[domain].windows)
             items[f"{place}/{domain}"], sizes[f"{place}/{domain}"] = tuple(nll), tuple(tokens)
-    return _observed(task, items, sizes, began)
+    return answered(task, items, sizes, began)
 
 
 def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -> Observed:
@@ -69,17 +68,3 @@ def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -
 def _difference(base: Weights, weights: Weights) -> torch.Tensor:
     """Return all tensors' differences, in order of name, as one float64 vector."""
     return torch.cat([(weights[n] - base[n]).double().flatten() for n in sorted(base)])
-
-
-def _observed(
-    task: Observe, items: dict[str, Any], sizes: dict[str, Any], began: float
-) -> Observed:
-    return Observed(
-        recipe_id=task.recipe_id,
-        measure=task.measure,
-        on=task.on,
-        values=RULES[task.measure](items, sizes),
-        items=items,
-        sizes=sizes,
-        seconds=time.monotonic() - began,
-    )

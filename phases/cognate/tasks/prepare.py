@@ -23,7 +23,7 @@ from phases.cognate.errors import PresetError
 from phases.cognate.events import Submitted
 from phases.cognate.tasks.model import configuration, train_tokenizer
 from runs.errors import SourceError
-from weights import companions
+from weights.folders import companions
 
 STREAMS, ITEMS = "streams.safetensors", "items.jsonl"
 #: Documents from which the tokenizer learns, per domain: the first of the built-in text; of other
@@ -99,7 +99,7 @@ def _spread(documents: Sequence[Document]) -> Sequence[Document]:
 
 def given_tokenizer(donor: Path) -> Any:
     """Return the tokenizer of a model folder. Raises SourceError if it cannot be trained with."""
-    from weights.checkpoint import HEADS, open_checkpoint
+    from weights.folders.checkpoint import HEADS, open_checkpoint
 
     tokenizer, checkpoint = load_tokenizer(str(donor)), open_checkpoint(donor)
     if not tokenizer.is_fast:

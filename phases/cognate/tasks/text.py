@@ -31,8 +31,8 @@ from phases.cognate.events import Started, Submitted
 from phases.cognate.tasks import prepare
 from phases.cognate.tasks.prepare import ITEMS, STREAMS
 from runs.errors import DataError, UnavailableError
-from weights import companions
-from weights.checkpoint import replace, settle
+from weights.folders import companions
+from weights.folders.checkpoint import replace, settle
 from weights.storage.inputs import Supply
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluation import measured_again
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
 from phases.cognate.tasks.execute import Context, opened
 from runs.errors import DataError, ForgeError
 from runs.history.audit import Finding
 from runs.system import bounded_files
-from weights.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import digest, open_checkpoint
 from weights.recipes import Train, Transform
 from weights.storage.output_folder import TRAINED, TRAINED_ALL
 from weights.storage.weight_cache import Artifacts
@@ -62,16 +63,7 @@ def _measured(
         if task.recipe_id not in ids or recorded is None:
             continue
         again: Any = context.carry_out(task)
-        off = max(
-            (abs(again.values[k] - v) / max(abs(v), 1e-12) for k, v in recorded.values.items()),
-            default=0.0,
-        )
-        where = f"{task.measure} of {task.recipe_id[:12]}"
-        if off > tolerance:
-            what = f"{where}: measured again it is off by {off:.2g} relative"
-            yield Finding("error", "fitness", f"{what} (tolerance {tolerance:g})")
-        else:
-            say(f"measured {where} again: largest relative difference {off:.2g}")
+        yield from measured_again.compared(recorded, again, tolerance, say)
 
 
 def cached(state: CognateState, cache: Artifacts) -> Iterator[Finding]:

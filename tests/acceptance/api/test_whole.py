@@ -14,7 +14,7 @@ from api.options import Options
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds.runs import SETTINGS
-from weights.checkpoint import open_checkpoint
+from weights.folders.checkpoint import open_checkpoint
 from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts
 from worker.tasks import runner

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from runs.errors import RunFailedError
 from runs.home import Home
-from testing.toy import toy_runs
+from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.worlds.dashboard_world import Site
 from worker import append
@@ -18,7 +19,7 @@ from worker.commands import accounts
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A server whose log has one finished run that counts."""
+    """A server whose log has a finished run that counts, and a pipeline that a gate has stopped."""
     monkeypatch.setenv("FORGE_KINDS", KNOWN)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))  # the kind is in testing/
     monkeypatch.setenv("FORGE_LEASE_SECONDS", "3600")
@@ -26,6 +27,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     home = Home(tmp_path / "home")
     toy_runs.submit(home, "counted", steps=3)
     toy_runs.finish(home, "counted")
+    toy_pipelines.submit(
+        home, [toy_pipelines.phase("first", {"metric": "total", "at_least": 1e12})]
+    )
+    with pytest.raises(RunFailedError):
+        toy_runs.finish(home, "p")
     store = home.open_store()
     accounts.add(store, "ada", "admin")
     tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
@@ -40,7 +46,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def test_a_run_of_another_kind_has_a_page(visit: Callable[..., Any], site: Site) -> None:
     """Overview, events, settings and the slider are those of every run."""
     page = visit("/runs")
-    page.locator(".runs-row .c-kind").get_by_text("toy").wait_for()
+    page.locator(".runs-row .c-kind").get_by_text("toy").first.wait_for()
     page.get_by_role("link", name="counted").click()
     page.get_by_role("heading", name="counted").wait_for()
     assert page.get_by_role("tab").all_inner_texts() == ["Overview", "Events", "Settings"]
@@ -105,9 +111,27 @@ def test_a_run_of_any_kind_is_asked_for_again(visit: Callable[..., Any], site: S
     page.locator(".panels").get_by_text("0 of 2").wait_for()
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("checkbox", name="Choose").and_(
-        page.locator(":not([aria-label*=counted])")
+        page.locator("[aria-label^='Choose 20']")  # the new one is named by its date
     ).check()
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("textbox", name="Reason").fill("one is enough")
     page.get_by_role("button", name="Cancel 1 run").click()
     page.locator(".runs-row").get_by_text("cancelled").wait_for()
+
+
+@pytest.mark.slow
+def test_a_stopped_gate_is_overridden_with_a_reason(visit: Callable[..., Any], site: Site) -> None:
+    """The button stands at the gate that has stopped the run, and is gone afterwards."""
+    page = visit("/runs/p")
+    gates = page.locator("[data-panel=gates]")
+    gates.get_by_text("and must be at least").wait_for()
+    gates.get_by_role("button", name="Override").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Go on behind this gate").click()
+    dialog.get_by_text("Give a reason").wait_for()
+    dialog.get_by_label("Reason (required)").fill("good enough")
+    dialog.get_by_role("button", name="Go on behind this gate").click()
+    dialog.wait_for(state="detached")
+    gates.get_by_text("overridden: good enough").wait_for()
+    assert gates.get_by_role("button", name="Override").count() == 0
+    assert "gate_overridden" in [one["type"] for one in site.get("runs/p/events")["events"]]

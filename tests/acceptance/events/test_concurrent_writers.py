@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from events import EventStore, StoreUnavailableError
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from testing.store_contract import assert_chained, new
 
 WRITERS, APPENDS = 8, 200
@@ -28,7 +28,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from events import Event, New
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 
 class Counted(Event):
     type = "counted"
@@ -46,7 +46,7 @@ store.close()
 _HOLDER = """
 import sys
 from pathlib import Path
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 store = open_store(Path(sys.argv[1]))
 with store.database.appending():
     print("ready", flush=True)
@@ -139,7 +139,7 @@ def test_a_writer_behind_a_stopped_process_gives_up_after_the_timeout(
 ) -> None:
     """A wait for ever would look like a hang of our own. The store is as good as before after it."""
     holder.send_signal(signal.SIGSTOP)
-    monkeypatch.setattr("events.sqlite.BUSY_TIMEOUT_MS", 300)
+    monkeypatch.setattr("events.databases.sqlite.BUSY_TIMEOUT_MS", 300)
     began = time.monotonic()
     with pytest.raises(StoreUnavailableError, match="locked"):
         store.append("s", 0, [new("a")])

@@ -20,8 +20,8 @@ import psycopg
 import pytest
 
 from events import EventStore, New, StoreUnavailableError
-from events.postgres import open_store as open_postgres
-from events.sqlite import open_store
+from events.databases.postgres import open_store as open_postgres
+from events.databases.sqlite import open_store
 from testing.crowd import Crowd
 from testing.services.servers import Postgres
 from testing.services.servers import _runs as runs
@@ -133,7 +133,7 @@ _LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 from events import StoreUnavailableError
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from testing.crowd import Crowd
 from testing.store_contract import keys
 from tests.acceptance.events.test_log_failures import append_until_refused, note

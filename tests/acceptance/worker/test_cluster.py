@@ -411,7 +411,7 @@ def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toy
 
     from evomerge.config import parse
     from evomerge.submission import planned
-    from weights.sources import resolve
+    from weights.folders.sources import resolve
     from worker.commands import submit
 
     cluster.worker()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from events.sqlite import Sqlite
+from events.databases.sqlite import Sqlite
 from runs.errors import ConfigError
 from testing.waiting import wait_until
 from worker.queue import leases
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 _CLAIMER = """
 import sys
 from pathlib import Path
-from events.sqlite import Sqlite
+from events.databases.sqlite import Sqlite
 from worker.queue import leases
 from worker.queue.leases import Leases
 leases = Leases(Sqlite(Path(sys.argv[1])))

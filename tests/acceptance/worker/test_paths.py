@@ -26,7 +26,7 @@ from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.worlds import runs
 from testing.worlds.warm_process import Template
-from weights.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import digest, open_checkpoint
 from weights.storage.weight_cache import Artifacts
 
 SETTINGS = {

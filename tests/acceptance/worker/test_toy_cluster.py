@@ -18,10 +18,12 @@ import pytest
 from runs.history import audit
 from runs.home import Home
 from runs.kinds import FURTHER
+from runs.record.user_events import Paused
 from testing.services.cluster import Cluster
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_state import ToyState
+from worker.commands.control import control
 from worker.queue.celery_wakeup import make_app, queue_of
 
 #: Tasks long enough to be met under way.
@@ -119,7 +121,10 @@ def test_a_cancelled_run_lets_go_of_its_devices_and_a_paused_one_waits(
 ) -> None:
     """The task of a cancelled run is not waited for: it would take a minute."""
     toy_runs.submit(shared.home, "p", **SETTINGS)
-    shared.forge("pause", "p")
+    with closing(
+        shared.home.open_store()
+    ) as store:  # a command's process may begin after p has ended
+        control(store, "p", Paused())
     toy_runs.submit(shared.home, "c", slow=60)
     shared.wait(lambda: any(d.run == "c" for d in shared.devices()))
     shared.forge("cancel", "c")

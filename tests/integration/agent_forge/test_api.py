@@ -72,7 +72,7 @@ def test_the_champion_is_a_loaded_model_and_the_hand_over_is_kept(evolved) -> No
 
 def test_loaded_modules_are_sources_like_any_other(evolved, toys: Toys) -> None:
     """Written once under their digest; the same weights as the folders they came from."""
-    from weights.checkpoint import digest, open_checkpoint
+    from weights.folders.checkpoint import digest, open_checkpoint
 
     home, _, result = evolved
     state = Run(result.artifacts["run"], None if home is None else _home(home)).state

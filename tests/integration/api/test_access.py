@@ -10,7 +10,7 @@ import pytest
 from api.access.authorization import Buckets
 from api.app import create
 from api.options import Options
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from runs.errors import ConfigError, ConflictError, NotFoundError
 from runs.home import Home
 from testing.worlds.fake_world import RUN
@@ -49,6 +49,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("POST", "/runs/{run}/cancel"): "submitter",
     ("POST", "/runs/{run}/retry"): "submitter",
     ("POST", "/runs/{run}/priority"): "submitter",
+    ("POST", "/runs/{run}/actions/{action}"): "submitter",
     ("POST", "/runs/{run}/fork"): "submitter",
     ("POST", "/runs/{run}/export"): "submitter",
     ("GET", "/models"): "viewer",
@@ -80,6 +81,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
 #: A body that is taken, where an empty one would be refused before anything else.
 BODIES = {
     "/runs/{run}/priority": {"priority": 1},
+    "/runs/{run}/actions/{action}": {"about": "merge"},
     "/runs": {"models": ["a", "b"]},
     "/runs/check": {"models": ["a", "b"]},
     "/phases/{kind}/start": {"models": ["a", "b"]},
@@ -91,6 +93,7 @@ BODIES = {
 }
 
 PLACES = {
+    "action": "override",
     "kind": "evomerge",
     "run": RUN,
     "other": RUN,
@@ -121,7 +124,7 @@ def test_the_table_in_the_docs_is_the_matrix() -> None:
             assert lowest is not None
             method, path = cells[0].split()
             told[method, path] = [None, *ROLES][lowest]
-            own = path.rsplit("/", 1)[-1] in ASKED and method == "POST"
+            own = path.rsplit("/", 1)[-1] in (*ASKED, "{action}") and method == "POST"
             assert (cells[3] == "own runs") == own
     assert told == MATRIX
 
@@ -167,6 +170,11 @@ def test_a_submitter_may_ask_nothing_of_somebody_elses_run(served: Served, what:
     answer = served.ask("POST", f"/runs/{run}/{what}", "submitter", json=body)
     assert answer.status_code == 403
     assert served.ask("POST", f"/runs/{run}/{what}", "admin", json=body).status_code in (200, 409)
+    act = {"about": "merge", "reason": "x"}
+    assert (
+        served.ask("POST", f"/runs/{run}/actions/override", "submitter", json=act).status_code
+        == 403
+    )
     forked = served.ask("POST", f"/runs/{run}/fork", "submitter", json={"generation": 0})
     assert forked.status_code == 201
     assert served.get(f"/runs/{forked.json()['run']}").json()["owner"] == "submitter"

@@ -20,8 +20,8 @@ from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
+from weights.storage.model_origin import Origin
 from worker.commands.accounts import User
-from worker.exports.model_origin import Origin
 
 
 class Watched(Options):

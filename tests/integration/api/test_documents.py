@@ -119,7 +119,7 @@ def test_a_phase_that_cannot_be_started_is_refused_with_what_there_is(
     answer = served.ask("POST", "/phases/start", json={"phase_name": phase, "config": {}})
     assert answer.status_code == 422
     assert (
-        f"phase '{phase}' cannot be started here: use cognate or evomerge."
+        f"phase '{phase}' cannot be started here: use cognate or evomerge or measure or pipeline."
         in answer.json()["detail"]
     )
     kind = served.ask("POST", "/models/create", json={"type": phase, "params": {"path": "x"}})
@@ -143,7 +143,10 @@ def test_the_websocket_messages_of_the_specification(
         socket.send_json({"type": "start_phase", "phase": "poetry", "config": {}})
         error = socket.receive_json()
         assert (error["type"], error["phase"]) == ("error", "poetry")
-        assert error["message"] == "phase 'poetry' cannot be started here: use cognate or evomerge."
+        assert (
+            error["message"]
+            == "phase 'poetry' cannot be started here: use cognate or evomerge or measure or pipeline."
+        )
         socket.send_json({"type": "start_phase", "phase": "evomerge", "config": config(toys)})
         told: dict[str, Any] = {}
         while told.get("type") != "started":

@@ -91,5 +91,5 @@ def test_phases_say_what_they_always_said_before_there_is_a_run(tmp_path: Path) 
         "progress": 0.0,
         "percent": 0.0,
         "message": "no run yet",
-        "phases": {"cognate": None, "evomerge": None},
+        "phases": {"cognate": None, "evomerge": None, "measure": None, "pipeline": None},
     }

@@ -16,7 +16,7 @@ from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
 from tests.integration.cli.test_scoring_commands import ok
 from tests.integration.evaluation.test_harness import means, read
-from weights.sources import resolve
+from weights.folders.sources import resolve
 
 
 @pytest.mark.slow

@@ -298,7 +298,7 @@ def test_what_is_drawn_is_taken_before_the_state_goes_on(monkeypatch: pytest.Mon
     made, progress = world(), Progress()
     monkeypatch.setattr(progress, "_live", object())
     progress.watch(made.state, made.rows)
-    snapshot = progress._shown
+    snapshot = progress._shown[1]
     assert snapshot is not None
     assert [hand.who for hand in snapshot.hands] == ["here"]
     before = drawn(snapshot)
@@ -306,8 +306,8 @@ def test_what_is_drawn_is_taken_before_the_state_goes_on(monkeypatch: pytest.Mon
     assert drawn(snapshot) == before
     progress.watch(made.state, made.rows[-1:])
     assert progress._shown is not None
-    assert progress._shown.status == "completed"
-    assert progress._shown.hands == ()
+    assert progress._shown[1].status == "completed"
+    assert progress._shown[1].hands == ()
 
 
 def test_what_was_probed_is_said_when_the_run_starts(capsys: pytest.CaptureFixture[str]) -> None:

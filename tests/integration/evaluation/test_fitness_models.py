@@ -37,7 +37,7 @@ from evomerge.recipes import layer_choice
 from runs.errors import SourceError
 from testing.models import toy_models
 from testing.models.toy_tensors import question, texts
-from weights import checkpoint
+from weights.folders import checkpoint
 
 CONTEXT = 32
 

@@ -20,7 +20,7 @@ from evaluation.evaluate import Judge, evaluate
 from runs.errors import UnavailableError
 from testing.models import toy_models
 from testing.models.toy_tensors import texts
-from weights import checkpoint
+from weights.folders import checkpoint
 
 CONTEXT = 64
 

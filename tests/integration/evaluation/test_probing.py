@@ -126,6 +126,24 @@ def test_a_processor_that_multiplies_in_bfloat16_is_known(
     assert profile.endswith("bf16") is native, "another processor is another profile"
 
 
+def test_another_makers_processor_is_another_profile(tmp_path, monkeypatch) -> None:
+    """Seen: a training gave other weights on an Intel than on an AMD with the same instructions."""
+    found = []
+    for told in (
+        "vendor_id\t: AuthenticAMD\nflags\t\t: avx512f avx512_bf16\n",
+        "vendor_id\t: GenuineIntel\nflags\t\t: avx512f avx512_bf16\n",
+        "vendor_id\t: GenuineIntel\nflags\t\t: avx512f avx512_bf16 avx512_fp16 amx_tile\n",
+        "CPU implementer\t: 0x41\nFeatures\t: fp asimd bf16\n",
+    ):
+        (tmp_path / "cpuinfo").write_text(told)
+        monkeypatch.setattr(autotune, "PROCESSORS", tmp_path / "cpuinfo")
+        found.append(machine_profile("cpu").machine)
+    assert len(set(found)) == 4
+    assert "AuthenticAMD" in found[0]
+    assert found[2].endswith("fp16 amx bf16")
+    assert "0x41" in found[3]
+
+
 def test_where_the_kernel_does_not_tell_there_is_none(tmp_path, monkeypatch) -> None:
     """No Linux: the weights' own dtype is always right."""
     monkeypatch.setattr(autotune, "PROCESSORS", tmp_path / "nothing")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from events import ArchiveError, ChainError, Envelope, EventStore, New, archive
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from testing.store_contract import new
 
 BLOB = b"\x00\xffweights" * 1000

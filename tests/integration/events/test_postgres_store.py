@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy.exc import DatabaseError, ProgrammingError
 
 from events import EventStore, StoreUnavailableError
-from events.postgres import Postgres as Database
-from events.postgres import open_store
+from events.databases.postgres import Postgres as Database
+from events.databases.postgres import open_store
 from testing.services.servers import Postgres
 from testing.store_contract import ROOT, StoreContract, assert_chained, keys, new
 
@@ -25,7 +25,7 @@ EVENTS = 60
 _WRITER = """
 import sys
 from events import Event, New
-from events.postgres import Postgres, open_store
+from events.databases.postgres import Postgres, open_store
 class Counted(Event):
     type = "counted"
     n: int
@@ -51,7 +51,7 @@ def store(postgres: Postgres) -> Iterator[EventStore]:
 
 class TestPostgresStore(StoreContract):
     opener = (
-        "from events.postgres import open_store\n"
+        "from events.databases.postgres import open_store\n"
         "def open_log(place):\n"
         "    return open_store(place)\n"
     )
@@ -176,7 +176,7 @@ def test_a_client_that_stops_in_the_middle_of_an_append_does_not_hold_up_the_oth
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As SIGSTOP or a suspended machine does it: the server ends its transaction after a while."""
-    monkeypatch.setattr("events.postgres.IDLE", "1s")
+    monkeypatch.setattr("events.databases.postgres.IDLE", "1s")
     url = postgres.new_database()
     stopped, other = open_store(url), open_store(url)
 

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 )
 
 from events import ConcurrencyError, EventStore, New, chain, failpoints
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from testing.store_contract import Counted
 
 STREAMS = ("a", "b")

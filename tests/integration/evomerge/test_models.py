@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from events import EventStore
+from events.databases.sqlite import open_store
 from events.projection import rebuild
-from events.sqlite import open_store
 from evomerge.run import events
 from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
 from runs.lists import model_registry as reports_model_registry
@@ -98,7 +98,7 @@ def test_what_a_run_says_of_a_model_stays_when_it_is_registered(
 ) -> None:
     """The folder becomes known; kind, run, metrics and name are the run's."""
     from events import New
-    from weights.checkpoint import digest, open_checkpoint
+    from weights.folders.checkpoint import digest, open_checkpoint
 
     state = fake_runs.whole(store)
     assert state.completed
@@ -166,7 +166,7 @@ def test_a_name_hides_no_other_model(store: EventStore, toys: Toys) -> None:
 
 def test_a_damaged_event_does_not_hide_the_others(store: EventStore) -> None:
     from events import New
-    from runs.kinds.user_events import Paused
+    from runs.record.user_events import Paused
 
     fake_runs.submit(store, "odd")
     store.append(stream("evomerge", "odd"), 1, [New(Paused(), "odd/x")])

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import Connection, select, text
 
 from events import Envelope, EventStore, ProjectionError, failpoints
+from events.databases.sqlite import open_store
 from events.projection import PROJECTIONS, catch_up, gaps, rebuild
-from events.sqlite import open_store
 from evomerge.reports import generation_rows
 from evomerge.run.state import RunState
 from runs.history import repository

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.bootstrap import Comparison
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from evomerge.recipes.recipe import label
 from evomerge.reports import generation_rows, report
 from evomerge.reports.pictures import plot

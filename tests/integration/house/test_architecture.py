@@ -21,12 +21,14 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"weights", "runs", "events"},
     "evomerge": {"evaluation", "weights", "runs", "events"},
     "phases": {"evaluation", "weights", "runs", "events"},
+    "pipeline": {"evaluation", "weights", "runs", "events"},
     "worker": {"evaluation", "weights", "runs", "events"},
-    "agent_forge": {"worker", "evomerge", "evaluation", "weights", "runs", "events"},
+    "agent_forge": {"worker", "evomerge", "pipeline", "evaluation", "weights", "runs", "events"},
     "api": {"worker", "evaluation", "weights", "runs", "events"},
     "cli": {
         "worker",
         "phases",
+        "pipeline",
         "evomerge",
         "evaluation",
         "weights",
@@ -49,6 +51,7 @@ PURE = [
     "evomerge.search",
     "evomerge.run",
     "evomerge.reports",
+    "pipeline",
     "weights.recipes",
     "weights.operations",
     "weights.training",
@@ -87,8 +90,8 @@ def test_imports_point_one_way_only(package: str) -> None:
 
 
 #: Packages of kinds of run, and the folders of `cli` that may know them.
-KINDS = {"evomerge", "phases"}
-FRONTS = {"evomerge": "evomerge", "phases": "phases"}
+KINDS = {"evomerge", "phases", "pipeline"}
+FRONTS = {"evomerge": "evomerge", "phases": "phases", "pipeline": "pipeline"}
 
 
 def kinds_imported(root: Path) -> list[str]:

@@ -23,6 +23,7 @@ FOLDERS = (
     "evaluation",
     "events",
     "evomerge",
+    "pipeline",
     "phases",
     "runs",
     "testing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,24 @@ from worker.commands import accounts
 from worker.exports import panel_picture
 
 
-@pytest.fixture
-def client(ended: Home, tmp_path: Path) -> Iterator[TestClient]:
-    """A server over a finished toy run, asked by an admin."""
-    (tmp_path / "models").mkdir()
-    store = ended.open_store()
+@contextmanager
+def served(home: Home, models: Path) -> Iterator[TestClient]:
+    """Give a server over a home, which reads models below a new folder, asked by an admin."""
+    models.mkdir()
+    store = home.open_store()
     accounts.add(store, "ada", "admin")
     token = accounts.issue(store, "ada")[1]
     store.close()
-    options = Options((tmp_path / "models",), rate=1e5, hosts=(*LOOPBACK, "testserver"))
-    with TestClient(create(ended, options)) as client:
+    options = Options((models,), rate=1e5, hosts=(*LOOPBACK, "testserver"))
+    with TestClient(create(home, options)) as client:
         client.headers["Authorization"] = f"Bearer {token}"
+        yield client
+
+
+@pytest.fixture
+def client(ended: Home, tmp_path: Path) -> Iterator[TestClient]:
+    """A server over a finished toy run."""
+    with served(ended, tmp_path / "models") as client:
         yield client
 
 
@@ -162,13 +170,19 @@ def test_live_messages_come_with_the_ends_of_units_and_of_the_run(
 def test_the_documents_paths_serve_every_kind(client: TestClient) -> None:
     """Status and results of the newest run, or of one of that kind; `phases` has them all."""
     told = got(client, "/phases/status")
-    assert told["phases"] == {"cognate": None, "evomerge": None, "toy": told["phases"]["toy"]}
+    assert told["phases"] == {
+        **dict.fromkeys(("cognate", "evomerge", "measure", "pipeline")),
+        "toy": told["phases"]["toy"],
+    }
     assert (told["phase"], told["run"], told["percent"]) == ("toy", "r", 100.0)
     status = got(client, "/phases/toy/status")
     assert (status["run"], status["message"]) == ("r", "completed")
     assert got(client, "/phases/toy/results?run=r")["success"] is True
     assert "no runs yet" in got(client, "/phases/evomerge/status", 404)["detail"]
-    assert "there are cognate, evomerge, toy" in got(client, "/phases/poetry/status", 404)["detail"]
+    assert (
+        "there are cognate, evomerge, measure, pipeline, toy"
+        in got(client, "/phases/poetry/status", 404)["detail"]
+    )
     for path in ("status", "results"):
         told = got(client, f"/phases/evomerge/{path}?run=r", 404)
         assert told["detail"] == "run r is a toy run: see `GET /runs/r`."

@@ -237,7 +237,7 @@ def test_the_next_task_of_a_run_that_is_carried_here_is_shown(
     world.step()
     monkeypatch.setattr(progress, "_live", object())
     progress.watch(world.state, world.rows)
-    assert [(hand.who, hand.task) for hand in progress._shown.hands] == [("here", "count/0/0")]
+    assert [(hand.who, hand.task) for hand in progress._shown[1].hands] == [("here", "count/0/0")]
 
 
 def test_every_kind_has_a_view_and_every_view_a_kind() -> None:

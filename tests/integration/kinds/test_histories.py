@@ -13,14 +13,15 @@ from runs.errors import ConfigError, ConflictError, ForgeError, NotFoundError
 from runs.history import audit, repository
 from runs.history.places import Reference, cut
 from runs.home import Home
-from runs.kinds import user_events
 from runs.lists import model_registry, queries, tables
+from runs.record import user_events
 from testing.toy import toy_runs
 from testing.toy.toy_state import ToyState
+from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from worker.commands.control import control
 from worker.commands.fork import fork, plan
-from worker.exports import archive, delivery, model_origin, parquet
+from worker.exports import archive, delivery, parquet
 
 
 def branch(home: Home, place: int | None = None, step: int | None = None, **changes: Any) -> str:

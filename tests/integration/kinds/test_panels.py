@@ -231,7 +231,7 @@ def test_a_live_view_gets_the_curve_of_the_rows_it_saw(monkeypatch: pytest.Monke
         before = len(world.rows)
         world.step()
         progress.watch(world.state, world.rows[before:])
-    shown = progress._shown
+    shown = progress._shown[1]
     assert shown.seen.head.done == 2
     console = Console(record=True, width=80, height=24, file=io.StringIO())
     console.print(kind_views.of("toy").draw(shown, 80, 24, False))

@@ -20,9 +20,10 @@ from runs.errors import (
 )
 from runs.history import audit, repository
 from runs.home import Home
-from runs.kinds import FURTHER, user_events
+from runs.kinds import FURTHER
 from runs.kinds.decide import decide
 from runs.lists import queries
+from runs.record import user_events
 from testing.toy import toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
 from testing.toy.toy_state import CountTask, ToyState, digest_of

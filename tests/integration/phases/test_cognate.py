@@ -22,13 +22,13 @@ from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, U
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
-from runs.kinds.events import Failed
 from runs.panels.panels import Lines, Matrix
+from runs.record.events import Failed
 from testing.worlds import cognate_runs
 from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
-from weights.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import digest, open_checkpoint
 from weights.making.events import Advanced
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
@@ -268,7 +268,7 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
     made, tmp_path: Path
 ) -> None:
     """`RUN:ROLE` stands where a folder does; what is missing is trained again, bit for bit."""
-    from worker.exports.model_origin import find
+    from weights.storage.model_origin import find
 
     home, state, _ = made
     copied = Home(tmp_path / "home")

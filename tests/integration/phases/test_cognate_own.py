@@ -21,7 +21,7 @@ from runs.kinds.asked import Asked
 from testing.models import toy_models
 from testing.worlds import cognate_runs
 from tests.integration.cli.test_forge import call, fails
-from weights.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import digest, open_checkpoint
 from weights.recipes import Source, Train
 from weights.storage.weight_cache import Artifacts
 from weights.training import room

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 from runs.errors import SourceError, UnavailableError
-from weights import checkpoint
-from weights.checkpoint import digest, open_checkpoint, publish, untied, write_weights
+from weights.folders import checkpoint
+from weights.folders.checkpoint import digest, open_checkpoint, publish, untied, write_weights
 
 WEIGHTS = {
     "lm_head.weight": torch.arange(12.0).view(4, 3),

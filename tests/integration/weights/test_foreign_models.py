@@ -17,9 +17,9 @@ from runs.errors import DataError, SourceError
 from runs.kinds.asked import Asked, Lookup
 from runs.system import bounded_files
 from testing.models.toys import Toys
-from weights import model_config
-from weights.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
-from weights.sources import resolve
+from weights.folders import model_config
+from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
+from weights.folders.sources import resolve
 from worker.commands import validate as plans
 
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -9,7 +9,7 @@ from transformers import Qwen2ForCausalLM
 from runs.errors import ConfigError, SourceError, UnknownAlgorithmError
 from testing.models.toy_training import INIT, model
 from weights import operations
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.operations import qwen2_init
 from weights.recipes import Transform

@@ -14,7 +14,7 @@ from torch import distributed
 
 from runs.errors import ConfigError, UnavailableError
 from testing.models.toy_training import model, recipe, streams
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.training import room, team
 from weights.training.loop import Snapshot, segment

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from events import failpoints
 from runs.errors import SnapshotDamagedError, TamperedError, UnavailableError
 from testing.models.toy_training import model, recipe, streams
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.training import snapshots
 from weights.training.loop import Snapshot, segment

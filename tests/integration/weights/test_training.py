@@ -20,7 +20,7 @@ from runs.errors import (
 )
 from testing.models import toy_training
 from testing.models.toy_training import model, recipe, streams
-from weights.checkpoint import digest
+from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm, Train
 from weights.training import complete, pinned

@@ -13,16 +13,18 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from events import EventStore, New
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from evomerge.run import events as run_events
 from evomerge.run.state import RunState
 from runs.errors import ConflictError, RunCancelledError
 from runs.history import audit, repository
 from runs.home import Home
-from runs.kinds import FURTHER, user_events
-from runs.kinds.commands import CONTROLS, refusal
+from runs.kinds import FURTHER
+from runs.kinds.commands import refusal
 from runs.kinds.decide import decide, due
 from runs.lists import queries
+from runs.record import user_events
+from runs.record.user_events import WISHES as CONTROLS
 from runs.streams import stream
 from testing.models.toys import Toys
 from testing.toy import toy_runs

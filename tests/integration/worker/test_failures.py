@@ -27,8 +27,8 @@ from runs.kinds.tasks import Start
 from runs.streams import stream
 from testing.models.toys import Toys
 from testing.worlds import fake_runs, runs
-from weights import checkpoint
-from weights.checkpoint import digest
+from weights.folders import checkpoint
+from weights.folders.checkpoint import digest
 from weights.storage import weight_cache
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import recorder, runner

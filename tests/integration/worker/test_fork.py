@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from events import EventStore
-from events.sqlite import open_store
+from events.databases.sqlite import open_store
 from evomerge import search
 from evomerge.run.rules.fork_rules import FIXED, WITH_STRATEGY
 from evomerge.run.state import RunState, fold

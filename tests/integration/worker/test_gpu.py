@@ -16,7 +16,7 @@ from evomerge.tasks.execute import carry_out
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
-from weights import checkpoint
+from weights.folders import checkpoint
 from weights.storage.weight_cache import Artifacts
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,12 @@ from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
-from weights.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
-from weights.sources import resolve
-from weights.storage import model_copies
+from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
+from weights.folders.sources import resolve
+from weights.storage import model_copies, model_origin
 from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts, model_registry
 from worker.commands.control import control
-from worker.exports import model_origin
 
 
 @pytest.fixture(scope="module")
@@ -315,3 +315,16 @@ def test_a_model_that_a_server_may_not_read_is_refused(
         answer = asked(client, "/runs/check", body)
         assert answer.status_code == 422, answer.text
         assert words in answer.json()["detail"]
+
+
+def test_a_process_that_dies_while_it_looks_is_told_of_and_replaced(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of memory, say: the error names the model, and the next look-up works."""
+    dies = "import os, sys; sys.stdin.readline(); os.write(2, b'no memory'); os._exit(9)"
+    find = model_origin.finder(home, lambda told: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(model_origin, "COMMAND", (sys.executable, "-c", dies))
+        with pytest.raises(SourceError, match=r"model first-.*: no memory"):
+            find("first")
+    assert find("first") is not None

@@ -19,7 +19,7 @@ from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun
-from weights.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import digest, open_checkpoint
 
 
 @pytest.fixture(scope="module")

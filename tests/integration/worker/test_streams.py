@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from events import ChainError, EventStore, PayloadError, chain
+from events.databases.sqlite import open_store
 from events.projection import gaps
-from events.sqlite import open_store
 from evomerge.run.events import Paused
 from runs.lists import model_registry as reports_model_registry
 from worker.commands import accounts, user_limits

@@ -16,12 +16,13 @@ from runs import kinds
 from runs.errors import ConfigError, NotFoundError, UnknownKindError
 from runs.history.audit import audit
 from runs.history.repository import fold
-from runs.kinds import commands, user_events, wording
+from runs.kinds import commands, wording
 from runs.kinds.decide import decide, due, open_tasks, pending
 from runs.kinds.kind import Kind
 from runs.kinds.state import evolve
 from runs.kinds.tasks import Decision
 from runs.kinds.view import changed
+from runs.record import user_events
 from testing.toy.toy_kind import KNOWN, ToyContext
 from testing.toy.toy_state import Counted, ToyState, digest_of
 from testing.toy.toy_world import RUN, ToyWorld

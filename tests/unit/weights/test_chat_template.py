@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weights.chat_template import unusual
+from weights.folders.chat_template import unusual
 
 CHATML = (
     "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 
 from runs.errors import SourceError
-from weights import safetensors_header
+from weights.folders import safetensors_header
 
 GOOD = {
     "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},

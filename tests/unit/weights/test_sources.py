@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from evomerge.run.events import ModelReference
 from runs.errors import SourceError, UnavailableError
-from weights.checkpoint import open_checkpoint
-from weights.sources import check_distinct, open_family, resolve
+from weights.folders.checkpoint import open_checkpoint
+from weights.folders.sources import check_distinct, open_family, resolve
 
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"

@@ -3,8 +3,8 @@ import { useState } from "react";
 import { send } from "../../api/client";
 import type { ModelKind } from "../../api/types";
 import { useMe } from "../../lib/currentUser";
-import { Field } from "../../ui/Field";
-import { FormDialog } from "../../ui/FormDialog";
+import { Field } from "../../ui/forms/Field";
+import { FormDialog } from "../../ui/forms/FormDialog";
 
 /** Champions come from runs only. */
 const KINDS: ModelKind[] = ["specialist", "source", "base"];

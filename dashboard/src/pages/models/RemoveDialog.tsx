@@ -2,8 +2,8 @@
 import { useState } from "react";
 import { send, withQuery } from "../../api/client";
 import type { Model } from "../../api/types";
-import { FormDialog } from "../../ui/FormDialog";
-import { ReasonField } from "../../ui/ReasonField";
+import { FormDialog } from "../../ui/forms/FormDialog";
+import { ReasonField } from "../../ui/forms/ReasonField";
 
 interface Props {
   model: Model;

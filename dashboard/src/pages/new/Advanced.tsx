@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Values } from "../../api/types";
 import { setting, words } from "../../lib/format";
 import { kinds, resolve, type Schema } from "../../lib/schema";
-import { Field } from "../../ui/Field";
+import { Field } from "../../ui/forms/Field";
 
 interface Props {
   schema: Schema;

@@ -6,7 +6,7 @@ import { useResource, useTitle } from "../../lib/hooks";
 import { useMe, useMaySubmit } from "../../lib/currentUser";
 import { go, href, type Route } from "../../lib/router";
 import { useSettings } from "../../lib/settings";
-import { Field } from "../../ui/Field";
+import { Field } from "../../ui/forms/Field";
 import { Empty, Failure } from "../../ui/Messages";
 import { Advanced } from "./Advanced";
 import { CheckPanel } from "./CheckPanel";

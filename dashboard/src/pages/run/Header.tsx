@@ -1,7 +1,7 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
 import { type Action, type Headline as Score, isMerging, type Run } from "../../api/types";
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
-import { useMaySubmit, useMe } from "../../lib/currentUser";
+import { useMaySubmit, useOwns } from "../../lib/currentUser";
 import { href } from "../../lib/router";
 import { Fact, Headline } from "../../panels/Headline";
 import { Icon, type IconName } from "../../ui/Icon";
@@ -24,9 +24,8 @@ const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
 
 export function Header({ onAction }: { onAction: (action: Action) => void }) {
   const { live, shown, at, overview, open } = useRun();
-  const me = useMe();
   const maySubmit = useMaySubmit();
-  const own = me?.role === "admin" || (maySubmit && me?.name === live.owner);
+  const own = useOwns()(live.owner);
   const head = useHead(live, at);
   const clock = useClock(head);
   const allowed = (Object.keys(ACTIONS) as Action[]).filter(

@@ -3,6 +3,7 @@ import { type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
 import { ApiError } from "../../api/client";
 import { invalidate } from "../../api/queries";
 import { type Action, isMerging, type RunFacts } from "../../api/types";
+import { useOwns } from "../../lib/currentUser";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { lazily } from "../../lib/lazily";
 import { href, replace, type Route, withParts } from "../../lib/router";
@@ -42,6 +43,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
   const live = useResource<RunFacts>(runPath(run));
   const past = useResource<RunFacts>(at === null ? null : runPath(run, "", { at }));
   const overview = usePanels(run, at);
+  const owns = useOwns();
   const [dialog, setDialog] = useState<Action | null>(null);
   const [snapped, setSnapped] = useState<{ why: string; at: number } | null>(null);
   const index = useMemo(() => eventIndex(run), [run]);
@@ -92,7 +94,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
   const pastFailed = at !== null && past.error !== null && !(past.error instanceof ApiError && snap(past.error.problem, at));
   return (
     <RunProvider value={{ live: live.data, shown, at, overview, open }}>
-      <PanelPlaceProvider value={{ run, at, pick: merging ? open : null }}>
+      <PanelPlaceProvider value={{ run, at, pick: merging ? open : null, mayAct: at === null && owns(live.data.owner) }}>
       <div className="run" data-past={at !== null} data-tab={tab}>
         <Header onAction={setDialog} />
         <Tabs

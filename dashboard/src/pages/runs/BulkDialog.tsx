@@ -2,8 +2,8 @@
 import { useState } from "react";
 import { explain, send } from "../../api/client";
 import { plural } from "../../lib/format";
-import { FormDialog } from "../../ui/FormDialog";
-import { ReasonField } from "../../ui/ReasonField";
+import { FormDialog } from "../../ui/forms/FormDialog";
+import { ReasonField } from "../../ui/forms/ReasonField";
 
 export type Bulk = "pause" | "cancel";
 

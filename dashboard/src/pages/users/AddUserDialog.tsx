@@ -2,8 +2,8 @@
 import { useState } from "react";
 import { send } from "../../api/client";
 import { type IssuedToken, ROLES, type Role } from "../../api/types";
-import { Field } from "../../ui/Field";
-import { FormDialog } from "../../ui/FormDialog";
+import { Field } from "../../ui/forms/Field";
+import { FormDialog } from "../../ui/forms/FormDialog";
 
 interface Props {
   onClose: () => void;

@@ -1,6 +1,6 @@
 /** A new token: it is shown now and never again. */
 import { CopyButton } from "../../ui/CopyButton";
-import { Dialog } from "../../ui/Dialog";
+import { Dialog } from "../../ui/forms/Dialog";
 
 export function TokenDialog({ name, token, onClose }: { name: string; token: string; onClose: () => void }) {
   const address = `${window.location.origin}${window.location.pathname}#token=${encodeURIComponent(token)}`;

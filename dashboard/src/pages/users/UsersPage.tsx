@@ -4,7 +4,7 @@ import { explain, send } from "../../api/client";
 import { type IssuedToken, ROLES, type Token, type UserRow, type Users } from "../../api/types";
 import { useResource, useTitle } from "../../lib/hooks";
 import { useMe } from "../../lib/currentUser";
-import { Confirm, type Question } from "../../ui/Confirm";
+import { Confirm, type Question } from "../../ui/forms/Confirm";
 import { Empty, Failure, Loaded } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { AddUserDialog } from "./AddUserDialog";

@@ -3,10 +3,10 @@ import { useState } from "react";
 import { send } from "../../../api/client";
 import { invalidate } from "../../../api/queries";
 import { type Action, isMerging } from "../../../api/types";
-import { Dialog } from "../../../ui/Dialog";
-import { Field } from "../../../ui/Field";
-import { FormDialog } from "../../../ui/FormDialog";
-import { ReasonField } from "../../../ui/ReasonField";
+import { Dialog } from "../../../ui/forms/Dialog";
+import { Field } from "../../../ui/forms/Field";
+import { FormDialog } from "../../../ui/forms/FormDialog";
+import { ReasonField } from "../../../ui/forms/ReasonField";
 import { runPath, useRun } from "../context";
 import { ExportState } from "./ExportState";
 

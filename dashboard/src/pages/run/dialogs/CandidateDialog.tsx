@@ -5,7 +5,7 @@ import { writeJson } from "../../../lib/bigJson";
 import { number, score, short } from "../../../lib/format";
 import { useResource } from "../../../lib/hooks";
 import { CopyButton, Id } from "../../../ui/CopyButton";
-import { Dialog } from "../../../ui/Dialog";
+import { Dialog } from "../../../ui/forms/Dialog";
 import { Loaded } from "../../../ui/Messages";
 import { runPath, useMerging } from "../context";
 

@@ -6,12 +6,12 @@ import { setting } from "../../../lib/format";
 import { go, href } from "../../../lib/router";
 import { parse } from "../../../lib/schema";
 import { useSettings } from "../../../lib/settings";
-import { Field } from "../../../ui/Field";
-import { FormDialog } from "../../../ui/FormDialog";
+import { Field } from "../../../ui/forms/Field";
+import { FormDialog } from "../../../ui/forms/FormDialog";
 import { Icon } from "../../../ui/Icon";
 import { runPath, useRun } from "../context";
 import { snap } from "../nearestBoundary";
-import { ReasonField } from "../../../ui/ReasonField";
+import { ReasonField } from "../../../ui/forms/ReasonField";
 
 interface Change {
   id: number;

@@ -1,0 +1,199 @@
+"""Runs of any kind and pipelines from Python: a script that is started again goes on where it was.
+
+    import agent_forge as forge
+
+    made = forge.run("cognate", {"preset": "tiny"})
+    best = forge.run(
+        "evomerge",
+        {"generations": 8},
+        models={"base": made["base"], "sources": [made["code"], made["math"]]},
+        data=[made.items],
+    )
+
+A call finds the run that the same call has started before in the same home.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from events import EventStore
+from pipeline import file as pipeline_file
+from pipeline.config import PipelineConfig
+from pipeline.events import PipelineState
+from runs import kinds
+from runs.errors import ConfigError, NotFoundError
+from runs.event_types import Figure
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
+from weights.storage.model_origin import finder
+from weights.storage.weight_cache import Artifacts
+from worker.commands import delegation, submit, validate
+from worker.tasks import runner
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has completed. `ended["base"]` names its model with that role, for another call."""
+
+    run: str
+    kind: str
+    #: Role → name of the model, as every command takes it.
+    models: Mapping[str, str]
+    figures: Mapping[str, Figure]
+
+    def __getitem__(self, role: str) -> str:
+        """Return the name of the model with a role. Raises NotFoundError."""
+        if role not in self.models:
+            told = ", ".join(self.models) or "none"
+            raise NotFoundError(f"run {self.run} gives no model {role!r}. It gives {told}.")
+        return self.models[role]
+
+    @property
+    def items(self) -> str:
+        """The items that the run has measured on, as `data` of another call."""
+        return f"{self.run}:{delegation.ITEMS}"
+
+
+def run(
+    kind: str,
+    config: Mapping[str, Any] | None = None,
+    models: Mapping[str, str | Sequence[str]] | None = None,
+    data: Sequence[str | Path] = (),
+    *,
+    home: str | Path | None = None,
+    key: str | None = None,
+) -> Ended:
+    """Carry a run of any kind to its end; return what it gives.
+
+    The same call means the same run: one that has ended is not begun again, one that was interrupted
+    goes on. `key` tells calls apart that are alike otherwise. Raises ForgeError.
+    """
+    at = _home(home)
+    given = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
+    asked = Asked(kind, dict(config or {}), given, [_placed(kind, str(one)) for one in data])
+    with closing(at.open_store()) as store:
+        name = _submitted(at, store, asked, key)
+        state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)
+    return _ended(state)
+
+
+class PipelineOrchestrator:
+    """A pipeline, phase by phase, as the source documents call it.
+
+        with PipelineOrchestrator("examples/speedrun.toml") as pipeline:
+            results = pipeline.run_full_pipeline()
+
+    `config` is a TOML file, or its content as a mapping. The same content in the same home means the
+    same pipeline.
+    """
+
+    def __init__(
+        self,
+        config: str | Path | Mapping[str, Any] | PipelineConfig,
+        home: str | Path | None = None,
+        key: str | None = None,
+    ) -> None:
+        if isinstance(config, PipelineConfig):
+            config = config.model_dump(mode="json")
+        if isinstance(config, str | Path):
+            config = pipeline_file.read(Path(config))
+        self._asked = Asked("pipeline", dict(config))
+        self._home, self._key = _home(home), key
+        self._store: EventStore | None = None
+        #: The run's name, once it is submitted.
+        self.run = ""
+
+    def __enter__(self) -> Self:
+        """Check the pipeline whole and submit it, or find it. Raises ConfigError."""
+        self._store = self._home.open_store()
+        try:
+            self.run = _submitted(self._home, self._store, self._asked, self._key)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Close the log; the pipeline itself can go on at any time."""
+        if self._store is not None:
+            self._store.close()
+        self._store = None
+
+    def run_full_pipeline(self) -> dict[str, Any]:
+        """Carry the pipeline to its end; return its report.
+
+        Raises RunFailedError, RunCancelledError.
+        """
+        state = self._carried(None)
+        return kinds.of(state.kind).report(state, ())
+
+    def run_single_phase(self, number: int) -> Ended:
+        """Carry the pipeline on until a phase has ended, those before it first; return what it gives.
+
+        `number` is from 1. Raises ConfigError for a phase that there is not, RunFailedError,
+        RunCancelledError.
+        """
+        config = kinds.of("pipeline").parse(self._asked.config)
+        if not 1 <= number <= len(config.phases):
+            raise ConfigError(f"there is no phase {number}: there are 1 to {len(config.phases)}.")
+        state = self._now()
+        if state.ended_phase(number) is None:  # else a later phase may have failed: this one stands
+            state = self._carried(number)
+        ended = state.ended_phase(number)
+        assert ended
+        models = {role: f"{ended.child}:{m.recipe_id}" for role, m in ended.models.items()}
+        return Ended(ended.child, config.phase(number).kind, models, state.figures(number))
+
+    def _now(self) -> PipelineState:
+        """Return the pipeline's state as the log has it. Raises ConfigError outside of `with`."""
+        if self._store is None:
+            raise ConfigError("a pipeline runs within `with PipelineOrchestrator(…) as pipeline:`.")
+        return repository.load_of(PipelineState, self._store, self.run)
+
+    def _carried(self, until: int | None) -> PipelineState:
+        """Carry the pipeline on, to its end or until a phase has ended; return its state."""
+        self._now()
+        assert self._store
+        seen: list[PipelineState] = []
+
+        def watch(state: Any, _rows: list[Any]) -> None:
+            if state.run == self.run:
+                seen[:] = [state]
+
+        def stop() -> bool:
+            return bool(until and seen and seen[0].ended_phase(until))
+
+        worker = runner.Worker(self._store, Artifacts.of(self._home), watch, stop)
+        return runner.finish(worker, self.run)
+
+
+def _placed(kind: str, data: str) -> str:
+    """Return data with an absolute path, so that the call means it from any folder; RUN:items stays."""
+    return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).placed(data)
+
+
+def _home(given: str | Path | None) -> Home:
+    return Home(Path(given).absolute()) if given else Home.default()
+
+
+def _submitted(home: Home, store: EventStore, asked: Asked, key: str | None) -> str:
+    """Submit a run, or find the one that the same request has started; return its name."""
+    found = delegation.with_items(store, Artifacts.of(home), asked)
+    plan = validate.plan(found, Lookup(named=finder(home, log.info)))
+    digest = delegation.digest_of(asked)
+    return submit.submit(store, plan, key=f"python {key or ''} {digest}", asked=digest)
+
+
+def _ended(state: Any) -> Ended:
+    kind = kinds.of(state.kind)
+    models = {role: f"{state.run}:{m.recipe_id}" for role, m in kind.results(state).items()}
+    return Ended(state.run, state.kind, models, kind.figures(state))

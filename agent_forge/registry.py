@@ -1,0 +1,100 @@
+"""The model registry from Python, as the source documents call it: thin calls over the log.
+
+registry = ModelRegistry()
+registry.create_session("session_001", {"base": "models/base"})
+registry.register_model("out/base", kind="base", session="session_001")
+registry.update_session_progress("session_001", "phase1", 25.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from events import EventStore
+from runs.home import Home
+from runs.lists import model_registry, sessions
+from runs.lists.sessions import Session
+from worker.commands import model_registry as commands
+from worker.commands import sessions as session_commands
+
+
+class ModelRegistry:
+    """Models and sessions of a home. What runs make enters the registry by itself."""
+
+    def __init__(self, home: str | Path | None = None) -> None:
+        """Use a home folder; none: the one that the environment names."""
+        self._home = Home.default() if home is None else Home(Path(home).absolute())
+
+    @contextmanager
+    def _store(self) -> Iterator[EventStore]:
+        store = self._home.open_store()
+        try:
+            yield store
+        finally:
+            store.close()
+
+    # ---- sessions ------------------------------------------------------------------------------
+
+    def create_session(self, name: str, config: Mapping[str, Any] | None = None) -> Session:
+        """Begin a session, or find the one of this name and config.
+
+        Raises ConfigError, and ConflictError if a session of this name has another config.
+        """
+        with self._store() as store:
+            return session_commands.create(store, name, config or {})
+
+    def update_session_progress(self, name: str, phase: str, percent: float) -> Session:
+        """Record how far a phase of a session is, 0 to 100. Raises ConfigError, NotFoundError."""
+        with self._store() as store:
+            return session_commands.progress(store, name, phase, percent)
+
+    def session(self, name: str) -> Session:
+        """Return a session. Raises NotFoundError."""
+        with self._store() as store:
+            return sessions.found(store, name)
+
+    def sessions(self) -> list[Session]:
+        """Return all sessions, the newest first."""
+        with self._store() as store:
+            return [*sessions.every(store).values()][::-1]
+
+    # ---- models --------------------------------------------------------------------------------
+
+    def register_model(
+        self,
+        folder: str | Path,
+        name: str | None = None,
+        kind: model_registry.Kind = "specialist",
+        *,
+        session: str | None = None,
+        metrics: Mapping[str, float] | None = None,
+        lineage: Sequence[str] = (),
+    ) -> str:
+        """Read and hash a model folder and record it; return its id.
+
+        `lineage` has ids or names of the models that it was made from. Raises SourceError if the folder
+        is not a model, NotFoundError if a parent or the session is not known.
+        """
+        with self._store() as store:
+            if session is not None:
+                sessions.found(store, session)
+            id_ = commands.register(store, Path(folder), name, kind, metrics, lineage)
+            if session is not None:
+                session_commands.add_model(store, session, id_)
+            return id_
+
+    def model(self, name: str) -> dict[str, Any]:
+        """Return a model by id, the beginning of an id, or name.
+
+        Raises NotFoundError, and AmbiguousError if several models match.
+        """
+        with self._store() as store:
+            return model_registry.find(store, name)
+
+    def models(self, kind: str | None = None, query: str = "") -> list[dict[str, Any]]:
+        """Return the newest thousand models of a kind whose name, id, run or path has `query`."""
+        with self._store() as store:
+            return model_registry.listed(store, kind, query)[0]

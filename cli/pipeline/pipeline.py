@@ -1,0 +1,137 @@
+"""`forge pipeline` and `forge override`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.options import emit, json_option, queue_options, say
+from cli.pipeline.init import init_command
+
+if TYPE_CHECKING:
+    from runs.home import Home
+    from runs.kinds.asked import Plan
+
+
+@click.group("pipeline")
+def pipeline_command() -> None:
+    """Run phases in a row, each a run of its own, with gates between them.
+
+    \b
+    Example:
+      forge pipeline init
+      forge pipeline run pipeline.toml --output-dir out
+    """
+
+
+pipeline_command.add_command(init_command)
+
+
+@pipeline_command.command("run")
+@click.argument("file", type=click.Path())
+@click.option("--output-dir", type=click.Path(), help="Folder for the result.")
+@click.option("--check", is_flag=True, help="Only check the file and what it names.")
+@click.option("--detach", is_flag=True, help="Only submit; workers carry the pipeline on.")
+@queue_options
+@json_option
+def run_command(
+    file: str,
+    output_dir: str | None,
+    check: bool,
+    detach: bool,
+    as_json: bool,
+    **queued: Any,
+) -> None:
+    """Run the phases of a TOML FILE, one after another.
+
+    The file is checked whole before anything starts. The phase called NAME is run RUN.2-NAME, which
+    every command knows. The same command goes on with the same pipeline after a crash or Ctrl-C; with
+    a file that was changed it starts another, and `forge start --resume RUN` goes on with the old one.
+
+    \b
+    Example:
+      forge pipeline run examples/speedrun.toml --output-dir speedrun
+    """
+    from cli.runs.carry_on import begin
+    from runs.home import Home
+
+    home = Home.default()
+    plan = _plan(home, Path(file), output_dir, detach)
+    if check:
+        _checked(plan, as_json)
+        return
+    if queued["key"] is None:
+        queued["key"] = _key(plan, Path(file))
+    begin(home, plan, queued, detach, as_json, "the same command")
+
+
+def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:
+    """Return the plan of the pipeline. Raises ConfigError, UnavailableError."""
+    from pipeline import file as files
+    from runs.kinds.asked import Asked, Lookup
+    from weights.storage.model_origin import finder
+    from worker.commands import validate
+
+    named = finder(home, lambda told: click.echo(told, err=True))
+    folder = str(Path(output_dir).absolute()) if output_dir else None
+    asked = Asked("pipeline", files.read(file), {}, (), folder)
+    return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
+
+
+def _key(plan: Plan, file: Path) -> str:
+    """Return the pipeline's key: the same file, unchanged, and the same folder mean the same run."""
+    given = json.dumps(plan.config.model_dump(mode="json"), sort_keys=True)
+    return f"pipeline {file.resolve()} {plan.output_dir} {given}"
+
+
+def _checked(plan: Plan, as_json: bool) -> None:
+    """Check what can be checked before a start, and say what will run."""
+    from pipeline.plan import gates_of
+    from runs import kinds
+    from worker.commands import validate
+
+    notes = validate.check(plan).warnings
+    phases = []
+    for number, phase in enumerate(plan.config.phases, start=1):
+        kind = kinds.of(phase.kind)
+        models = len(kind.roles(kind.parse(phase.settings)))
+        gates = [gate.metric for gate in gates_of(plan.config, number, models)]
+        phases.append({"phase": phase.name, "kind": phase.kind, "gates": gates})
+    if as_json:
+        emit({"phases": phases, "warnings": list(notes)})
+        return
+    for number, told in enumerate(phases, start=1):
+        gates = "gates: " + ", ".join(told["gates"]) if told["gates"] else ""
+        say(f"{number}  {told['phase']:16s} {told['kind']:10s} {gates}".rstrip())
+    for note in notes:
+        click.echo(f"warning: {note}", err=True)
+
+
+@click.command("override")
+@click.argument("run")
+@click.argument("phase")
+@click.option("--reason", required=True, help="Why; it is recorded.")
+@json_option
+def override_command(run: str, phase: str, reason: str, as_json: bool) -> None:
+    """Let a pipeline go on although the gate of a PHASE has stopped it.
+
+    The pipeline is tried again behind that gate, by the workers or by `forge start --resume RUN`.
+
+    \b
+    Example:
+      forge override 20261121-3fa9c1 merge --reason "the lead is within noise"
+    """
+    from pipeline.kind import OVERRIDE
+    from runs.home import Home
+    from worker.commands.control import act
+
+    store = Home.default().open_store()
+    try:
+        name = act(store, run, OVERRIDE, phase, reason).run
+    finally:
+        store.close()
+    told = f"run {name} goes on behind the gate of {phase}"
+    emit({"run": name, "phase": phase}) if as_json else click.echo(told)

@@ -1,0 +1,107 @@
+"""Verification of the runs that a run's models came from, one after the other, to the first text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from events import EventStore
+    from runs.history.audit import Finding
+
+#: A function that verifies a run of the log; it returns the report with the state.
+Check = Callable[[str], dict[str, Any]]
+
+
+def origins(
+    run: str, check: Check, rebuild: Callable[[dict[str, Any], str], None] | None
+) -> tuple[list[str], list[Finding]]:
+    """Verify every run that made a model of this one's; return their names, and what was found.
+
+    `rebuild` makes the model with an id again and adds what it finds to a report; None: none is.
+    """
+    from runs.home import Home
+
+    store = Home.default().open_store()
+    try:
+        return _walk(store, run, check, rebuild)
+    finally:
+        store.close()
+
+
+def _walk(store: EventStore, run: str, check: Check, rebuild: Any) -> tuple[list[str], list[Any]]:
+    from runs.history.audit import Finding
+
+    names, findings, open_ = [], [], [(run, "")]
+    reports: dict[str, dict[str, Any]] = {}
+    while open_:
+        name, model = open_.pop(0)
+        if name != run and name not in reports:
+            names.append(name)
+            reports[name] = check(name)
+            findings += [_of(name, found) for found in reports[name]["findings"]]
+        if name != run and rebuild is not None and reports[name]["state"] is not None:
+            before = len(reports[name]["findings"])
+            rebuild(reports[name], model)
+            findings += [_of(name, found) for found in reports[name]["findings"][before:]]
+        open_ += [
+            one for one in _children(store, name) if one not in open_ and one[0] not in reports
+        ]
+        for given, maker in _givers(store, name, model):
+            if isinstance(maker, str):
+                findings.append(Finding("error", "origins", maker))
+            elif maker is None:
+                words = f"no run of this log made {given[:12]}, which run {name} was given"
+                findings.append(Finding("note", "origins", words))
+            elif maker not in open_:
+                open_.append(maker)
+    return names, list(dict.fromkeys(findings))
+
+
+def _children(store: EventStore, run: str) -> list[tuple[str, str]]:
+    """Return (run, "") of the runs that are tasks of a run and have completed."""
+    from events import EventsError
+    from runs import kinds
+    from runs.errors import ForgeError
+    from runs.history.repository import load
+
+    try:
+        state: Any = load(store, run, showing=True)
+        return [(ended.child, "") for _, ended in kinds.of(state.kind).children(state)]
+    except (ForgeError, EventsError):  # its own report says how it is damaged
+        return []
+
+
+def _of(run: str, found: Finding) -> Finding:
+    return replace(found, check="origins", message=f"run {run}: {found.check}: {found.message}")
+
+
+def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
+    """Return (digest of a given model, (run, id) that made it | None | what is wrong)."""
+    from events import EventsError
+    from runs import kinds
+    from runs.errors import ForgeError
+    from runs.history.repository import load
+    from runs.lists import family
+
+    try:
+        state: Any = load(store, run, showing=True)
+        ancestors = kinds.of(state.kind).ancestry(state, model)
+    except (ForgeError, EventsError) as error:
+        return [("", f"run {run}: what its models were made from cannot be read: {error}")]
+    found: list[tuple[str, Any]] = []
+    for one in ancestors:
+        if not one.given:
+            continue
+        said = family.said(store, one.given)
+        try:
+            maker = family.maker(store, run, one.given)
+        except (ForgeError, EventsError):  # its log is damaged: verifying it says how
+            maker = (str(said), "")
+        if maker is None and said not in (None, run):
+            words = f"the registry says that run {said} made {one.given[:12]}, and its log does not"
+            found.append((one.given, words))
+        else:
+            found.append((one.given, maker))
+    return found

@@ -1,0 +1,245 @@
+"""`forge verify`: is the history what it says, and do the weights follow from it?"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option
+from cli.verify import reports as verify_reports
+from runs.system.plain_text import visible
+
+
+@click.command("verify")
+@click.argument("target", metavar="RUN|FILE|FOLDER|STREAM", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check every stream of the log.")
+@click.option(
+    "--rebuild", metavar="CANDIDATE|champion|all", help="Rebuild weights, compare digests."
+)
+@click.option(
+    "--recompute",
+    is_flag=True,
+    help="Measure fitness again too (of the champion, if --rebuild names no candidate).",
+)
+@click.option(
+    "--tolerance", type=float, default=1e-6, show_default=True, help="Relative, for --recompute."
+)
+@click.option(
+    "--origins",
+    is_flag=True,
+    help="Verify the runs that made the given models too, and theirs; with --rebuild those models.",
+)
+@click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
+@json_option
+def verify_command(
+    target: str | None,
+    everything: bool,
+    rebuild: str | None,
+    recompute: bool,
+    tolerance: float,
+    origins: bool,
+    head: str | None,
+    as_json: bool,
+) -> None:
+    """Check a run, an archive, a champion's folder, or another stream: users, queue, models.
+
+    Exit code 1 if something is wrong, 3 if nothing is and something could not be checked. Without
+    options: the hash chain, every event, every decision, the result, and cached weights. An archive
+    needs no database. A folder is compared with its own recipe and with its run.
+
+    \b
+    Example:
+      forge verify 20261121-3fa9c1 --rebuild champion
+      forge verify 20261121-3fa9c1 --origins
+      forge verify run.forge
+      forge verify users
+      forge verify --all
+    """
+    if (target is None) != everything:
+        raise click.UsageError("name what to verify, or give --all for every stream of the log.")
+    if target is None:
+        _refuse_for_all(rebuild, recompute or origins, head)
+        _verify_all(as_json)
+        return
+    path = Path(target)
+    if origins and path.is_file():
+        raise click.UsageError(
+            "--origins is for a run of this log: an archive holds one run alone."
+        )
+    _check(path, rebuild, tolerance, head)
+    if path.is_dir():
+        report = verify_reports.folder(path)
+    elif path.is_file():
+        report = verify_reports.archive(path)
+    else:
+        report = verify_reports.stream(target, head)
+    if (rebuild or recompute) and report["state"] is not None:
+        wanted = rebuild or "champion"
+        _rebuild(report, wanted, tolerance if recompute else None)
+    if origins:
+        _origins(report, rebuild is not None or recompute, tolerance if recompute else None)
+    _tell(report, as_json)
+
+
+def _refuse_for_all(rebuild: str | None, recompute: bool, head: str | None) -> None:
+    if rebuild is not None or recompute or head is not None:
+        raise click.UsageError(
+            "--rebuild, --recompute, --origins and --head are for one run: leave out --all."
+        )
+
+
+def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) -> None:
+    """Refuse options that would be passed over in silence."""
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise click.UsageError("--tolerance is a number, 0 or more.")
+    if rebuild == "":
+        raise click.UsageError("--rebuild takes a candidate's id, champion or all.")
+    if head is not None and path.exists():
+        raise click.UsageError("--head is for a run: archives and folders hold their own.")
+    if head is not None and not re.fullmatch(r"[0-9a-f]{64}", head):
+        raise click.UsageError("--head is a hash: 64 hexadecimal digits.")
+
+
+def _verify_all(as_json: bool) -> None:
+    """Verify every stream of the log: print a line each, then the findings; set the exit code."""
+    from runs.home import Home
+
+    store = Home.default().open_store()
+    try:
+        names = store.names()
+    finally:
+        store.close()
+    reports = [_whole(name) for name in names]
+    findings = list(dict.fromkeys(f for report in reports for f in report["findings"]))
+    if as_json:
+        told = [{**r, "findings": [asdict(f) for f in r["findings"]]} for r in reports]
+        emit({"ok": not _wrong(findings), "streams": told})
+    else:
+        for name, report in zip(names, reports, strict=True):
+            _print_stream(name, report)
+        _conclude(findings)
+    _exit(findings)
+
+
+def _whole(name: str) -> dict[str, Any]:
+    """Return one stream's report, without its state; an error of reading or folding is a finding."""
+    from events import EventsError, StoreUnavailableError
+    from runs.errors import ForgeError
+    from runs.history.audit import Finding
+
+    try:
+        report = verify_reports.stream(name, None, exactly=True)
+    except StoreUnavailableError:
+        raise
+    except (EventsError, ForgeError) as error:
+        found = [Finding("error", "events", f"the stream cannot be verified: {error}")]
+        report = {"run": name, "events": 0, "head": None, "checks": [], "findings": found}
+    report.pop("state", None)
+    return report
+
+
+def _print_stream(name: str, report: dict[str, Any]) -> None:
+    found = report["findings"]
+    word = "WRONG" if _wrong(found) else "not checked" if _unchecked(found) else "ok"
+    click.echo(f"{word:11s}  {visible(name)}  {report['events']} events")
+    _print_findings(found)
+
+
+def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> None:
+    from runs import kinds
+    from runs.home import Home
+    from weights.storage.weight_cache import Artifacts
+
+    state = report["state"]
+    kind = kinds.of(state.kind)
+    ids = kind.chosen(state, which)
+    cache = Artifacts.of(Home.default())
+
+    def say(what: str) -> None:
+        click.echo(what, err=True)
+
+    report["findings"] += kind.rebuild(state, cache, ids, tolerance, say)
+    report["checks"] += ["weights"] if tolerance is None else ["weights", "fitness"]
+    report["rebuilt"] = len(ids)
+
+
+def _origins(report: dict[str, Any], rebuild: bool, tolerance: float | None) -> None:
+    """Verify the runs that the report's run has its models from. Raises UsageError for no run."""
+    from cli.verify.origins import origins
+    from runs.history.audit import Finding
+
+    if "decisions" not in report["checks"]:
+        raise click.UsageError("--origins is for a run.")
+    report["checks"].append("origins")
+    if report["state"] is None:
+        words = "the run cannot be read, so the origins of its models were not looked for"
+        report["findings"].append(Finding("unchecked", "origins", words))
+        return
+    again = (lambda told, which: _rebuild(told, which, tolerance)) if rebuild else None
+    names, found = origins(report["run"], lambda run: verify_reports.stream(run, None), again)
+    report["origins"] = names
+    report["findings"] += found
+
+
+def _tell(report: dict[str, Any], as_json: bool) -> None:
+    """Print the report and its findings; set the exit code."""
+    del report["state"]
+    findings = report["findings"]
+    report["ok"] = not _wrong(findings)
+    if as_json:
+        emit({**report, "findings": [asdict(f) for f in findings]})
+    else:
+        _print(report, findings)
+    _exit(findings)
+
+
+def _wrong(findings: list[Any]) -> int:
+    return sum(f.level == "error" for f in findings)
+
+
+def _unchecked(findings: list[Any]) -> int:
+    return sum(f.level == "unchecked" for f in findings)
+
+
+def _exit(findings: list[Any]) -> None:
+    if _wrong(findings):
+        sys.exit(1)
+    if _unchecked(findings):
+        sys.exit(3)
+
+
+def _print(report: dict[str, Any], findings: list[Any]) -> None:
+    kind = "run   " if "decisions" in report["checks"] or not report["events"] else "stream"
+    click.echo(f"{kind}  {visible(str(report['run']))}")
+    if report["events"]:
+        click.echo(f"events  {report['events']}, head {visible(str(report['head']))}")
+    for check in dict.fromkeys(report["checks"]):
+        own = [f for f in findings if f.check == check]
+        word = "WRONG" if _wrong(own) else "not checked" if _unchecked(own) else "ok"
+        click.echo(f"{check:10s} {word}")
+    if report.get("origins"):
+        click.echo(f"origins are runs {visible(', '.join(report['origins']))}")
+    _print_findings(findings)
+    _conclude(findings)
+
+
+def _print_findings(findings: list[Any]) -> None:
+    for f in findings:
+        where = f" (event {f.place})" if f.place else ""
+        click.echo(f"{f.level}: {f.check}: {visible(f.message)}{where}")
+
+
+def _conclude(findings: list[Any]) -> None:
+    wrong = _wrong(findings)
+    if wrong:
+        click.echo(f"NOT verified: {wrong} finding{'s' if wrong > 1 else ''}.")
+    elif _unchecked(findings):
+        click.echo("nothing is wrong with what could be checked; see `unchecked` above.")
+    else:
+        click.echo("verified.")

@@ -1,0 +1,65 @@
+/** A modal dialog: the browser's own, which keeps the focus inside and closes with Escape. */
+import { type FormEvent, type ReactNode, useEffect, useId, useRef } from "react";
+import { Icon } from "../Icon";
+
+interface Props {
+  title: string;
+  onClose: () => void;
+  onSubmit?: () => void;
+  wide?: boolean;
+  foot?: ReactNode;
+  children: ReactNode;
+}
+
+export function Dialog({ title, onClose, onSubmit, wide, foot, children }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const element = dialog.current;
+    const before = document.activeElement;
+    if (element && !element.open) {
+      element.showModal();
+      (element.querySelector<HTMLElement>("input, select, textarea") ?? element).focus();
+    }
+    return () => {
+      element?.close();
+      if (before instanceof HTMLElement || before instanceof SVGElement) before.focus();
+    };
+  }, []);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    onSubmit?.();
+  };
+  const inside = (
+    <>
+      <header className="dialog-head">
+        <h2 id={id}>{title}</h2>
+        <button type="button" className="button plain icon" aria-label="Close" onClick={onClose}>
+          <Icon name="cross" />
+        </button>
+      </header>
+      {children}
+      {foot && <footer className="dialog-foot">{foot}</footer>}
+    </>
+  );
+  return (
+    <dialog
+      ref={dialog}
+      tabIndex={-1}
+      className={wide ? "wide" : undefined}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
+      {onSubmit ? (
+        <form className="dialog-body" onSubmit={submit} noValidate>
+          {inside}
+        </form>
+      ) : (
+        <div className="dialog-body">{inside}</div>
+      )}
+    </dialog>
+  );
+}

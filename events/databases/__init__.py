@@ -1,0 +1,1 @@
+"""Databases that a log is stored in, one file each: SQLite, PostgreSQL."""

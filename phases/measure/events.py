@@ -1,0 +1,80 @@
+"""Events and state of a measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from evaluation.observing import Observed
+from events import Registry
+from phases.measure.config import MeasureConfig
+from runs.event_types import Figure, ModelReference, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.kinds.state import State
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Large
+
+#: The parts that models play: the one that is measured, those it is compared with, and those that the
+#: pipeline began with.
+Role = Literal["model", "against", "first"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+class Submitted(common.Submitted):
+    """A measurement was asked for."""
+
+    config: MeasureConfig
+    #: One model.
+    model: tuple[ModelReference, ...]
+    against: tuple[ModelReference, ...] = ()
+    first: tuple[ModelReference, ...] = ()
+    #: Files and folders of items; none: the built-in ones.
+    data: tuple[str, ...] = ()
+
+    def given(self) -> dict[Role, tuple[ModelReference, ...]]:
+        """Return role → models."""
+        return {"model": self.model, "against": self.against, "first": self.first}
+
+
+class Forked(common.Forked):
+    """A measurement was branched from another."""
+
+    config: MeasureConfig
+
+
+class Started(common.Started):
+    """Models, items and profile were pinned."""
+
+    #: Every model once, in the order in which it was given.
+    sources: tuple[SourceRecord, ...]
+    #: Role → recipe ids of `sources`, one for each model that was given.
+    roles: dict[Role, tuple[Digest, ...]]
+    #: SHA-256 of all items (`evaluation.data.items.digest`).
+    data_digest: Digest
+    #: Domain → number of documents that are measured on.
+    documents: dict[str, Large]
+    profile: Profile
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class Completed(common.Completed):
+    """All models are measured and compared."""
+
+    figures: dict[str, Figure]
+
+
+REGISTRY: Registry = common.registry((Submitted, Forked, Started, Observed, Completed))
+
+
+@dataclass
+class MeasureState(State):
+    """State of a measurement. Observations are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "measure"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed)

@@ -1,0 +1,1 @@
+"""The work of a measurement: open models and items, score, measure again."""

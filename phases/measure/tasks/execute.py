@@ -1,0 +1,210 @@
+"""The work of a measurement's tasks: pin models and items, score documents."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evaluation import kept_items, measured_again, rolling
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import items as data_items
+from evaluation.data.documents import documents
+from evaluation.data.items import Item, Text
+from evaluation.loading import load_items, load_tokenizer, texts_of
+from evaluation.machine_profile import machine_profile, unsuited
+from evaluation.observing import Observe, Observed, answered
+from events import Event
+from phases.measure import findings
+from phases.measure.events import MeasureState, Role, Started
+from runs.errors import DataError, ForgeError, SourceChangedError, SourceError
+from runs.event_types import ModelReference, Profile, SourceRecord
+from runs.history.audit import Finding
+from runs.kinds.tasks import Start
+from weights.devices import of_process
+from weights.folders import companions
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.recipes import Source
+from weights.storage.inputs import check_named
+from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
+
+
+class Context:
+    """The opened items of a measurement, and the work on its tasks."""
+
+    def __init__(self, state: MeasureState, cache: Artifacts) -> None:
+        self.state = state
+        self._cache = cache
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """All items of the data: the pinned ones if they are kept, else read from the files."""
+        given, started = self.state.submitted.data, self.state.started
+        needed = (self.state.submitted.config.slice,)
+        pinned = started.data_digest if started else None
+        kept = kept_items.pinned(self._cache.supply, given, pinned, needed)
+        return load_items(given, parameters=self._largest, needed=needed) if kept is None else kept
+
+    @property
+    def _largest(self) -> int:
+        """Parameters of the largest model: built-in items are as many as it can afford."""
+        if self.state.started is not None:
+            return max(source.parameters for source in self.state.started.sources)
+        models = [one for some in self.state.submitted.given().values() for one in some]
+        return max(open_checkpoint(self._cache.supply.model(m, None)).parameters for m in models)
+
+    @cached_property
+    def texts(self) -> dict[str, list[Text]]:
+        """Domain → the documents that are measured on."""
+        return texts_of(self.items, self.state.submitted.config.slice)
+
+    @property
+    def device(self) -> str:
+        """The run's device, as this process names it."""
+        return of_process(self.state.submitted.config.device)
+
+    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the task alone: each model is measured by itself."""
+        return [task]
+
+    def prepare(self, tasks: Sequence[Any]) -> None:
+        """Do nothing."""
+
+    def carry_out(self, task: Any) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        if isinstance(task, Start):
+            return self.started()
+        assert isinstance(task, Observe)
+        return self.observed(task)
+
+    # ---- started -------------------------------------------------------------------------------
+
+    def started(self) -> Started:
+        """Read models and items; return the event that pins them. Raises SourceError, DataError."""
+        sources: dict[str, SourceRecord] = {}
+        roles: dict[Role, tuple[str, ...]] = {}
+        for role, models in self.state.submitted.given().items():
+            records = [self._record(model) for model in models]
+            sources |= {one.recipe_id: one for one in records if one.recipe_id not in sources}
+            roles[role] = tuple(one.recipe_id for one in records)
+        supply, pinned = self._cache.supply, data_items.digest(self.items)
+        kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
+        counts = {domain: len(some) for domain, some in self.texts.items()}
+        return Started(
+            warnings=tuple(findings.notes(counts)),
+            sources=tuple(sources.values()),
+            roles=roles,
+            data_digest=pinned,
+            documents=counts,
+            profile=self.profile(),
+        )
+
+    def _record(self, given: ModelReference) -> SourceRecord:
+        """Return the record of a model, whose copy is shared. Raises SourceError."""
+        place = self._cache.supply.model(given, None)
+        checkpoint = open_checkpoint(place, Path(given.path))
+        found = digest(checkpoint.tensors())
+        check_named(given, found, place)
+        self._cache.supply.share_model(place)
+        return SourceRecord(
+            name=given.name,
+            recipe_id=Source(digest=found).id,
+            digest=found,
+            sketch="",
+            parameters=checkpoint.parameters,
+            model=place.name,
+            files=companions.digests(place),
+        )
+
+    def profile(self) -> Profile:
+        """Return the profile of this process: all facts that can change the last bit of a number."""
+        return machine_profile(self.device)
+
+    def check_unchanged(self) -> None:
+        """Raise DataError for other items, UnavailableError for another profile."""
+        started = self.state.started
+        if data_items.digest(self.items) != started.data_digest:
+            raise DataError(
+                "the data has changed since the run started. Put the old files back, or start a new "
+                "run."
+            )
+        if other := self.profile().unlike(started.profile):
+            raise unsuited(other)
+
+    # ---- observed ------------------------------------------------------------------------------
+
+    def observed(self, task: Observe) -> Observed:
+        """Score every document. Raises SourceError for a model that gives no finite numbers."""
+        began, items, sizes = time.monotonic(), {}, {}
+        place, model = self._opened(task.recipe_id)
+        tokenizer = load_tokenizer(str(place))
+        context = min(self.state.submitted.config.context, model.positions or 1 << 30)
+        for domain, some in self.texts.items():
+            split = documents(some, tokenizer, context)
+            items[domain] = tuple(rolling.score(model, split))
+            sizes[domain] = tuple(one.bytes for one in split)
+            for document, nats in zip(split, items[domain], strict=True):
+                if not math.isfinite(nats):
+                    raise SourceError(
+                        f"model {self._source(task.recipe_id)[1].name} gives no finite number for "
+                        f"text {document.id!r}: it cannot be measured."
+                    )
+        return answered(task, items, sizes, began)
+
+    def _source(self, recipe_id: str) -> tuple[ModelReference, SourceRecord]:
+        """Return a model as it was given, and as it is pinned."""
+        started = self.state.started
+        record = next(one for one in started.sources if one.recipe_id == recipe_id)
+        for role, models in self.state.submitted.given().items():
+            for given, id_ in zip(models, started.roles[role], strict=True):
+                if id_ == recipe_id:
+                    return given, record
+        raise AssertionError("a pinned model was given")
+
+    def _opened(self, recipe_id: str) -> tuple[Path, ResidentModel]:
+        """Return a model's folder and the model. Raises SourceChangedError for other weights."""
+        given, record = self._source(recipe_id)
+        place = self._cache.supply.model(given, record)
+        checkpoint = open_checkpoint(place, Path(given.path))
+        weights = checkpoint.tensors()
+        if digest(weights) != record.digest:
+            self._cache.supply.forget(place)
+            raise SourceChangedError(
+                f"the weights of model {record.name} are not those that the run has pinned. Put the "
+                "old files back, or start a new run."
+            )
+        model = ResidentModel(place, self.device, checkpoint.tied)
+        model.load(weights)
+        return place, model
+
+
+def again(
+    state: MeasureState,
+    cache: Artifacts,
+    ids: Sequence[str],
+    tolerance: float,
+    say: Callable[[str], None],
+) -> Iterator[Finding]:
+    """Measure models again; yield an error for each figure that is off by more than `tolerance`."""
+    set_threads(state.started.profile.threads)
+    context = Context(state, cache)
+    try:
+        context.check_unchanged()
+    except ForgeError as error:
+        yield Finding("unchecked", "fitness", f"nothing can be measured again: {error}")
+        return
+    for task in findings.observations(state):
+        recorded: Any = state.answers.get(task.key)
+        if task.recipe_id not in ids or recorded is None:
+            continue
+        try:
+            found = context.observed(task)
+        except ForgeError as error:
+            where = f"{task.measure} of {task.recipe_id[:12]}"
+            yield Finding("error", "fitness", f"{where}: {error}")
+            continue
+        yield from measured_again.compared(recorded, found, tolerance, say)

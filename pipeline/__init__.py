@@ -1,0 +1,1 @@
+"""The pipeline: a run whose tasks are runs, one phase after another, with gates between them."""

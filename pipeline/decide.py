@@ -1,0 +1,103 @@
+"""`due` of a pipeline: the next phase's run, the verdicts of its gates, the end. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from events import New
+from pipeline import plan
+from pipeline.config import GateConfig
+from pipeline.events import Completed, GateDecided, PassedThrough, PipelineState, Work
+from runs.event_types import Figure
+from runs.kinds.retries import failure
+from runs.kinds.tasks import Decision
+
+
+def due(state: PipelineState) -> Decision:
+    """Return what there is to do after `started`."""
+    phases = state.submitted.config.phases
+    for number in range(1, len(phases) + 1):
+        decision = _phase(state, number)
+        if decision.facts or decision.tasks:
+            return decision
+    last = plan.outgoing(state, len(phases))
+    done = Completed(
+        lineage_digest=state.lineage_digest(),
+        chain_head=state.head,
+        models={role: model for role, (_, model) in last.items()},
+    )
+    return Decision(facts=[New(done, f"{state.run}/completed")])
+
+
+def _phase(state: PipelineState, number: int) -> Decision:
+    """Return what there is to do for a phase; empty if the pipeline goes on behind it."""
+    ended = state.ended_phase(number)
+    if ended is None:
+        return _run(state, number)
+    if number not in state.gates:
+        if plan.to_measure(state, number) and state.measured_phase(number) is None:
+            return _run(state, number, "measure")
+        if verdicts := _verdicts(state, number):
+            return Decision(facts=verdicts)
+    stopped = [g for g in state.gates.get(number, ()) if g.verdict == "stop"]
+    if stopped and number not in state.overridden:
+        return Decision(facts=[failure(state, _stopped(state, number, stopped[0]))])
+    return Decision()
+
+
+def _run(state: PipelineState, number: int, what: Work = "phase") -> Decision:
+    """Return the task of a phase's run or its measurement, or the failure that its failure is."""
+    if wrong := plan.missing(state, number):
+        name = state.submitted.config.phase(number).name
+        return Decision(facts=[failure(state, f"phase {name}: {wrong}")])
+    troubles = state.troubles(number, what)
+    if not troubles or troubles[-1].retries < state.retries:
+        return Decision(tasks=[plan.delegate(state, number, what)])
+    last = troubles[-1]
+    how = {"failed": "failed", "cancelled": "was cancelled", "refused": "could not be submitted"}
+    whose = "the measurement" if what == "measure" else "run"
+    reason = f"phase {last.name}: {whose} {last.child} {how[last.status]}: {last.reason}"
+    return Decision(facts=[failure(state, reason)])
+
+
+def _verdicts(state: PipelineState, number: int) -> list[New]:
+    """Return the verdicts of a phase's gates, and that its input goes on if one says so."""
+    phase, figures = state.submitted.config.phase(number), state.figures(number)
+    found = [_verdict(number, gate, figures) for gate in plan.gates(state, number)]
+    facts = [
+        New(one, f"{state.run}/gate/{number}/{place}") for place, one in enumerate(found, start=1)
+    ]
+    verdicts = {one.verdict for one in found}
+    if "pass unchanged" in verdicts and "stop" not in verdicts and phase.input is not None:
+        passed = PassedThrough(phase=number, reference=phase.input)
+        facts.append(New(passed, f"{state.run}/passed/{number}"))
+    return facts
+
+
+def _verdict(number: int, gate: GateConfig, figures: Mapping[str, Figure]) -> GateDecided:
+    """Return a gate's verdict. A figure that is not there has not met its limit."""
+    figure = figures.get(gate.metric)
+    met = figure is not None and gate.meets(figure.value, figure.low, figure.high)
+    verdict = "pass" if met else gate.otherwise
+    return GateDecided(phase=number, gate=gate, figure=figure, verdict=verdict)
+
+
+def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
+    """Return why a gate has stopped the pipeline, and what a user can do."""
+    name = state.submitted.config.phase(number).name
+    return (
+        f"the gate of phase {name} stopped it: {told(gate)}. Go on nevertheless with `forge override "
+        f"{state.run} {name} --reason WHY` and `forge start --resume {state.run}`, or fork it with "
+        "other settings"
+    )
+
+
+def told(decided: GateDecided) -> str:
+    """Return a verdict's figure and limit in words."""
+    gate, figure = decided.gate, decided.figure
+    most = gate.at_least is None
+    limit = f"at most {gate.at_most:g}" if most else f"at least {gate.at_least:g}"
+    if figure is None:
+        return f"{gate.metric} was not measured, and must be {limit}"
+    between = "" if figure.low is None else f" ({figure.low:.4g} to {figure.high:.4g})"
+    return f"{gate.metric} is {figure.value:.4g}{between}, and must be {limit}"

@@ -1,0 +1,196 @@
+"""Events and state of a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from events import Event
+from pipeline.config import GateConfig, PipelineConfig
+from runs.event_types import Figure, MadeModel, ModelReference
+from runs.kinds import state as common_state
+from runs.kinds.state import State
+from runs.record import events as common
+from runs.record.user_events import Wish
+from runs.system.digests import Digest
+from runs.system.integers import Count
+
+#: The runs of a phase: the phase itself, and the measurement of what it made.
+Work = Literal["phase", "measure"]
+
+
+class Submitted(common.Submitted):
+    """A pipeline was asked for."""
+
+    config: PipelineConfig
+    #: Model of no phase, as the settings name it → where it was found.
+    given: dict[str, ModelReference] = {}
+    #: Phase → its data with absolute paths, in order; PHASE:items as the settings have it.
+    places: dict[str, tuple[str, ...]] = {}
+    #: The items that results are measured on, likewise.
+    test: tuple[str, ...] = ()
+
+
+class Forked(common.Forked):
+    """A pipeline was branched from another."""
+
+    config: PipelineConfig
+
+
+class Started(common.Started):
+    """The pipeline has begun: every phase was checked again where it is carried out."""
+
+
+class PhaseEnded(common.ChildEnded):
+    """The run of a phase has completed."""
+
+    type = "phase_ended"
+
+    #: From 1.
+    phase: Count
+    name: str
+    #: Lineage digest of the phase's run: what equal runs share.
+    lineage: Digest
+    #: Role → model.
+    models: dict[str, MadeModel]
+    figures: dict[str, Figure]
+
+
+class PhaseMeasured(common.ChildEnded):
+    """A phase's model was measured beside those that it was made of."""
+
+    type = "phase_measured"
+
+    phase: Count
+    name: str
+    #: Lineage digest of the measurement.
+    lineage: Digest
+    figures: dict[str, Figure]
+
+
+class PhaseFailed(common.ChildEnded):
+    """The run or the measurement of a phase has ended without a result, or could not be begun."""
+
+    type = "phase_failed"
+
+    phase: Count
+    name: str
+    #: refused: the run could not be submitted; `child_version` is 0 then.
+    status: Literal["failed", "cancelled", "refused"]
+    reason: str
+    #: How often users had asked the pipeline for a retry.
+    retries: Count
+
+
+class GateDecided(Event):
+    """A figure of a phase was compared with its limit."""
+
+    type = "gate_decided"
+
+    phase: Count
+    gate: GateConfig
+    #: None: the run has no such figure.
+    figure: Figure | None
+    verdict: Literal["pass", "pass unchanged", "stop"]
+
+
+class PassedThrough(Event):
+    """A phase's input goes on in the place of its result."""
+
+    type = "passed_through"
+
+    phase: Count
+    #: The model that goes on, as the phase was given it.
+    reference: str
+
+
+class GateOverridden(Wish):
+    """A user's decision that a pipeline goes on although a gate has stopped it."""
+
+    type = "gate_overridden"
+
+    phase: Count
+    reason: str
+
+
+class Completed(common.Completed):
+    """All phases have ended."""
+
+    #: Role → the last phase's models; "" for one that was passed through.
+    models: dict[str, MadeModel]
+
+
+REGISTRY = common.registry(
+    (
+        Submitted,
+        Forked,
+        Started,
+        PhaseEnded,
+        PhaseMeasured,
+        PhaseFailed,
+        GateDecided,
+        PassedThrough,
+        GateOverridden,
+        Completed,
+    )
+)
+
+
+def _decided(state: PipelineState, event: GateDecided) -> None:
+    state.gates[event.phase] = (*state.gates.get(event.phase, ()), event)
+
+
+def _forked(state: PipelineState, event: Forked) -> None:
+    """Branch off; a phase that had failed is tried again, in a run of the fork's."""
+    common_state.on_forked(state, event)
+    for key in [k for k, answer in state.answers.items() if isinstance(answer, PhaseFailed)]:
+        del state.answers[key]
+
+
+@dataclass
+class PipelineState(State):
+    """State of a pipeline. The ends of phases are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "pipeline"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | {
+        Forked: _forked,
+        GateDecided: _decided,
+        PassedThrough: common_state.put("passed", "phase"),
+        GateOverridden: common_state.put("overridden", "phase"),
+    }
+    outside = frozenset({PhaseFailed.type, GateOverridden.type})
+
+    #: Phase → its gates' verdicts, in their order.
+    gates: dict[int, tuple[GateDecided, ...]] = field(default_factory=dict)
+    #: Phase → what goes on in the place of its result.
+    passed: dict[int, PassedThrough] = field(default_factory=dict)
+    #: Phase → the user's decision to go on.
+    overridden: dict[int, GateOverridden] = field(default_factory=dict)
+
+    def ended_phase(self, number: int) -> PhaseEnded | None:
+        """Return the end of a phase's run; None if it has not completed."""
+        answers = (self.answers.get(key) for key in self.keys(number))
+        return next((event for event in answers if isinstance(event, PhaseEnded)), None)
+
+    def measured_phase(self, number: int) -> PhaseMeasured | None:
+        """Return the measurement of a phase's model; None if it has not been measured."""
+        answers = (self.answers.get(key) for key in self.keys(number, "measure"))
+        return next((event for event in answers if isinstance(event, PhaseMeasured)), None)
+
+    def figures(self, number: int) -> dict[str, Figure]:
+        """Return all figures of a phase: those of its measurement, and those of its run."""
+        found = (self.measured_phase(number), self.ended_phase(number))
+        return {name: figure for one in found if one for name, figure in one.figures.items()}
+
+    def troubles(self, number: int, what: Work = "phase") -> list[PhaseFailed]:
+        """Return how a phase's run, or its measurement, has failed, in order."""
+        answers = (self.answers.get(key) for key in self.keys(number, what))
+        return [event for event in answers if isinstance(event, PhaseFailed)]
+
+    def keys(self, number: int, what: Work = "phase") -> list[str]:
+        """Return the keys of a phase's tasks with an answer, in order, and the next one."""
+        first, found = f"{what}/{number}", []
+        while (key := first + (f"/{len(found)}" if found else "")) in self.answers:
+            found.append(key)
+        return [*found, key]

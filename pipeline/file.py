@@ -1,0 +1,79 @@
+"""A pipeline's file: TOML with comments, read whole, with the line of what is wrong in it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from pipeline.config import GateConfig, PhaseConfig, PipelineConfig
+from runs.errors import ConfigError
+from runs.system import bounded_files
+
+#: Bytes of the largest file.
+MOST_BYTES = 1 << 20
+#: Key of a table in the file → the field that it is, and what its tables hold.
+_TABLES: dict[str, tuple[str, type[BaseModel]]] = {
+    "phase": ("phases", PhaseConfig),
+    "gate": ("gates", GateConfig),
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the settings of a pipeline as its file has them. Raises ConfigError with the line."""
+    text = bounded_files.read_text(path, MOST_BYTES, ConfigError)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if not isinstance(content.get("phase", []), list):
+        raise ConfigError(f"{path}: begin each phase with a line [[phase]].")
+    for line, what in _unknown(content, text):
+        raise ConfigError(f"{path}, line {line}: {what}")
+    return content
+
+
+def _unknown(content: Mapping[str, Any], text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, what is wrong) for each key that a pipeline's file does not have."""
+    starts = [number for number, line in _lines(text) if re.match(r"\[\[\s*phases?\s*\]\]", line)]
+    top = (0, starts[0] if starts else 1 << 30)
+    yield from _keys(content, PipelineConfig, text, top, "a pipeline")
+    phases = content.get("phase", content.get("phases", []))
+    for place, phase in enumerate(_tables(phases)):
+        end = starts[place + 1] if place + 1 < len(starts) else 1 << 30
+        span = (starts[place] if place < len(starts) else 0, end)
+        yield from _keys(phase, PhaseConfig, text, span, "a phase")
+        for gate in _tables(phase.get("gate", phase.get("gates", []))):
+            yield from _keys(gate, GateConfig, text, span, "a gate")
+
+
+def _tables(given: Any) -> list[Mapping[str, Any]]:
+    """Return the tables of a list, or the one that stands without a list."""
+    several = given if isinstance(given, list) else [given]
+    return [one for one in several if isinstance(one, Mapping)]
+
+
+def _keys(
+    table: Mapping[str, Any], model: type[BaseModel], text: str, span: tuple[int, int], what: str
+) -> Iterator[tuple[int, str]]:
+    """Yield (line, what is wrong) for the keys of a table that its model does not have."""
+    known = [*model.model_fields, *(k for k, (f, _) in _TABLES.items() if f in model.model_fields)]
+    for key in table:
+        if key not in known:
+            line = next((n for n, t in _lines(text) if span[0] <= n < span[1] and _has(t, key)), 1)
+            yield line, f"{what} has no {key!r}. It has {', '.join(known)}."
+
+
+def _has(line: str, key: str) -> bool:
+    """Return True if a line gives the key, as `key =` or in the name of a table."""
+    return re.search(rf"(^|[\[{{,.\s\"']){re.escape(key)}[\"']?\s*([=.\]])", line) is not None
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, line without its comment) of the lines."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        yield number, line.partition("#")[0].strip()

@@ -1,0 +1,115 @@
+"""Folder of a pipeline's result: the last phase's result in a folder of its own, and the report.
+
+OUT/PHASE            the folder that the phase's kind writes
+OUT/pipeline.json    the report: phases, gates, figures. It marks the folder as a pipeline's, so that a
+                     writing that was interrupted is begun again
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from pipeline import plan
+from pipeline.events import PipelineState
+from pipeline.view import report as reported
+from runs import kinds
+from runs.errors import DataError
+from runs.event_types import MadeModel
+from runs.history import repository
+from runs.history.audit import Finding
+from runs.home import Home
+from runs.system import bounded_files
+from weights.storage.output_folder import PIPELINE as REPORT
+from weights.storage.output_folder import check_target
+
+#: Bytes of the largest report that is read.
+MOST_BYTES = 4 << 20
+
+
+def write(home: Home, state: PipelineState, out: Path, report: dict[str, Any]) -> dict[str, Any]:
+    """Write the folder; return the report with `folder`. Raises the errors of `check_target`.
+
+    Where a model passed the last phase unchanged, that model's folder is copied. A phase that gives no
+    models adds no folder.
+    """
+    out = check_target(out)
+    out.mkdir(parents=True, exist_ok=True)
+    whole = {**report, "chain_head": state.head}
+    (out / REPORT).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    number = len(state.submitted.config.phases)
+    ended = state.ended_phase(number)
+    assert ended
+    if number in state.passed:
+        for run, model in plan.outgoing(state, number).values():
+            _copy(home, run, model, out / ended.name)
+    elif ended.models:
+        child = _child(home, ended.child)
+        kinds.of(child.kind).write_result(home, child, out / ended.name)
+    return {**report, "folder": str(out)}
+
+
+def _child(home: Home, run: str) -> Any:
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
+    """Copy the folder of a phase's model, made again if it is not on this machine."""
+    child = _child(home, run)
+    kept = home.folder / "models" / model.digest
+    folder = kinds.of(child.kind).settle(home, child, child.head, model.recipe_id, [kept])
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(folder, out)
+
+
+def document(folder: Path) -> dict[str, Any] | None:
+    """Return the report in a folder; None if the folder has none. Raises DataError."""
+    file = folder / REPORT
+    if not file.is_file():
+        return None
+    try:
+        found = json.loads(bounded_files.read_text(file, MOST_BYTES, DataError))
+        return {**found, "run": str(found["run"]), "chain_head": str(found["chain_head"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file} is no report of a pipeline: {error}") from error
+
+
+def verify(
+    home: Home, folder: Path, document: dict[str, Any], state: PipelineState | None
+) -> Iterator[Finding]:
+    """Yield a finding if a folder's report or result is another than the run's."""
+    if state is None:
+        yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
+        return
+    for name, value in json.loads(json.dumps(reported(state))).items():
+        if document.get(name) != value:
+            yield Finding("error", "files", f"{REPORT} has another {name} than the run")
+    yield from _result(home, folder, state)
+
+
+def _result(home: Home, folder: Path, state: PipelineState) -> Iterator[Finding]:
+    """Yield a finding if the result's folder has not what the last phase gave."""
+    from weights.folders.holding import holds
+
+    number = len(state.submitted.config.phases)
+    ended = state.ended_phase(number)
+    if ended is None:
+        return
+    place = folder / ended.name
+    if number in state.passed:
+        for _, model in plan.outgoing(state, number).values():
+            if not holds(place, model.digest):
+                yield Finding("error", "files", f"{place} has not the weights {model.digest[:12]}")
+        return
+    child = _child(home, ended.child)
+    kind = kinds.of(child.kind)
+    found = kind.document(place) if ended.models else None
+    if found is not None:
+        yield from kind.verify_folder(home, place, found, child, True)
+    elif ended.models:
+        yield Finding("error", "files", f"{place} is no result of phase {ended.name}")

@@ -1,0 +1,258 @@
+"""The pipeline as a kind of run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from events import Envelope, Event
+from pipeline import decide, origins, plan
+from pipeline.config import PipelineConfig
+from pipeline.events import (
+    Forked,
+    GateOverridden,
+    PhaseEnded,
+    PhaseFailed,
+    PhaseMeasured,
+    PipelineState,
+    Started,
+    Submitted,
+)
+from pipeline.view import PipelineView
+from runs.errors import ConfigError, NotFoundError
+from runs.event_types import MadeModel
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.kind import Kind
+from runs.kinds.origin import Origin
+from runs.kinds.state import State
+from runs.kinds.tasks import Decision, Delegate, Start, Task
+from runs.record.events import ChildEnded
+from runs.record.user_events import Retried
+
+if TYPE_CHECKING:
+    from runs.home import Home
+
+#: The action by which a user lets a pipeline go on although a gate has stopped it.
+OVERRIDE = "override"
+
+
+class Pipeline(PipelineView, Kind[PipelineState]):
+    """Phases in a row, each a run of its own."""
+
+    name = "pipeline"
+    title = "a pipeline"
+    line = "run phases in a row, with gates between them"
+    unit = "phase"
+    result_name = "pipeline"
+    config = PipelineConfig
+    submitted = Submitted
+    forked = Forked
+    state = PipelineState
+    answers: ClassVar[Mapping[type[Event], type]] = {
+        Started: Start,
+        PhaseEnded: Delegate,
+        PhaseMeasured: Delegate,
+        PhaseFailed: Delegate,
+    }
+    listed = frozenset({PhaseEnded.type})
+    names_files = True
+
+    # ---- deciding ------------------------------------------------------------------------------
+
+    def due(self, state: PipelineState) -> Decision:
+        """Return what there is to do after `started`."""
+        return decide.due(state)
+
+    def essential(self, state: PipelineState, task: str) -> bool:
+        """Return True: later phases build on every phase."""
+        return True
+
+    def unasked(self, state: PipelineState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Delegate) and isinstance(
+            event, PhaseEnded | PhaseMeasured | PhaseFailed
+        ):
+            number, measured = plan.number_of(task), plan.work_of(task) == "measure"
+            name = state.submitted.config.phase(number).name
+            if (event.child, event.phase, event.name) != (task.run, number, name):
+                return "another run has ended than the one that was asked for"
+            if isinstance(event, PhaseEnded if measured else PhaseMeasured):
+                return "a phase's end and its measurement are taken for one another"
+            if isinstance(event, PhaseFailed) and event.retries != state.retries:
+                return f"it says {event.retries} retries, and there were {state.retries}"
+        return None
+
+    def act(self, state: PipelineState, action: str, about: str, reason: str | None) -> list[Event]:
+        """Return the events that let a pipeline go on behind the gate of the phase `about`."""
+        if action != OVERRIDE:
+            return super().act(state, action, about, reason)
+        phases = state.submitted.config.phases
+        numbers = [n for n, phase in enumerate(phases, start=1) if phase.name == about]
+        if not numbers:
+            raise NotFoundError(
+                f"run {state.run} has no phase {about!r}: {_names(state.submitted.config)}."
+            )
+        if not reason:
+            raise ConfigError("an override needs a reason: it is recorded.")
+        again = Retried(reason=reason)
+        if numbers[0] in state.overridden:  # a kill came between the two events
+            return [again]
+        return [GateOverridden(phase=numbers[0], reason=reason), again]
+
+    def refuses(self, state: PipelineState, event: Event) -> str | None:
+        """Return why a gate cannot be overridden now; None if it can."""
+        assert isinstance(event, GateOverridden)
+        if event.phase in state.overridden:
+            return "the gate is overridden already"
+        if state.cancelled or state.completed:
+            return f"it is {state.status}"
+        stopped = [g for g in state.gates.get(event.phase, ()) if g.verdict == "stop"]
+        return None if stopped else "no gate of that phase has stopped it"
+
+    def wrong_result(self, state: PipelineState) -> Iterator[str]:
+        """Yield what `completed` says that the phases contradict."""
+        last = plan.outgoing(state, len(state.submitted.config.phases))
+        if state.completed.models != {role: model for role, (_, model) in last.items()}:
+            yield "the models are not those of the last phase"
+
+    # ---- runs that it delegates ------------------------------------------------------------------
+
+    def returned(self, state: PipelineState, task: Delegate, child: State) -> ChildEnded:
+        """Return the answer to a phase's task whose run has ended."""
+        return plan.returned(state, task, child)
+
+    def refused(self, state: PipelineState, task: Delegate, why: str) -> ChildEnded:
+        """Return the answer to a phase's task whose run could not be submitted."""
+        return plan.refused(state, task, why)
+
+    def retries(self, state: PipelineState, task: Delegate) -> str | None:
+        """Return the key of the retry that the phase's failed run gets; None if it gets none."""
+        return plan.retry_key(state, task)
+
+    def children(self, state: PipelineState) -> Iterator[tuple[Delegate, ChildEnded]]:
+        """Yield the tasks whose run has completed, each with its answer: phases, measurements."""
+        for number in range(1, len(state.submitted.config.phases) + 1):
+            if (ended := state.ended_phase(number)) is not None:
+                yield Delegate(f"phase/{number}", ended.child, Asked("")), ended
+            if (measured := state.measured_phase(number)) is not None:
+                yield Delegate(f"measure/{number}", measured.child, Asked("")), measured
+
+    # ---- forks ---------------------------------------------------------------------------------
+
+    def changed(self, config: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
+        """Return the settings with changes; `PHASE.SETTING` is a setting of a phase's run."""
+        whole = config.model_dump(mode="json")
+        for name, value in changes.items():
+            phase, dot, setting = name.partition(".")
+            found = [one for one in whole["phases"] if one["name"] == phase]
+            if not dot:
+                whole[name] = value
+            elif not found:
+                raise ConfigError(f"there is no phase {phase!r}: {_names(config)}.")
+            else:
+                found[0]["settings"][setting] = value
+        return self.parse(whole)
+
+    def check_fork(self, state: PipelineState, changes: Mapping[str, Any]) -> None:
+        """Raise ConfigError if a change is about a phase that has ended."""
+        before, after = state.submitted.config, self.changed(state.submitted.config, changes)
+        if after.test != before.test:
+            raise ConfigError(
+                "the items that results are measured on stay those of the pipeline: start a new one to "
+                "measure on others."
+            )
+        for number, phase in enumerate(before.phases, start=1):
+            gone = state.ended_phase(number) is not None
+            if gone and after.phases[number - 1 : number] != (phase,):
+                raise ConfigError(
+                    f"phase {phase.name} has ended before this place: a fork keeps it as it is. Fork "
+                    f"before it ends, with --generation {number}."
+                )
+
+    def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        """Return the place at which a fork runs a phase again, by the phase's number."""
+        return self.end_of(rows, unit) - 1
+
+    def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        """Return the place right after a phase's run has ended. Raises ConfigError."""
+        for place, row in enumerate(rows, start=1):
+            if self.unit_of(row) == unit:
+                return place
+        raise ConfigError(f"phase {unit} has not ended.")
+
+    # ---- asking for a run ------------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of a pipeline; every phase is checked before anything starts."""
+        from pipeline import submission
+
+        return submission.plan(self, asked, lookup)
+
+    def check(self, plan: Plan) -> Checked:
+        """Check what can be checked of each phase's own inputs; raise the errors of its start."""
+        from pipeline import submission
+
+        return submission.check(plan)
+
+    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
+        """Yield the names of models and the paths of data."""
+        for phase in submitted.config.phases:
+            yield from ((model, "a model's name") for model in phase.given)
+            yield from ((entry, "a path") for entry in phase.data)
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    def result(self, state: PipelineState) -> str | None:
+        """Return the digest of the last model so far, if it is one model."""
+        found = origins.last(state)
+        return found.digest if found else None
+
+    def result_id(self, state: PipelineState) -> str | None:
+        """Return the recipe id of the last model so far, if it is one model."""
+        found = origins.last(state)
+        return found.recipe_id if found else None
+
+    def results(self, state: PipelineState) -> dict[str, MadeModel]:
+        """Return role → model of the last phase."""
+        return dict(state.completed.models)
+
+    def find(self, state: PipelineState, name: str) -> str:
+        """Return the recipe id that PHASE, PHASE:ROLE, a role of the last phase or an id means."""
+        return origins.find(state, name)[1].recipe_id
+
+    def origin(self, state: PipelineState, rows: Sequence[Envelope], name: str) -> Origin:
+        """Return the origin of a phase's model, in the phase's run; without a name, of the result."""
+        return origins.origin(state, name)
+
+    def context(self, state: PipelineState, cache: Any) -> Any:
+        """Return the work on the pipeline's first task."""
+        from pipeline.submission import Context
+
+        return Context(state)
+
+    def write_result(self, home: Home, state: PipelineState, out: Path) -> dict[str, Any]:
+        """Write the folder of the last phase's result and the pipeline's report; return the report."""
+        from pipeline import folder
+
+        return folder.write(home, state, out, self.report(state, ()))
+
+    # ---- verification ----------------------------------------------------------------------------
+
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return the report in a pipeline's folder; None if the folder has none."""
+        from pipeline.folder import document
+
+        return document(folder)
+
+    def verify_folder(
+        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
+    ) -> Iterator[Any]:
+        """Compare a pipeline's folder with its run."""
+        from pipeline.folder import verify
+
+        yield from verify(home, folder, document, state)
+
+
+def _names(config: PipelineConfig) -> str:
+    return "it has " + ", ".join(phase.name for phase in config.phases)

@@ -1,0 +1,247 @@
+"""Inputs and results of a pipeline's phases: references to models, tasks, answers. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from pipeline.config import ITEMS, GateConfig, PhaseConfig, PipelineConfig
+from pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineState, Work
+from runs import kinds
+from runs.event_types import MadeModel
+from runs.kinds.asked import Asked
+from runs.kinds.state import State
+from runs.kinds.tasks import Delegate
+
+#: The kind of run that measures a phase's model, and what ends its name.
+MEASURE, TEST = "measure", "test"
+
+
+def delegate(state: PipelineState, number: int, what: Work = "phase") -> Delegate:
+    """Return the task of a phase, or of its measurement: a run, named after the pipeline's."""
+    phase = state.submitted.config.phase(number)
+    wanted = asked(state, phase) if what == "phase" else measurement(state, number)
+    return Delegate(state.keys(number, what)[-1], child_name(state, number, what), wanted)
+
+
+def child_name(state: PipelineState, number: int, what: Work = "phase") -> str:
+    """Return the name of a phase's run: RUN.2-merge, and RUN.2-merge-1 after that was cancelled.
+
+    Its measurement is RUN.2-merge-test.
+    """
+    name = f"{state.run}.{number}-{state.submitted.config.phase(number).name}"
+    if what == "measure":
+        name += f"-{TEST}"
+    given_up = sum(trouble.status != "failed" for trouble in state.troubles(number, what))
+    return name + (f"-{given_up}" if given_up else "")
+
+
+# ---- measurements ----------------------------------------------------------------------------
+
+
+def test_items(config: PipelineConfig, number: int) -> tuple[str, ...] | None:
+    """Return what a phase's model is measured on, as the settings name it; None if nothing.
+
+    Without `test`, the items of the first phase that pins items. Items of a later phase are nothing.
+    """
+    if config.test:
+        there = all((config.items_of(entry) or 0) <= number for entry in config.test)
+        return config.test if there else None
+    for phase in config.phases[:number]:
+        if kinds.of(phase.kind).gives_items:
+            return (f"{phase.name}:{ITEMS}",)
+    return None
+
+
+def gates(state: PipelineState, number: int) -> tuple[GateConfig, ...]:
+    """Return a phase's gates; before it has ended, those of a phase that makes one model."""
+    ended = state.ended_phase(number)
+    return gates_of(state.submitted.config, number, len(ended.models) if ended else 1)
+
+
+def gates_of(config: PipelineConfig, number: int, models: int) -> tuple[GateConfig, ...]:
+    """Return the gates of a phase that makes `models` models: its own, and the pipeline's.
+
+    The pipeline's apply where one model is made of models that were given, and there is something to
+    measure on.
+    """
+    phase = config.phase(number)
+    if not phase.given or models != 1 or test_items(config, number) is None:
+        return phase.gates
+    own = {gate.metric for gate in phase.gates}
+    return (*phase.gates, *(gate for gate in config.gates if gate.metric not in own))
+
+
+def to_measure(state: PipelineState, number: int) -> bool:
+    """Return True if a gate of the phase decides by a figure that only a measurement gives."""
+    config, ended = state.submitted.config, state.ended_phase(number)
+    if ended is None or len(ended.models) != 1 or test_items(config, number) is None:
+        return False
+    known = kinds.of(config.phase(number).kind).figures_of
+    return any(gate.metric not in known for gate in gates(state, number))
+
+
+def measurement(state: PipelineState, number: int) -> Asked:
+    """Return what the measurement of a phase's model is asked for."""
+    config, ended = state.submitted.config, state.ended_phase(number)
+    assert ended
+    (model,) = ended.models.values()
+    models = {
+        "model": [f"{ended.child}:{model.recipe_id}"],
+        "against": _models(state, config.phase(number).given),
+        "first": _models(state, config.first()) or _all_of(state.ended_phase(1)),
+    }
+    places = state.submitted.test or test_items(config, number) or ()
+    settings = {} if config.device == "cpu" else {"device": config.device}
+    return Asked(MEASURE, settings, models, [_data(state, place) for place in places])
+
+
+def _models(state: PipelineState, references: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(_model(state, one) for one in references))
+
+
+def _all_of(ended: PhaseEnded | None) -> list[str]:
+    """Return all models of a phase that has ended."""
+    return [f"{ended.child}:{one.recipe_id}" for one in ended.models.values()] if ended else []
+
+
+# ---- inputs ----------------------------------------------------------------------------------
+
+
+def asked(state: PipelineState, phase: PhaseConfig) -> Asked:
+    """Return what a phase's run is asked for; the phases that it depends on have ended."""
+    config = state.submitted.config
+    settings = dict(phase.settings)
+    if config.device != "cpu":
+        settings.setdefault("device", config.device)
+    models = {role: [_model(state, m) for m in some] for role, some in phase.models.items()}
+    data = [_data(state, place) for place in state.submitted.places.get(phase.name, ())]
+    return Asked(phase.kind, settings, models, data)
+
+
+def resolved(state: PipelineState, reference: str) -> tuple[str, MadeModel] | str | None:
+    """Return (run, model) that a reference means, through models that passed unchanged.
+
+    Of a model of no phase, return its name as the settings have it; None if the phase that it names
+    gave no such model.
+    """
+    while (found := state.submitted.config.named(reference)) is not None:
+        number, role = found
+        if (passed := state.passed.get(number)) is None:
+            ended = state.ended_phase(number)
+            assert ended
+            roles = [role] if role else list(ended.models)
+            model = ended.models.get(roles[0]) if len(roles) == 1 else None
+            return (ended.child, model) if model else None
+        reference = passed.reference
+    return reference
+
+
+def _model(state: PipelineState, reference: str) -> str:
+    """Return the name under which a model is looked up: RUN:ID, a Hub id with revision, a folder."""
+    found = resolved(state, reference)
+    assert found, "decided from a reference that `missing` tells of"
+    if isinstance(found, tuple):
+        run, model = found
+        return f"{run}:{model.recipe_id}"
+    given = state.submitted.given[found]
+    return f"{given.hub_id}@{given.revision}" if given.hub_id else given.path
+
+
+def missing(state: PipelineState, number: int) -> str:
+    """Return which model of a phase no phase before has given; empty if there is none."""
+    for reference in state.submitted.config.phase(number).given:
+        if resolved(state, reference) is None:
+            return f"it is given {reference}, and there is no such model"
+    return ""
+
+
+def _data(state: PipelineState, place: str) -> str:
+    """Return the place of data, or RUN:items for the items of a phase's run."""
+    number = state.submitted.config.items_of(place)
+    if number is None:
+        return place
+    ended = state.ended_phase(number)
+    assert ended
+    return f"{ended.child}:{ITEMS}"
+
+
+def outgoing(state: PipelineState, number: int) -> dict[str, tuple[str, MadeModel]]:
+    """Return role → (run, model) of what goes on from a phase that has ended.
+
+    A model that passes unchanged has the role "". It is left out if it is of no phase.
+    """
+    if (passed := state.passed.get(number)) is None:
+        ended = state.ended_phase(number)
+        return {r: (ended.child, m) for r, m in ended.models.items()} if ended else {}
+    found = resolved(state, passed.reference)
+    return {"": found} if isinstance(found, tuple) else {}
+
+
+def returned(
+    state: PipelineState, task: Delegate, child: State
+) -> PhaseEnded | PhaseMeasured | PhaseFailed:
+    """Return the answer to a phase's task whose run has ended."""
+    kind, number = kinds.of(child.kind), number_of(task)
+    place = {"child": child.run, "child_version": child.version, "child_head": child.head}
+    name = state.submitted.config.phase(number).name
+    if child.completed and work_of(task) == "measure":
+        return PhaseMeasured(
+            **place,
+            phase=number,
+            name=name,
+            lineage=child.completed.lineage_digest,
+            figures=kind.figures(child),
+        )
+    if child.completed:
+        return PhaseEnded(
+            **place,
+            phase=number,
+            name=name,
+            lineage=child.completed.lineage_digest,
+            models=kind.results(child),
+            figures=kind.figures(child),
+        )
+    why = child.failed.reason if child.failed else getattr(child.cancelled, "reason", None)
+    return PhaseFailed(
+        **place,
+        phase=number,
+        name=name,
+        status="failed" if child.failed else "cancelled",
+        reason=why or "no reason was given",
+        retries=state.retries,
+    )
+
+
+def refused(state: PipelineState, task: Delegate, why: str) -> PhaseFailed:
+    """Return the answer to a phase's task whose run could not be submitted."""
+    number = number_of(task)
+    return PhaseFailed(
+        child=task.run,
+        child_version=0,
+        child_head="",
+        phase=number,
+        name=state.submitted.config.phase(number).name,
+        status="refused",
+        reason=why,
+        retries=state.retries,
+    )
+
+
+def retry_key(state: PipelineState, task: Delegate) -> str | None:
+    """Return the key of the retry that a phase's failed run gets for this task; None: it gets none."""
+    troubles = state.troubles(number_of(task), work_of(task))
+    if not troubles or troubles[-1].status != "failed":
+        return None
+    digits = hashlib.sha256(f"{state.run}/{task.key}".encode()).hexdigest()
+    return f"{task.run}/retried/{digits}"
+
+
+def number_of(task: Delegate) -> int:
+    """Return the number of the phase that a task is about."""
+    return int(task.key.split("/")[1])
+
+
+def work_of(task: Delegate) -> Work:
+    """Return whether a task is a phase's run or its measurement."""
+    return "measure" if task.key.startswith("measure/") else "phase"

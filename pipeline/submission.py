@@ -1,0 +1,230 @@
+"""Submission of a pipeline: every phase is checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pipeline import plan as plans
+from pipeline.config import ITEMS, PhaseConfig, PipelineConfig
+from pipeline.events import PipelineState, Started, Submitted
+from runs import kinds
+from runs.errors import ConfigError, ForgeError
+from runs.event_types import ModelReference
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.kind import Kind
+from runs.kinds.tasks import Start
+from weights.devices import check_device
+
+
+class Context:
+    """The work on a pipeline's first task; the others are runs."""
+
+    def __init__(self, state: PipelineState) -> None:
+        self.state = state
+
+    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the task alone."""
+        return [task]
+
+    def prepare(self, tasks: Sequence[Any]) -> None:
+        """Do nothing."""
+
+    def carry_out(self, task: Any) -> Started:
+        """Check the phases again where the pipeline is carried out. Raises ConfigError."""
+        assert isinstance(task, Start)
+        check_phases(self.state.submitted.config)
+        return Started(warnings=())
+
+    def check_unchanged(self) -> None:
+        """Do nothing: the phases' runs check their own inputs."""
+
+
+def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
+    if asked.models or asked.data:
+        raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
+    config: PipelineConfig = kind.parse(asked.config)
+    check_phases(config)
+    given: dict[str, ModelReference] = {}
+    places: dict[str, tuple[str, ...]] = {}
+    roles: dict[str, Sequence[str]] = {}
+    for number, phase in enumerate(config.phases, start=1):
+        check_device(phase.settings.get("device", config.device), lookup.elsewhere)
+        with _in(phase):
+            maker = kinds.of(phase.kind)
+            _check_given(config, phase, roles)
+            given |= _resolved(config, phase, lookup)
+            places[phase.name] = tuple(
+                maker.placed(entry) if config.items_of(entry) is None else entry
+                for entry in phase.data
+            )
+            settings = maker.parse(phase.settings)
+            if _alone(config, phase):  # what its data has may be in its settings, too
+                settings = maker.plan(_asked(config, phase, given, places), lookup).config
+            roles[phase.name] = maker.roles(settings)
+            _check_measured(config, number, len(roles[phase.name]))
+    fields = {"given": given, "places": places, "test": _test(config, roles)}
+    return Plan(kind.name, config, fields, asked.output_dir)
+
+
+def _test(config: PipelineConfig, roles: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the items that results are measured on, paths made absolute. Raises ConfigError."""
+    measured = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
+    for entry in config.test:
+        _check_items("the items of `test` are", config, entry, roles)
+        if measured and (config.items_of(entry) or 0) > measured[0]:
+            name = config.phase(measured[0]).name
+            raise ConfigError(
+                f"the items of `test` are {entry}, which come after phase {name}, whose model is "
+                "measured on them."
+            )
+    maker = kinds.of(plans.MEASURE)
+    return tuple(maker.placed(one) if config.items_of(one) is None else one for one in config.test)
+
+
+def _check_measured(config: PipelineConfig, number: int, models: int) -> None:
+    """Raise ConfigError for a gate of the phase on a figure that could not be measured."""
+    phase = config.phase(number)
+    own = kinds.of(phase.kind).figures_of
+    for gate in phase.gates:
+        if gate.metric in own:
+            continue
+        asks = f"its gate asks for {gate.metric}, which is measured"
+        if models != 1:
+            raise ConfigError(f"{asks} of one model, and it gives {models}.")
+        if plans.test_items(config, number) is None:
+            raise ConfigError(f"{asks} on test items, and there are none: say which, as `test`.")
+        if gate.metric in ("retention", "regression") and not phase.given:
+            raise ConfigError(f"{asks} against the models that it is given, and it is given none.")
+        if gate.metric == "cumulative" and number == 1 and not phase.given:
+            raise ConfigError(f"{asks} against the models that the pipeline begins with.")
+
+
+def _resolved(
+    config: PipelineConfig, phase: PhaseConfig, lookup: Lookup
+) -> dict[str, ModelReference]:
+    """Return the phase's models that are of no phase, as they were found. Raises ConfigError."""
+    from weights.folders.sources import ALIASES, resolve
+
+    aliases = {**ALIASES, **lookup.aliases}
+    own = [model for model in phase.given if config.named(model) is None]
+    return {model: resolve(model, aliases, lookup.named) for model in own}
+
+
+def check(plan: Plan) -> Checked:
+    """Check the phases that need nothing of others; raise the errors that their start would raise."""
+    config, notes = plan.config, _unmeasured(plan.config)
+    _check_test(plan)
+    given, places = plan.fields["given"], plan.fields["places"]
+    for phase in config.phases:
+        if _alone(config, phase):
+            with _in(phase):
+                kind = kinds.of(phase.kind)
+                made = kind.plan(_asked(config, phase, given, places), Lookup())
+                notes += [f"phase {phase.name}: {note}" for note in kind.check(made).warnings]
+    return Checked(tuple(notes))
+
+
+def _check_test(plan: Plan) -> None:
+    """Raise DataError if files of `test` cannot be read, or have nothing to measure on."""
+    from evaluation.loading import load_items
+
+    files = tuple(one for one in plan.fields["test"] if plan.config.items_of(one) is None)
+    if files and files == plan.fields["test"]:
+        load_items(files, needed=("test",))
+
+
+def _unmeasured(config: PipelineConfig) -> list[str]:
+    """Return a note that results are not compared with what they are made of, if they are not."""
+    given = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
+    if not config.gates or not given or any(plans.test_items(config, n) for n in given):
+        return []
+    return [
+        "no phase gives items to measure on: results are not compared with what they are made of. "
+        "Name items as `test`."
+    ]
+
+
+def check_phases(config: PipelineConfig) -> None:
+    """Check kinds, settings and gates of all phases. Raises ConfigError."""
+    if not config.phases:
+        raise ConfigError("a pipeline needs at least one phase.")
+    measured = kinds.of(plans.MEASURE).figures_of
+    for gate in config.gates:
+        if gate.metric not in measured:
+            raise ConfigError(
+                f"the pipeline's gate asks for {gate.metric}. For all phases there are: "
+                f"{', '.join(measured)}."
+            )
+    for phase in config.phases:
+        with _in(phase):
+            kind = kinds.of(phase.kind)
+            if kind.name == "pipeline":
+                raise ConfigError("a pipeline cannot be a phase of another.")
+            kind.parse(phase.settings)
+            _check_gates(kind, phase)
+
+
+def _check_gates(kind: Kind, phase: PhaseConfig) -> None:
+    known = [*kind.figures_of, *kinds.of(plans.MEASURE).figures_of]
+    for gate in phase.gates:
+        if gate.metric not in known:
+            raise ConfigError(
+                f"its gate asks for {gate.metric}, which {kind.title} does not have. There are: "
+                f"{', '.join(known)}."
+            )
+
+
+def _check_given(
+    config: PipelineConfig, phase: PhaseConfig, roles: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise ConfigError for a model or items that a phase before does not give."""
+    for reference in phase.given:
+        name, _, role = reference.partition(":")
+        if name not in roles:
+            continue
+        told = ", ".join(f"{name}:{one}" for one in roles[name]) or "no models"
+        if (role not in roles[name]) if role else len(roles[name]) != 1:
+            raise ConfigError(f"it is given {reference}, and phase {name} gives {told}.")
+    for entry in phase.data:
+        _check_items("its data is", config, entry, roles)
+
+
+def _check_items(
+    whose: str, config: PipelineConfig, entry: str, roles: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise ConfigError for data of a phase that gives none."""
+    name, colon, what = entry.partition(":")
+    if name in roles and colon:
+        maker = kinds.of(next(p.kind for p in config.phases if p.name == name))
+        if what != ITEMS or not maker.gives_items:
+            raise ConfigError(f"{whose} {entry}, and phase {name} gives no such data.")
+
+
+def _alone(config: PipelineConfig, phase: PhaseConfig) -> bool:
+    """Return True if a phase needs nothing of the phases before."""
+    items = (config.items_of(entry) for entry in phase.data)
+    return not any(config.named(one) for one in phase.given) and not any(items)
+
+
+def _asked(
+    config: PipelineConfig,
+    phase: PhaseConfig,
+    given: dict[str, ModelReference],
+    places: dict[str, tuple[str, ...]],
+) -> Asked:
+    """Return what a phase that needs no other is asked for."""
+    state = PipelineState()
+    state.submitted = Submitted(run="", owner="", config=config, given=given, places=places)
+    return plans.asked(state, phase)
+
+
+@contextmanager
+def _in(phase: PhaseConfig) -> Iterator[None]:
+    """Name the phase in an error from within."""
+    try:
+        yield
+    except ForgeError as error:
+        raise type(error)(f"phase {phase.name}: {error}") from error

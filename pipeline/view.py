@@ -1,0 +1,209 @@
+"""Views of a pipeline: its phases, their gates, its models. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from events import Envelope, Event
+from pipeline import decide, origins, plan
+from pipeline.events import GateDecided, PhaseEnded, PipelineState
+from runs.kinds import default_panels
+from runs.kinds.origin import Ancestor
+from runs.kinds.view import View
+from runs.panels.head import Head
+from runs.panels.panels import Column, Gate, Gates, Metric, Panel, Units
+
+PHASES = (
+    Column(name="phase", type="text"),
+    Column(name="kind", type="text"),
+    Column(name="state", type="text"),
+    Column(name="run", type="text"),
+    Column(name="models", type="text"),
+    Column(name="figures", type="text"),
+)
+
+
+class PipelineView(View[PipelineState]):
+    """The part of a pipeline that is shown."""
+
+    def names(self, state: PipelineState) -> dict[str, str]:
+        """Return recipe id → PHASE:ROLE."""
+        return {
+            model.recipe_id: f"{phase}:{role}" if role else phase
+            for phase, models in origins.by_phase(state).items()
+            for role, (_, model) in models.items()
+        }
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        match type_:
+            case "submitted":
+                return " → ".join(phase["name"] for phase in data["config"]["phases"])
+            case "phase_ended":
+                return f"phase {data['name']}: run {data['child']} completed"
+            case "phase_measured":
+                told = ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
+                return f"phase {data['name']}: {told}"
+            case "phase_failed":
+                return (
+                    f"phase {data['name']}: run {data['child']} {data['status']}: {data['reason']}"
+                )
+            case "gate_decided":
+                return f"phase {data['phase']}: {data['gate']['metric']}: {data['verdict']}"
+            case "passed_through":
+                return f"phase {data['phase']}: {data['reference']} goes on unchanged"
+            case "gate_overridden":
+                return f"phase {data['phase']}: {data['reason']}"
+        return None
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        first, _, rest = key.partition("/")
+        if first in ("phase", "measure"):
+            does = "run" if first == "phase" else "measure the model of"
+            return f"{does} phase {rest.partition('/')[0]}"
+        return "check the phases" if key == "start" else ""
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note the newest phase in the run's row of the run list."""
+        if isinstance(event, PhaseEnded):
+            entry["done"] = event.phase
+            models = list(event.models.values())
+            entry["result"] = models[0].recipe_id if len(models) == 1 else None
+
+    def ancestry(self, state: PipelineState, name: str) -> list[Ancestor]:
+        """Return a model of the pipeline: the run of a phase, given by its digest, says the rest."""
+        run, model = origins.find(state, name)
+        place = self.names(state)[model.recipe_id]
+        words = f"the model {model.digest[:12]} of run {run}"
+        recipe = {"run": run, "recipe_id": model.recipe_id, "digest": model.digest}
+        return [Ancestor(model.recipe_id, place, words, recipe, model.digest)]
+
+    def progress(self, state: PipelineState) -> tuple[int, int | None]:
+        """Return (phases that have ended, all phases)."""
+        if state.submitted is None:
+            return 0, None
+        count = len(state.submitted.config.phases)
+        return sum(state.ended_phase(n) is not None for n in range(1, count + 1)), count
+
+    def unit_of(self, row: Envelope) -> int | None:
+        """Return the phase that an event ends, or None."""
+        if row.type != PhaseEnded.type:
+            return None
+        event = PipelineState.registry.load(row)
+        assert isinstance(event, PhaseEnded)
+        return event.phase
+
+    def head(self, state: PipelineState) -> Head:
+        """Return the head."""
+        return default_panels.head(self, state)
+
+    def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the phases, and the gates if there are any."""
+        rows = tuple(tuple(row.values()) for row in _phases(state))
+        done, of = self.progress(state)
+        found: list[Panel] = [
+            Units(
+                name="phases",
+                title="Phases",
+                says=f"{done} of {of or 0} phases have ended.",
+                unit=self.unit,
+                columns=PHASES,
+                rows=rows,
+            )
+        ]
+        if gates := _gates(state):
+            told = ", ".join(f"{gate.name}: {gate.verdict}" for gate in gates)
+            found.append(Gates(name="gates", title="Gates", says=f"{told}.", gates=tuple(gates)))
+        return found
+
+    def view(self, state: PipelineState) -> dict[str, Any]:
+        """Return phases and gates."""
+        return {"phases": _phases(state), "gates": report(state)["gates"]}
+
+    def ending(self, state: PipelineState) -> dict[str, Any]:
+        """Return the models of the message that the run has ended."""
+        done = state.completed
+        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
+
+    def report(self, state: PipelineState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the report of a pipeline that has completed."""
+        return report(state)
+
+
+def report(state: PipelineState) -> dict[str, Any]:
+    """Return a completed pipeline as plain data: phases, gates, models."""
+    return {
+        "run": state.run,
+        "lineage_digest": state.completed.lineage_digest if state.completed else None,
+        "phases": _phases(state),
+        "gates": [gate.model_dump(mode="json") for gate in _gates(state)],
+        "models": {
+            role: {"run": run, **model.model_dump()}
+            for role, (run, model) in plan.outgoing(
+                state, len(state.submitted.config.phases)
+            ).items()
+        },
+    }
+
+
+def _phases(state: PipelineState) -> list[dict[str, Any]]:
+    """Return phase, kind, state, run, models and figures of each phase, as texts."""
+    found = []
+    for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
+        ended, troubles = state.ended_phase(number), state.troubles(number)
+        word = "ended" if ended else troubles[-1].status if troubles else "open"
+        if state.troubles(number, "measure") and not state.measured_phase(number):
+            word = "not measured"
+        if number in state.passed:
+            word = "passed unchanged"
+        models = ended.models if ended else {}
+        figures = state.figures(number)
+        found.append(
+            {
+                "phase": phase.name,
+                "kind": phase.kind,
+                "state": word,
+                "run": ended.child if ended else plan.child_name(state, number),
+                "models": ", ".join(f"{role} {m.digest[:12]}" for role, m in models.items()),
+                "figures": ", ".join(f"{name} {f.value:.4g}" for name, f in figures.items()),
+            }
+        )
+    return found
+
+
+def _gates(state: PipelineState) -> list[Gate]:
+    """Return the verdicts, those not reached yet as open."""
+    found = []
+    for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
+        decided = state.gates.get(number, ())
+        override = state.overridden.get(number)
+        gates = plan.gates(state, number)
+        metrics = [gate.metric for gate in gates]
+        for place, gate in enumerate(gates):
+            told: GateDecided | None = decided[place] if place < len(decided) else None
+            figure = told.figure if told else None
+            verdict = told.verdict if told else "open"
+            stopped = verdict == "stop" and override is not None
+            found.append(
+                Gate(
+                    name=f"{phase.name} {gate.metric}"
+                    + ("" if metrics.count(gate.metric) == 1 else f" {place + 1}"),
+                    metric=Metric(
+                        name=gate.metric, better="up" if gate.at_least is not None else "down"
+                    ),
+                    value=figure.value if figure else None,
+                    low=figure.low if figure else None,
+                    high=figure.high if figure else None,
+                    limit=gate.at_least if gate.at_least is not None else gate.at_most,
+                    verdict="overridden" if stopped else verdict,
+                    reason=override.reason if stopped and override else _why(told),
+                    about=phase.name if verdict == "stop" and override is None else None,
+                )
+            )
+    return found
+
+
+def _why(decided: GateDecided | None) -> str | None:
+    return decide.told(decided) if decided and decided.verdict != "pass" else None

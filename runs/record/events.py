@@ -1,0 +1,170 @@
+"""Events that every kind of run has: asked for, branched, started, ended, failed tasks.
+
+A kind derives its own `Submitted`, `Forked`, `Started` and `Completed` from these, adds further
+events, and registers all with `registry`. Events that users cause are in `runs.record.user_events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from events import Event, Registry
+from events.registry import Upcaster
+from runs.record import user_events
+from runs.system.digests import Digest
+from runs.system.integers import Count, Signed
+
+#: Fields that may differ between a crashed and an undisturbed run.
+LUCK = frozenset({"seconds", "child", "child_version", "child_head"})
+
+#: Priorities go from minus `MOST_PRIORITY` to `MOST_PRIORITY`.
+MOST_PRIORITY = 1_000_000
+
+Quarantine = Literal["fail", "worst-fitness"]
+
+
+class Submitted(Event):
+    """A run was asked for."""
+
+    type = "submitted"
+
+    run: str
+    owner: str
+    #: The kind's settings; each kind has a class of its own for them, with `device` in it.
+    config: Any
+    #: Where the result's folder is to be written.
+    output_dir: str | None = None
+    #: Of one owner's runs, those with the highest priority go first.
+    priority: Signed = 0
+    #: Labels that a worker must offer to take the run's tasks.
+    labels: tuple[str, ...] = ()
+    #: What happens when a task has killed its process three times. fail: the run fails;
+    #: worst-fitness: the run goes on without the task's result, which counts as the worst fitness.
+    quarantine: Quarantine = "fail"
+    reason: str | None = None
+
+
+class Forked(Event):
+    """A run was branched from another: what that one had recorded up to a place is its past."""
+
+    type = "forked"
+
+    run: str
+    owner: str
+    #: The run whose stream holds the last event of the common past, its version there and its hash.
+    parent: str
+    version: Count
+    head: str
+    #: Settings that were changed, then all settings after the change.
+    changes: dict[str, Any]
+    config: Any
+    output_dir: str | None = None
+    reason: str | None = None
+
+
+class Started(Event):
+    """Event: the inputs of the run have been read and pinned."""
+
+    type = "started"
+
+    warnings: tuple[str, ...]
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer to work on the run; None: any device may."""
+        return None
+
+
+class Completed(Event):
+    """The run has ended with a result."""
+
+    type = "completed"
+
+    lineage_digest: Digest
+    #: Hash of the event before this one: the chain that the result stands on.
+    chain_head: str
+
+
+class ChildEnded(Event):
+    """A run that was delegated has ended: the base of a kind's answers to `Delegate`.
+
+    Name, version and head of the child differ between runs that are equal otherwise: they are no part
+    of the lineage.
+    """
+
+    child: str
+    child_version: Count
+    child_head: str
+
+
+class TaskFailed(Event):
+    """A task raised an error."""
+
+    type = "task_failed"
+
+    task: str
+    attempt: Count
+    error: str
+
+
+class TaskDied(Event):
+    """The process that did a task died, and the one that watched it lives."""
+
+    type = "task_died"
+
+    task: str
+    attempt: Count
+    #: What ended the process: a signal or an exit code.
+    how: str
+
+
+class TaskQuarantined(Event):
+    """A task has killed too many processes and is not tried again."""
+
+    type = "task_quarantined"
+
+    task: str
+    reason: str
+
+
+class Failed(Event):
+    """The run has ended without a result."""
+
+    type = "failed"
+
+    reason: str
+
+
+class DivergenceDetected(Event):
+    """The same task gave two different results: the profile's promise is broken."""
+
+    type = "divergence_detected"
+
+    task: str
+    recorded: str
+    found: str
+
+
+#: Types of the events that end a run.
+ENDED = frozenset({Completed.type, Failed.type, user_events.Cancelled.type})
+
+#: Events that are the same class for every kind of run.
+COMMON = (TaskFailed, TaskDied, TaskQuarantined, Failed, DivergenceDetected, *user_events.WISHES)
+
+
+def registry(
+    own: Iterable[type[Event]], upcasters: Mapping[tuple[str, int], Upcaster] | None = None
+) -> Registry:
+    """Return the registry of a kind's events: its own classes and the common ones."""
+    found = Registry()
+    for cls in (*own, *COMMON):
+        found.event(cls)
+    for (type_, schema), upcast in (upcasters or {}).items():
+        found.upcaster(type_, schema)(upcast)
+    return found
+
+
+def luckless(event: Event) -> dict[str, Any]:
+    """Return the event's data without the fields that may differ by luck."""
+    return {k: v for k, v in event.model_dump(mode="json").items() if k not in LUCK}

@@ -1,0 +1,39 @@
+"""Lineage: the events, and their data, that a crashed and an undisturbed run must share.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from events import canonical_json
+from runs.record import events, user_events
+
+#: Types of the events that luck, places and names decide; the lineage leaves them out.
+OUTSIDE = frozenset(
+    event.type
+    for event in (
+        events.TaskFailed,
+        events.TaskDied,
+        events.TaskQuarantined,
+        events.DivergenceDetected,
+        events.Completed,
+        events.Forked,
+        *user_events.WISHES,
+    )
+)
+
+#: Fields of `started` that it leaves out: what was noted, and how long a training's segments are.
+UNSHARED = frozenset({"warnings", "segment"})
+
+
+def entry(type_: str, text: str) -> str:
+    """Return the hash of the part of an event's data that all runs of this seed must share."""
+    data = {k: v for k, v in json.loads(text).items() if k not in events.LUCK}
+    if type_ == events.Submitted.type:
+        data = {"config": data["config"]}
+    if type_ == events.Started.type:
+        data = {name: value for name, value in data.items() if name not in UNSHARED}
+    return hashlib.sha256(canonical_json(data).encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""Events that users ask of a run, with an actor and, if given, a reason.
+
+Pure. `runs.record.events` registers the events; `runs.kinds.commands` says when an event makes no
+sense.
+"""
+
+from __future__ import annotations
+
+from events import Event
+from runs.system.digests import Digest
+from runs.system.integers import Signed
+
+
+class Wish(Event):
+    """An event that a user asks for. A kind may have further ones, which its `refuses` judges."""
+
+
+class Paused(Wish):
+    """A user's request that the run wait."""
+
+    type = "paused"
+
+    reason: str | None = None
+
+
+class Resumed(Wish):
+    """A user's request that a paused run go on."""
+
+    type = "resumed"
+
+    reason: str | None = None
+
+
+class Cancelled(Wish):
+    """A user's decision to end the run for good."""
+
+    type = "cancelled"
+
+    reason: str | None = None
+
+
+class Retried(Wish):
+    """A user's request to try failed tasks, or a failed run, again."""
+
+    type = "retried"
+
+    reason: str | None = None
+
+
+class PriorityChanged(Wish):
+    """A user's change of the run's priority."""
+
+    type = "priority_changed"
+
+    priority: Signed
+    reason: str | None = None
+
+
+class Exported(Wish):
+    """An export of the champion as a model folder, asked for by a user after the run had ended."""
+
+    type = "exported"
+
+    recipe_id: str
+    folder: str
+    #: Of the weights.
+    digest: Digest
+    reason: str | None = None
+
+
+class Imported(Wish):
+    """A user's import of an unfinished run from an archive: the user owns the run, which waits.
+
+    The archive's owner, priority and champion's folder no longer count.
+    """
+
+    type = "imported"
+
+    owner: str
+    #: Hash of the event before this one: the last of the archive.
+    head: str
+
+
+#: Those that every kind of run has.
+WISHES = (Paused, Resumed, Cancelled, Retried, PriorityChanged, Exported, Imported)

@@ -1,0 +1,28 @@
+"""Pipelines of toy runs (`testing/toy/toy_kind.py`): phases and gates, without torch."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from runs.home import Home
+from runs.kinds.asked import Asked
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+
+
+def phase(name: str, gate: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
+    """Return a phase that counts."""
+    gates = [gate] if gate else []
+    return {"name": name, "kind": "toy", "settings": settings, "gates": gates}
+
+
+#: Two phases, the second behind a gate that passes.
+TWO = [phase("first", {"metric": "total", "at_least": 1}, seed=1), phase("second", seed=2, steps=3)]
+
+
+def submit(home: Home, phases: list[dict[str, Any]] = TWO, run: str = "p", **queued: Any) -> str:
+    """Submit a pipeline; return its name."""
+    plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run, **queued)

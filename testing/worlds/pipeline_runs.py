@@ -1,0 +1,47 @@
+"""Pipelines over real models in miniature: cognate → evomerge, in some twenty seconds."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.worlds import small_text
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+
+SOURCES = ["specialists:code", "specialists:math", "specialists:data"]
+#: Models in miniature, a gate that passes, and one that passes the base on unchanged.
+PHASES: list[dict[str, Any]] = [
+    {
+        "name": "specialists",
+        "kind": "cognate",
+        "settings": {"preset": "mini", "domains": small_text.DOMAINS},
+        "data": [str(small_text.file())],
+        "gates": [{"metric": "lead", "at_least": -10}],
+    },
+    {
+        "name": "merge",
+        "kind": "evomerge",
+        "models": {"base": "specialists:base", "sources": SOURCES},
+        "data": ["specialists:items"],
+        "settings": {
+            "generations": 1,
+            "search_windows": 3,
+            "search_questions": 2,
+            "search_problems": 2,
+            "evaluation_dtype": "model",
+            "seed": 3,
+        },
+        "unchanged": "specialists:base",
+        "gates": [{"metric": "lead_over_sources", "at_least": 1e9, "otherwise": "pass unchanged"}],
+    },
+]
+
+
+def submit(home: Home, phases: list[dict[str, Any]] = PHASES, run: str = "p") -> str:
+    """Submit a pipeline; return its name."""
+    plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)

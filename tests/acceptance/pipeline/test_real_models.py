@@ -1,0 +1,103 @@
+"""cognate → evomerge in one pipeline, on real models in miniature, killed on the way."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import forge
+from pipeline.events import PipelineState
+from runs import kinds
+from runs.history import audit
+from runs.home import Home
+from testing.worlds import cognate_runs, pipeline_runs
+from testing.worlds.finished_run import FinishedTraining
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+
+#: What ends the names of the pipeline's children.
+CHILDREN = ("1-specialists", "2-merge", "2-merge-test")
+
+
+def finished(home: Home, run: str = "p") -> PipelineState:
+    """Carry the pipeline to its end; the logs of it and its children are honest."""
+    from runs.history import repository
+    from weights.storage.weight_cache import Artifacts
+    from worker.tasks import runner
+
+    with closing(home.open_store()) as store:
+        state = runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        for name in (run, *(f"{run}.{rest}" for rest in CHILDREN)):
+            assert audit.audit(list(repository.history(store, name))) == []
+    assert isinstance(state, PipelineState)
+    return state
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "points",
+    [
+        ("child-answered:1",),
+        pytest.param(
+            ("advanced-kept:2", "child-answered:1", "task-appended:5"), marks=pytest.mark.soak
+        ),
+    ],
+    ids=["once", "in every phase"],
+)
+def test_killed_on_the_way_a_pipeline_ends_with_the_same_models_and_verifies_to_the_corpus(
+    finished_training: FinishedTraining, warm: Template, tmp_path: Path, points: tuple[str, ...]
+) -> None:
+    """Its first phase is the run that other tests finish undisturbed; its second is built again."""
+    quiet = finished_training()
+    home = cognate_runs.share_text(quiet, Home(tmp_path / "home"))
+    pipeline_runs.submit(home)
+    for point in points:
+        assert was_killed(warm.start(home, "p", f"kill:{point}")), "not reached"
+    state = finished(home)
+    made = cognate_runs.state(quiet).completed.models
+    first, second = state.ended_phase(1), state.ended_phase(2)
+    assert first is not None
+    assert second is not None
+    assert {r: m.digest for r, m in first.models.items()} == {r: m.digest for r, m in made.items()}
+    assert [verdict.verdict for verdict in state.gates[2]] == ["pass unchanged", *["pass"] * 3]
+    assert state.completed.models[""].digest == made["base"].digest
+    told = kinds.of("pipeline").write_result(home, state, tmp_path / "out")
+    assert told["folder"] == str(tmp_path / "out")
+    assert (tmp_path / "out" / "merge" / "model.safetensors").is_file()
+    env = {"FORGE_HOME": str(home.folder)}
+    verified = CliRunner().invoke(forge, ["verify", str(tmp_path / "out")], env=env)
+    assert verified.exit_code == 0, verified.output
+    verified = CliRunner().invoke(forge, ["verify", "p", "--origins"], env=env)
+    assert verified.exit_code == 0, verified.output
+    assert "origins are runs p.1-specialists, p.2-merge, p.2-merge-test" in verified.output
+    if len(points) > 1:
+        rebuilt = CliRunner().invoke(forge, ["verify", "p.2-merge", "--rebuild", "all"], env=env)
+        assert rebuilt.exit_code == 0, rebuilt.output
+    lineage = CliRunner().invoke(forge, ["lineage", "p"], env=env)
+    assert "untrained" in lineage.output
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+def test_killed_at_forty_random_moments_pipelines_end_with_the_same_digests(
+    finished_training: FinishedTraining, warm: Template, tmp_path: Path
+) -> None:
+    """Eight pipelines of five kills each, beside one that nobody disturbs."""
+    quiet, rng = finished_training(), random.Random(7)
+    home = cognate_runs.share_text(quiet, Home(tmp_path / "home"))
+    pipeline_runs.submit(home)  # of the same name: names of runs are those of the models in them
+    digest = finished(home).lineage_digest()
+    for number in range(8):
+        other = cognate_runs.share_text(quiet, Home(tmp_path / f"home-{number}"))
+        pipeline_runs.submit(other)
+        for _ in range(5):
+            process = warm.start(other, "p")
+            time.sleep(rng.uniform(0.5, 15.0))
+            process.kill()
+            process.communicate(60)
+        assert finished(other).lineage_digest() == digest

@@ -1,0 +1,71 @@
+"""Write the golden logs of a pipeline and a measurement: `python -m tests.golden.record_pipeline 1`.
+
+cognate → evomerge, in miniature: a first run of the merge that is cancelled, a gate that is overridden,
+a gate that passes its input unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from events import Envelope
+from pipeline.events import GateOverridden
+from runs.errors import ForgeError
+from runs.history import repository
+from runs.home import Home
+from runs.record.user_events import Cancelled, Retried
+from testing.worlds import cognate_runs, pipeline_runs
+from tests.golden.test_golden_kinds import FOLDER, told
+from worker.commands.control import control
+
+RUN = "p"
+#: The first gate stops.
+PHASES = [
+    {**pipeline_runs.PHASES[0], "gates": [{"metric": "lead", "at_least": 1e9}]},
+    pipeline_runs.PHASES[1],
+]
+
+
+def _ask(home: Home, *asked: Any, run: str = RUN) -> None:
+    with closing(home.open_store()) as store:
+        for event in asked:
+            control(store, run, event)
+
+
+def main() -> None:
+    """Carry the pipeline to its end, with what a person does meanwhile, and write the logs."""
+    runs = {f"pipeline-{sys.argv[1]}": RUN, f"measure-{sys.argv[1]}": f"{RUN}.2-merge-test"}
+    if recorded := [name for name in runs if (FOLDER / f"{name}.jsonl").exists()]:
+        raise SystemExit(f"{recorded} are recorded already: choose another number")
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder))
+        pipeline_runs.submit(home, PHASES, RUN)
+        with suppress(ForgeError):  # the gate stops it
+            cognate_runs.finish(home, RUN)
+        _ask(home, GateOverridden(phase=1, reason="a try"), Retried())
+        merge = f"{RUN}.2-merge"
+        cognate_runs.carry_until(home, lambda state: state.run == merge, RUN)
+        _ask(home, Cancelled(reason="a try"), run=merge)
+        with suppress(ForgeError):  # its phase was cancelled
+            cognate_runs.finish(home, RUN)
+        _ask(home, Retried())
+        cognate_runs.finish(home, RUN)
+        with closing(home.open_store()) as store:
+            for name, run in runs.items():
+                _write(name, list(repository.history(store, run)))
+
+
+def _write(name: str, rows: list[Envelope]) -> None:
+    path = FOLDER / f"{name}.jsonl"
+    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

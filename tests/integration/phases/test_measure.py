@@ -1,0 +1,166 @@
+"""A measurement of toy models: whole, against transformers alone, verified, forged, and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from cli.main import forge
+from phases.measure import findings
+from phases.measure.events import MeasureState
+from runs.errors import ConfigError, DataError, SourceChangedError
+from runs.history import audit, repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.models.toys import Toys
+from tests.integration.kinds.test_forgeries import relinked
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+TEXTS = [
+    {"id": f"{domain}{n}", "domain": domain, "slice": slice_, "text": f"{word} é {n} " * (8 * n)}
+    for domain, word in (("animals", "a cat and a dog"), ("numbers", "one and two"))
+    for n, slice_ in ((1, "test"), (2, "test"), (3, "test"), (4, "search"))
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("measured") / "texts.jsonl"
+    file.write_text("".join(json.dumps(text) + "\n" for text in TEXTS), "utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def measured(toys: Toys, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with a measurement `m` of the first source beside the others."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    carried(home, asked(toys, data))
+    return home
+
+
+def asked(toys: Toys, data: Path, **changes: object) -> Asked:
+    first, second, third = map(str, toys.sources)
+    models = {"model": [first], "against": [second, third], "first": [str(toys.base)], **changes}
+    return Asked("measure", {"context": 16}, models, [str(data)])
+
+
+def carried(home: Home, wanted: Asked, run: str = "m") -> MeasureState:
+    """Submit a measurement and carry it to its end."""
+    plan = validate.plan(wanted)
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        commands_submit.submit(store, plan, run)
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def state(home: Home, run: str = "m") -> MeasureState:
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+def call(home: Home, *words: str) -> Result:
+    return CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
+
+
+def test_values_are_those_of_transformers_alone(measured: Home, toys: Toys) -> None:
+    """In windows of 16 tokens, each with one token of the window before."""
+    found = findings.found(state(measured))
+    tokenizer = AutoTokenizer.from_pretrained(toys.sources[0])
+    model = AutoModelForCausalLM.from_pretrained(toys.sources[0]).float().eval()
+    model.requires_grad_(False)
+    own = found[state(measured).started.roles["model"][0]]
+    for domain in ("animals", "numbers"):
+        for place in range(3):
+            text = next(t for t in TEXTS if t["id"] == f"{domain}{place + 1}")["text"]
+            ids = [tokenizer.eos_token_id, *tokenizer.encode(text, add_special_tokens=False)]
+            nats = 0.0
+            for at in range(0, len(ids) - 1, 15):
+                window = torch.tensor([ids[at : at + 16]])
+                loss = model(window, labels=window).loss
+                nats += float(loss) * (window.shape[1] - 1)
+            assert own.items[domain][place] == pytest.approx(nats, rel=1e-5)
+            assert own.sizes[domain][place] == len(text.encode())
+
+
+def test_a_measurement_says_what_it_found(measured: Home) -> None:
+    done = state(measured)
+    assert set(done.completed.figures) == set(findings.FIGURES)
+    roles = {role: len(ids) for role, ids in done.started.roles.items()}
+    assert roles == {"model": 1, "against": 2, "first": 1}
+    assert done.started.documents == {"animals": 3, "numbers": 3}
+    assert "domain animals has 3 documents: intervals are rough." in done.started.warnings
+    shown = call(measured, "show", "m")
+    assert "retention" in shown.output
+    assert "Bits per byte by domain: On 6 documents" in shown.output
+
+
+def test_it_is_verified_and_measured_again(measured: Home) -> None:
+    with closing(measured.open_store()) as store:
+        assert audit.audit(list(repository.history(store, "m"))) == []
+    told = call(measured, "verify", "m", "--rebuild", "all", "--recompute")
+    assert told.exit_code == 0, told.output
+    assert told.output.count("again: largest relative difference 0") == 4
+
+
+def test_a_forged_figure_is_found_without_a_model(measured: Home) -> None:
+    with closing(measured.open_store()) as store:
+        rows = list(repository.history(store, "m"))
+    place = next(n for n, row in enumerate(rows) if row.type == "completed")
+    forged = json.loads(rows[place].data)
+    forged["figures"]["retention"]["value"] = 2.0
+    rows[place] = rows[place]._replace(data=json.dumps(forged, sort_keys=True))
+    found = [str(one.message) for one in audit.audit(relinked(rows))]
+    assert any("figures are not those of the events before" in one for one in found), found
+
+
+def test_a_model_that_was_changed_after_the_start_is_refused(
+    toys: Toys, data: Path, tmp_path: Path
+) -> None:
+    """The run has its own copy; without that, the changed folder is no longer the model."""
+    changed = Path(shutil.copytree(toys.sources[0], tmp_path / "model"))
+    home = Home(tmp_path / "home")
+    plan = validate.plan(asked(toys, data, model=[str(changed)]))
+    with closing(home.open_store()) as store:
+        commands_submit.submit(store, plan, "m")
+        one = runner.Worker(
+            store, Artifacts.of(home), lambda *_: None, lambda: bool(started(store))
+        )
+        one.run("m")
+        shutil.rmtree(changed)
+        shutil.copytree(toys.sources[1], changed)
+        shutil.rmtree(home.artifacts / "models")
+        with pytest.raises(SourceChangedError, match="has changed since the run started"):
+            runner.finish(runner.Worker(store, Artifacts.of(home)), "m")
+
+
+def started(store: object) -> object:
+    return repository.load(store, "m").started
+
+
+def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no models 'rivals'"):
+        validate.plan(asked(toys, data, rivals=["x"]))
+    with pytest.raises(ConfigError, match="of one model"):
+        validate.plan(asked(toys, data, model=[]))
+    questions = tmp_path / "questions.jsonl"
+    row = {
+        "id": "q",
+        "domain": "d",
+        "slice": "test",
+        "prompt": "1",
+        "choices": ["2", "3"],
+        "answer": 0,
+    }
+    questions.write_text(json.dumps(row) + "\n")
+    with pytest.raises(DataError, match="no text in the slice test"):
+        validate.check(validate.plan(asked(toys, questions)))

@@ -1,0 +1,333 @@
+"""Whole pipelines of toy runs: the end, gates, failures, retries, kills; nothing of it needs torch."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
+from runs.errors import ConflictError, ForgeError, RunFailedError
+from runs.history import audit, repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from runs.record import user_events
+from testing.toy import toy_pipelines, toy_runs
+from testing.toy.toy_pipelines import TWO, phase
+from testing.toy.toy_state import digest_of
+from worker.commands import validate
+from worker.commands.control import control
+
+
+def ask(home: Home, event: Any, run: str = "p") -> None:
+    """Record what a user asks of a run."""
+    with closing(home.open_store()) as store:
+        control(store, run, event)
+
+
+def failed(home: Home, run: str = "p") -> str:
+    """Carry a pipeline on to its failure; return why it failed."""
+    with pytest.raises(RunFailedError) as error:
+        toy_runs.finish(home, run)
+    return str(error.value)
+
+
+def state(home: Home) -> PipelineState:
+    """Return the pipeline's state."""
+    found = toy_runs.state(home, "p")
+    assert isinstance(found, PipelineState)
+    return found
+
+
+# ---- the end ---------------------------------------------------------------------------------
+
+
+def test_a_pipeline_runs_its_phases_in_order_and_gives_what_the_last_gave(
+    honest_home: Home, honest: PipelineState
+) -> None:
+    children = [toy_runs.state(honest_home, run) for run in ("p.1-first", "p.2-second")]
+    ends = [honest.ended_phase(number) for number in (1, 2)]
+    assert all(isinstance(end, PhaseEnded) for end in ends)
+    for end, child in zip(ends, children, strict=True):
+        assert end is not None
+        assert (end.child, end.child_version, end.child_head) == (
+            child.run,
+            child.version,
+            child.head,
+        )
+        assert end.lineage == child.completed.lineage_digest
+        assert end.figures["total"].value == child.total
+    assert honest.completed.models["total"].digest == digest_of(children[1].total)
+    [verdict] = honest.gates[1]
+    assert verdict.verdict == "pass"
+    assert 2 not in honest.gates
+    for run in ("p", "p.1-first", "p.2-second"):
+        assert audit.audit(toy_runs.rows(honest_home, run)) == []
+
+
+def test_a_child_has_owner_priority_labels_and_cause_of_its_parent(home: Home) -> None:
+    toy_pipelines.submit(home, priority=7, labels=("big",), by="ada", quarantine="worst-fitness")
+    toy_runs.finish(home, "p")
+    given = toy_runs.state(home, "p.1-first").submitted
+    assert (given.owner, given.priority, given.labels) == ("ada", 7, ("big",))
+    assert given.quarantine == "worst-fitness"
+    first = toy_runs.rows(home, "p.1-first")[0]
+    assert first.causation == toy_runs.rows(home, "p")[0].event_id
+
+
+def test_the_lineage_is_the_same_under_another_name(home: Home, honest: PipelineState) -> None:
+    """Children are named after the pipeline, and hash chains have times in them."""
+    toy_pipelines.submit(home, run="another")
+    other = toy_runs.finish(home, "another")
+    assert other.lineage_digest() == honest.lineage_digest()
+
+
+def test_another_seed_of_a_phase_is_another_lineage(home: Home, honest: PipelineState) -> None:
+    toy_pipelines.submit(home, [TWO[0], phase("second", seed=3, steps=3)])
+    assert toy_runs.finish(home, "p").lineage_digest() != honest.lineage_digest()
+
+
+def test_a_short_name_means_the_pipeline_and_not_its_children(home: Home) -> None:
+    toy_pipelines.submit(home, run="20261125-abc123")
+    toy_runs.finish(home, "20261125-abc123")
+    with closing(home.open_store()) as store:
+        assert repository.full_name(store, "20261125-a") == "20261125-abc123"
+        assert repository.full_name(store, "20261125-abc123.1") == "20261125-abc123.1-first"
+
+
+# ---- gates -----------------------------------------------------------------------------------
+
+
+def test_a_gate_stops_the_pipeline_and_a_person_overrides_it_with_a_reason(home: Home) -> None:
+    toy_pipelines.submit(home, [phase("first", {"metric": "total", "at_least": 1e9}), TWO[1]])
+    why = failed(home)
+    assert "the gate of phase first stopped it: total is" in why
+    assert "must be at least 1e+09" in why
+    assert state(home).ended_phase(2) is None
+
+    ask(home, user_events.Retried())
+    assert "stopped it" in failed(home), "a retry alone changes no verdict"
+    with pytest.raises(ConflictError, match="no gate of that phase"):
+        ask(home, GateOverridden(phase=2, reason="no"))
+    ask(home, GateOverridden(phase=1, reason="good enough"))
+    with pytest.raises(ConflictError, match="overridden already"):
+        ask(home, GateOverridden(phase=1, reason="again"))
+    ask(home, user_events.Retried())
+    ended = toy_runs.finish(home, "p")
+    assert ended.completed
+    assert audit.audit(toy_runs.rows(home, "p")) == []
+
+
+def test_a_passing_gate_is_not_overridden(honest_home: Home, home: Home) -> None:
+    toy_pipelines.submit(home)
+    toy_runs.finish(home, "p")
+    with pytest.raises(ConflictError, match="it is completed"):
+        ask(home, GateOverridden(phase=1, reason="no"))
+
+
+# ---- failures --------------------------------------------------------------------------------
+
+
+def test_a_phase_that_fails_ends_the_pipeline_naming_it_and_the_rest_is_not_started(
+    home: Home,
+) -> None:
+    toy_pipelines.submit(home, [phase("first", failing="count/0/1"), TWO[1]])
+    assert "phase first: run p.1-first failed: task count/0/1 failed 3 times" in failed(home)
+    with closing(home.open_store()) as store:
+        assert repository.stream_of(store, "p.2-second") is None
+    assert audit.audit(toy_runs.rows(home, "p")) == []
+
+
+def test_a_retry_of_the_pipeline_retries_the_failed_child(home: Home, monkeypatch) -> None:
+    """It fails again here; so each retry is one, and no more than one."""
+    toy_pipelines.submit(home, [phase("first", failing="count/0/1"), TWO[1]])
+    for retries in range(3):
+        assert "p.1-first failed" in failed(home)
+        assert toy_runs.state(home, "p.1-first").retries == retries
+        assert len(state(home).troubles(1)) == retries + 1
+        ask(home, user_events.Retried())
+    monkeypatch.setattr("testing.toy.toy_kind.ToyContext.carry_out", _counted)
+    ended = toy_runs.finish(home, "p")
+    assert ended.completed
+    assert audit.audit(toy_runs.rows(home, "p")) == []
+    assert audit.audit(toy_runs.rows(home, "p.1-first")) == []
+
+
+def _counted(self, task):
+    """Do the task that fails as if its setting were another."""
+    from runs.kinds.tasks import Start
+    from testing.toy.toy_state import Counted, Started, value_of
+
+    if isinstance(task, Start):
+        return Started(warnings=(), arithmetic="sum@1")
+    value = value_of(self.state, task)
+    return Counted(
+        step=task.step, slot=task.slot, value=value, digest=digest_of(value), seconds=0.0
+    )
+
+
+def test_a_child_that_was_retried_by_its_user_is_taken_as_it_ended(home: Home, monkeypatch) -> None:
+    toy_pipelines.submit(home, [phase("first", failing="count/0/1"), TWO[1]])
+    failed(home)
+    ask(home, user_events.Retried(), "p.1-first")
+    monkeypatch.setattr("testing.toy.toy_kind.ToyContext.carry_out", _counted)
+    toy_runs.finish(home, "p.1-first")
+    ask(home, user_events.Retried())
+    assert toy_runs.finish(home, "p").completed
+
+
+def test_a_cancelled_child_ends_the_pipeline_and_a_retry_begins_another(home: Home) -> None:
+    toy_pipelines.submit(home)
+    toy_runs.carry_until(home, lambda s: s.run == "p.1-first" and s.place > 2, "p")
+    ask(home, user_events.Cancelled(reason="wrong"), "p.1-first")
+    assert "phase first: run p.1-first was cancelled: wrong" in failed(home)
+    ask(home, user_events.Retried())
+    ended = toy_runs.finish(home, "p")
+    assert ended.ended_phase(1).child == "p.1-first-1"
+    assert audit.audit(toy_runs.rows(home, "p")) == []
+
+
+def test_another_run_of_the_childs_name_is_not_taken_for_it(home: Home) -> None:
+    toy_runs.submit(home, "p.1-first", seed=1)
+    toy_runs.finish(home, "p.1-first")
+    toy_pipelines.submit(home)
+    assert "run p.1-first exists already, and is no part of this one" in failed(home)
+    ask(home, user_events.Retried())
+    assert toy_runs.finish(home, "p").ended_phase(1).child == "p.1-first-1"
+
+
+# ---- control ---------------------------------------------------------------------------------
+
+
+def under_way(home: Home) -> None:
+    """Carry a pipeline into the middle of its first phase."""
+    toy_pipelines.submit(home)
+    toy_runs.carry_until(home, lambda s: s.run == "p.1-first" and s.place > 2, "p")
+
+
+@pytest.mark.parametrize("word", ["paused", "cancelled"])
+def test_what_is_asked_of_a_pipeline_is_asked_of_its_living_child(home: Home, word: str) -> None:
+    under_way(home)
+    event = {"paused": user_events.Paused, "cancelled": user_events.Cancelled}[word]
+    ask(home, event(reason="enough"))
+    assert toy_runs.state(home, "p.1-first").status == word
+    assert state(home).status == word
+
+
+def test_priority_goes_down_and_a_resumed_pipeline_goes_on(
+    home: Home, honest: PipelineState
+) -> None:
+    under_way(home)
+    ask(home, user_events.PriorityChanged(priority=9))
+    ask(home, user_events.Paused())
+    ask(home, user_events.Resumed())
+    assert toy_runs.state(home, "p.1-first").priority == 9
+    assert toy_runs.finish(home, "p").lineage_digest() == honest.lineage_digest()
+    assert toy_runs.state(home, "p.2-second").priority == 9
+
+
+# ---- bad input -------------------------------------------------------------------------------
+
+
+def said(*phases: dict[str, Any]) -> str:
+    """Return what is wrong with a pipeline of these phases."""
+    with pytest.raises(ForgeError) as error:
+        validate.plan(Asked("pipeline", {"phases": list(phases)}))
+    return str(error.value)
+
+
+def test_a_pipeline_is_checked_whole_before_anything_starts() -> None:
+    one = phase("one")
+    assert "at least one phase" in said()
+    assert "two phases are called one" in said(one, one)
+    assert "phase two: runs of kind 'nothing' are not known" in said(
+        one, {"name": "two", "kind": "nothing"}
+    )
+    assert "phase one: settings of a toy run: stepz" in said(phase("one", stepz=1))
+    assert "asks for speed, which a toy run does not have. There are: total, " in said(
+        phase("one", {"metric": "speed", "at_least": 1})
+    )
+    assert "give at_least or at_most" in said(phase("one", {"metric": "total"}))
+    assert "phase one is given two:total of phase two, which comes later" in said(
+        {**one, "models": {"base": ["two:total"]}}, phase("two")
+    )
+    assert "phase one is given one of itself" in said({**one, "models": {"base": "one"}})
+    assert "it is given one:big, and phase one gives one:total" in said(
+        one, {**phase("two"), "models": {"base": "one:big"}}
+    )
+    assert "its data is one:items, and phase one gives no such data" in said(
+        one, {**phase("two"), "data": ["one:items"]}
+    )
+    late = {**phase("late"), "kind": "cognate", "settings": {"preset": "mini"}}
+    second = {**phase("two"), "models": {"base": "one:total"}}
+    with pytest.raises(ForgeError, match="late:items, which come after phase two, whose model"):
+        validate.plan(Asked("pipeline", {"phases": [one, second, late], "test": "late:items"}))
+    with pytest.raises(
+        ForgeError, match=r"gate asks for total\. For all phases there are: bits_per"
+    ):
+        validate.plan(
+            Asked("pipeline", {"phases": [one], "gates": {"metric": "total", "at_most": 1}})
+        )
+    assert "which is measured on test items, and there are none" in said(
+        phase("one", {"metric": "bits_per_byte", "at_most": 1})
+    )
+    gate = {"metric": "total", "at_least": 1, "otherwise": "pass unchanged"}
+    assert "passes its input unchanged: say which model" in said(phase("one", gate))
+    assert "a pipeline cannot be a phase" in said({"name": "one", "kind": "pipeline"})
+
+
+def test_a_refused_child_says_why(home: Home) -> None:
+    """A toy run takes no models: that is found when its phase begins."""
+    toy_pipelines.submit(home, [TWO[0], {**phase("second"), "models": {"base": ["first:total"]}}])
+    assert "phase second: run p.2-second could not be submitted: a toy run takes neither" in (
+        failed(home)
+    )
+    [trouble] = state(home).troubles(2)
+    assert isinstance(trouble, PhaseFailed)
+    assert trouble.status == "refused"
+
+
+def test_another_users_run_of_the_childs_name_is_left_alone(home: Home) -> None:
+    """Asking a pipeline asks no run that is no part of it."""
+    toy_runs.submit(home, "p.1-first")
+    toy_pipelines.submit(home)
+    toy_runs.carry_until(home, lambda s: s.run == "p" and s.started is not None, "p")
+    ask(home, user_events.Paused())
+    ask(home, user_events.Cancelled())
+    assert state(home).status == "cancelled"
+    assert toy_runs.state(home, "p.1-first").status == "submitted"
+
+
+def test_one_model_and_one_gate_may_be_written_without_brackets() -> None:
+    phase_ = {**phase("one"), "gates": {"metric": "total", "at_least": 1}}
+    config = validate.plan(Asked("pipeline", {"phases": [phase_]})).config
+    assert [gate.metric for gate in config.phases[0].gates] == ["total"]
+
+
+def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypatch) -> None:
+    """A worker has another folder than its user, and each kind knows its own names of data."""
+    from evaluation.data.builtin import arithmetic
+
+    texts = (document.text for document in arithmetic.documents(60_000, 3))
+    lines = [json.dumps({"text": text}) for text in texts]
+    (tmp_path / "law.jsonl").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    train = {"name": "train", "kind": "cognate", "settings": {"preset": "mini"}}
+    merge = {
+        "name": "merge",
+        "kind": "evomerge",
+        "models": {"sources": ["train:law", "train:base"]},
+    }
+    phases = [{**train, "data": "law=law.jsonl"}, {**merge, "data": ["train:items", "more.jsonl"]}]
+    plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    assert plan.fields["places"] == {
+        "train": (f"law={tmp_path}/law.jsonl",),
+        "merge": ("train:items", f"{tmp_path}/more.jsonl"),
+    }
+    wrong = {**merge, "models": {"sources": ["train:code"]}}
+    assert "it is given train:code, and phase train gives train:base, train:law" in said(
+        phases[0], wrong
+    )

@@ -1,0 +1,251 @@
+"""What a pipeline decides from its log alone: models that pass unchanged, models that are not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline import plan
+from pipeline.config import GateConfig, PipelineConfig
+from pipeline.decide import due
+from pipeline.events import (
+    Completed,
+    GateDecided,
+    PassedThrough,
+    PhaseEnded,
+    PhaseFailed,
+    PhaseMeasured,
+    PipelineState,
+    Started,
+    Submitted,
+)
+from runs.event_types import Figure, MadeModel, ModelReference
+from runs.record.events import Failed
+from runs.record.user_events import Retried
+
+GATE = {"metric": "lead", "at_least": 0.0, "otherwise": "pass unchanged"}
+PHASES = [
+    {"name": "a", "kind": "cognate"},
+    {"name": "b", "kind": "evomerge", "models": {"base": "a:base"}, "gates": [GATE]},
+    {"name": "c", "kind": "evomerge", "models": {"base": "b:champion"}, "gates": [GATE]},
+]
+
+
+def model(letter: str) -> MadeModel:
+    """Return a model that is told apart by one digit."""
+    return MadeModel(recipe_id=letter * 64, digest=letter * 64)
+
+
+def world(
+    phases: list[dict], given: dict[str, ModelReference] | None = None, **settings: Any
+) -> PipelineState:
+    """Return a pipeline that has started; without gates for all phases unless `settings` has some."""
+    state = PipelineState()
+    config = PipelineConfig.model_validate({"phases": phases, "gates": [], **settings})
+    state.take(Submitted(run="p", owner="ada", config=config, given=given or {}), key="p/submitted")
+    state.take(Started(warnings=()), key="p/started")
+    return state
+
+
+def end(state: PipelineState, number: int, value: float = -1.0, **models: MadeModel) -> None:
+    """Record that a phase's run has completed, and all facts that follow until the next task."""
+    [task] = due(state).tasks
+    event = PhaseEnded(
+        child=task.run,
+        child_version=1,
+        child_head="0" * 64,
+        phase=number,
+        name=state.submitted.config.phase(number).name,
+        lineage="0" * 64,
+        models=models,
+        figures={"lead": Figure(value=value)},
+    )
+    state.take(event, key=f"p/{task.key}")
+    follow(state)
+
+
+def measured(state: PipelineState, number: int, **figures: Figure) -> None:
+    """Record a phase's measurement, and all facts that follow until the next task."""
+    [task] = due(state).tasks
+    event = PhaseMeasured(
+        child=task.run,
+        child_version=1,
+        child_head="0" * 64,
+        phase=number,
+        name=state.submitted.config.phase(number).name,
+        lineage="0" * 64,
+        figures=figures,
+    )
+    state.take(event, key=f"p/{task.key}")
+    follow(state)
+
+
+def follow(state: PipelineState) -> None:
+    """Record all facts that follow until the next task."""
+    while not state.ended and (facts := due(state).facts):
+        for new in facts:
+            state.take(new.event, key=new.key)
+
+
+def test_a_model_that_passes_two_phases_unchanged_is_the_first_one() -> None:
+    """A role of a phase that was passed by means what passed by."""
+    state = world(PHASES)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    assert isinstance(state.passed[2], PassedThrough)
+    assert due(state).tasks[0].asked.models == {"base": [f"p.1-a:{'1' * 64}"]}
+    end(state, 3, champion=model("4"))
+    assert isinstance(state.completed, Completed)
+    assert state.completed.models == {"": model("1")}
+    assert plan.outgoing(state, 3) == {"": ("p.1-a", model("1"))}
+
+
+def test_a_given_model_that_passes_all_phases_is_no_model_of_the_pipeline() -> None:
+    given = {"G": ModelReference(name="G", path="/models/g")}
+    first = {**PHASES[1], "models": {"base": "G"}}
+    state = world([first, PHASES[2]], given)
+    assert due(state).tasks[0].asked.models == {"base": ["/models/g"]}
+    end(state, 1, champion=model("3"))
+    assert due(state).tasks[0].asked.models == {"base": ["/models/g"]}
+    end(state, 2, champion=model("4"))
+    assert state.completed.models == {}
+
+
+@pytest.mark.parametrize("reference", ["a:law", "a"])
+def test_a_phase_whose_model_is_not_there_fails_and_is_named(reference: str) -> None:
+    """Roles are checked before the start; a kind may give others all the same."""
+    state = world([PHASES[0], {**PHASES[1], "models": {"base": reference}}])
+    end(state, 1, base=model("1"), code=model("2"))
+    assert isinstance(state.failed, Failed)
+    assert state.failed.reason == f"phase b: it is given {reference}, and there is no such model"
+
+
+@pytest.mark.parametrize(
+    ("gate", "figure", "passes"),
+    [
+        ({"at_least": 0.0}, (0.1, None, None), True),
+        ({"at_least": 0.0}, (0.1, -0.01, 0.2), False),
+        ({"at_least": 0.1}, (0.1, 0.1, 0.1), True),
+        ({"at_most": 0.05}, (0.04, 0.03, 0.06), False),
+        ({"at_most": 0.05}, (0.04, 0.03, 0.05), True),
+    ],
+)
+def test_the_worse_end_of_an_interval_meets_the_limit(gate, figure, passes: bool) -> None:
+    assert GateConfig(metric="lead", **gate).meets(*figure) is passes
+
+
+def test_a_figure_that_is_not_there_stops() -> None:
+    state = world([{**PHASES[0], "gates": [{"metric": "other", "at_least": 0.0}]}])
+    end(state, 1, base=model("1"), code=model("2"))
+    [decided] = state.gates[1]
+    assert isinstance(decided, GateDecided)
+    assert (decided.figure, decided.verdict) == (None, "stop")
+    assert "other was not measured" in state.failed.reason
+
+
+# ---- measured gates --------------------------------------------------------------------------
+
+#: A phase of given models behind one that makes them, with the pipeline's gates alone.
+MERGE = {
+    "name": "b",
+    "kind": "evomerge",
+    "models": {"base": "a:base", "sources": ["a:code", "a:base"]},
+}
+GOOD = {
+    "retention": Figure(value=1.02, low=1.0, high=1.04),
+    "regression": Figure(value=0.01, low=0.0, high=0.02),
+    "cumulative": Figure(value=1.02, low=1.0, high=1.04),
+}
+
+
+def standard(*phases: dict, **settings: Any) -> PipelineState:
+    """Return a pipeline with the gates that every pipeline has."""
+    whole = PipelineConfig.model_validate({"phases": phases, **settings})
+    return world([*phases], gates=whole.gates, test=whole.test)
+
+
+def test_a_model_made_of_given_ones_is_measured_beside_them_and_the_first_ones() -> None:
+    """On the items of the first phase that has any; what makes several models is not measured."""
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    assert 1 not in state.gates
+    end(state, 2, champion=model("3"))
+    [task] = due(state).tasks
+    assert (task.key, task.run, task.asked.kind) == ("measure/2", "p.2-b-test", "measure")
+    one, two = f"p.1-a:{'1' * 64}", f"p.1-a:{'2' * 64}"
+    assert task.asked.models == {
+        "model": [f"p.2-b:{'3' * 64}"],
+        "against": [one, two],
+        "first": [one, two],
+    }
+    assert task.asked.data == ["p.1-a:items"]
+    measured(state, 2, **GOOD)
+    assert [(g.gate.metric, g.verdict) for g in state.gates[2]] == [
+        ("retention", "pass"),
+        ("regression", "pass"),
+        ("cumulative", "pass"),
+    ]
+    assert isinstance(state.completed, Completed)
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("retention", Figure(value=0.96, low=0.94, high=0.98)),
+        ("regression", Figure(value=0.04, low=0.03, high=0.06)),
+        ("cumulative", Figure(value=0.85, low=0.83, high=0.87)),
+    ],
+)
+def test_each_of_the_three_gates_stops_by_the_worse_end(name: str, figure: Figure) -> None:
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    measured(state, 2, **{**GOOD, name: figure})
+    assert isinstance(state.failed, Failed)
+    assert f"the gate of phase b stopped it: {name} is" in state.failed.reason
+
+
+def test_a_phase_s_own_gate_takes_the_place_of_the_pipeline_s() -> None:
+    own = {"metric": "retention", "at_least": 1.5, "otherwise": "pass unchanged"}
+    state = standard(PHASES[0], {**MERGE, "gates": [own], "unchanged": "a:base"})
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    measured(state, 2, **GOOD)
+    assert [g.gate.metric for g in state.gates[2]] == ["retention", "regression", "cumulative"]
+    assert state.gates[2][0].verdict == "pass unchanged"
+    assert state.completed.models == {"": model("1")}
+
+
+def test_without_items_only_a_phase_s_own_gates_are_left() -> None:
+    given = {"G": ModelReference(name="G", path="/models/g")}
+    first = {**PHASES[1], "models": {"base": "G"}}
+    state = world([first], given, gates=standard(PHASES[0]).submitted.config.gates)
+    end(state, 1, champion=model("3"))
+    assert [g.gate.metric for g in state.gates[1]] == ["lead"]
+
+
+def test_items_of_a_later_phase_are_nothing_to_measure_on() -> None:
+    """Such a pipeline is refused when it is submitted; decisions cannot depend on that."""
+    given = {"G": ModelReference(name="G", path="/models/g")}
+    first = {**PHASES[1], "name": "z", "models": {"base": "G"}}
+    gates = [{"metric": "retention", "at_least": 1}]
+    state = world([first, PHASES[0]], given, test="a:items", gates=gates)
+    end(state, 1, champion=model("3"))
+    assert [g.gate.metric for g in state.gates[1]] == ["lead"]
+
+
+def test_a_measurement_that_fails_fails_the_pipeline_and_is_begun_again_by_a_retry() -> None:
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    [task] = due(state).tasks
+    state.take(plan.refused(state, task, "no text"), key=f"p/{task.key}")
+    assert isinstance(state.answers["measure/2"], PhaseFailed)
+    follow(state)
+    assert state.failed.reason == (
+        "phase b: the measurement p.2-b-test could not be submitted: no text"
+    )
+    state.take(Retried(), key="p/retried/1")
+    [task] = due(state).tasks
+    assert (task.key, task.run) == ("measure/2/1", "p.2-b-test-1")

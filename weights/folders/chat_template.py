@@ -1,0 +1,95 @@
+"""Chat templates of models, and what in them is unusual.
+
+A chat template is a small program in Jinja that every server runs on every request. Results carry the
+base's template on, so a run says when one does what chat templates have no use for: servers differ in
+how well they lock templates in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from weights.folders import companions
+
+#: Nodes that read other templates, which no server has.
+_OTHERS = (nodes.Import, nodes.FromImport, nodes.Include, nodes.Extends)
+
+
+class _Generation(Extension):
+    """Transformers' tag around what the assistant says: {% generation %} … {% endgeneration %}."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Return the nodes inside of the tag."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def unusual(folder: Path) -> list[tuple[str, str]]:
+    """Return (file, why) for each unusual chat template of a model folder.
+
+    A template is unusual if it is no Jinja, reads other templates, or reads attributes whose names
+    begin with `_`, which is how programs break out of a sandbox.
+    """
+    return [
+        (name, why) for name, text in _templates(folder) if (why := _why_unusual(text)) is not None
+    ]
+
+
+def _templates(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield (file, template) of each chat template in a model folder."""
+    for name, file in companions.found(folder).items():
+        if name == "chat_template.jinja":
+            yield name, file.read_text("utf-8", "replace")
+        elif name in ("chat_template.json", "tokenizer_config.json"):
+            try:
+                given = json.loads(file.read_bytes())
+            except (ValueError, RecursionError):
+                continue
+            told = given.get("chat_template") if isinstance(given, dict) else None
+            named = (
+                [one.get("template") for one in told if isinstance(one, dict)]
+                if isinstance(told, list)
+                else [told]
+            )
+            yield from ((name, text) for text in named if isinstance(text, str))
+
+
+def _why_unusual(text: str) -> str | None:
+    """Return what is unusual about a template; None if nothing is."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"]
+    )
+    try:
+        tree = environment.parse(text)
+    except (jinja2.TemplateError, RecursionError) as error:
+        return f"is no Jinja template ({str(error)[:100]})"
+    for node in tree.find_all(nodes.Node):
+        if isinstance(node, _OTHERS):
+            return f"reads another template (line {node.lineno})"
+        hidden = _hidden(node)
+        if hidden is not None:
+            return f"reads {hidden!r} (line {node.lineno})"
+    return None
+
+
+def _hidden(node: Any) -> str | None:
+    """Return the name beginning with `_` that a node reads; None if it reads none."""
+    name = None
+    if isinstance(node, nodes.Getattr):
+        name = node.attr
+    elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        name = node.arg.value
+    elif isinstance(node, nodes.Filter) and node.name == "attr":
+        return "attr(…)"
+    return name if isinstance(name, str) and name.startswith("_") else None

@@ -1,0 +1,297 @@
+"""Model folders: safe reads, sharded streaming writes, digests.
+
+A checkpoint is a Hugging Face folder with `config.json` and safetensors weights. Tensors are
+memory-mapped; nothing is read before it is used. Pickled weights are refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import blake3
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from events import failpoints
+from runs.errors import SourceError, UnavailableError
+from runs.system import bounded_files
+from weights.folders import model_config, safetensors_header
+from weights.tensors import HEADS, Shape, elements
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+#: Characters of the longest name of a tensor.
+LONGEST_NAME = 500
+#: Largest shard written, bytes.
+SHARD_BYTES = 2_000_000_000
+#: dtypes by the names that safetensors gives them.
+TORCH = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F64": torch.float64,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An opened model folder: its tensors and the files that hold them."""
+
+    folder: Path
+    #: The folder that the user named; `folder` may be a private copy of it.
+    given: Path
+    config: Mapping[str, Any]
+    #: Tensor name → file.
+    files: Mapping[str, Path]
+    #: Tensor name → (dtype as safetensors names it, shape).
+    shapes: Mapping[str, tuple[str, Shape]]
+
+    @property
+    def tied(self) -> bool:
+        """True if the head is the embedding: no separate head tensor is stored."""
+        return not any(head in self.files for head in HEADS.values())
+
+    @property
+    def parameters(self) -> int:
+        """Number of elements of all stored tensors."""
+        return sum(elements(shape) for _, shape in self.shapes.values())
+
+    @property
+    def positions(self) -> int | None:
+        """The longest sequence that the architecture takes; None if its config does not say."""
+        inner = self.config.get("text_config") or {}
+        for settings in (inner, self.config):
+            for key in ("max_position_embeddings", "n_positions"):
+                if settings.get(key):
+                    return int(settings[key])
+        return None
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all tensors by name, in order of name; memory-mapped, not to be written to."""
+        result: dict[str, torch.Tensor] = {}
+        for file in sorted(set(self.files.values())):
+            with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+                for name in opened.keys():  # noqa: SIM118 - not a mapping
+                    result[name] = opened.get_tensor(name)
+        return {name: result[name] for name in sorted(result)}
+
+
+def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
+    """Open a model folder and read its headers; `given` is the folder that messages name.
+
+    Raises SourceError naming what is wrong.
+    """
+    if not folder.exists():
+        raise SourceError(f"model {folder} does not exist. Check the path, or give a Hub id.")
+    config_file = folder / "config.json"
+    if not config_file.is_file():
+        raise SourceError(f"model {folder} has no config.json: it is not a Hugging Face folder.")
+    config = model_config.read(folder)
+    files: dict[str, Path] = {}
+    shapes: dict[str, tuple[str, Shape]] = {}
+    for file in weight_files(folder):
+        for name, shape in _header(file).items():
+            files[name], shapes[name] = file, shape
+    if not files:
+        raise SourceError(f"model {folder} holds no tensors.")
+    lacking = sorted(set(_indexed(folder)) - set(files))
+    if lacking:
+        raise SourceError(f"{folder / INDEX} names tensor {lacking[0]}, which no shard holds.")
+    model_config.check(config_file, config, {name: shape for name, (_, shape) in shapes.items()})
+    return Checkpoint(folder, given or folder, config, files, shapes)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a model folder. Raises SourceError if there is none."""
+    index = folder / INDEX
+    if index.is_file():
+        files = [folder / name for name in sorted(set(_indexed(folder).values()))]
+        missing = [file.name for file in files if not file.is_file()]
+        if missing:
+            raise SourceError(f"model {folder} lacks the shards {', '.join(missing)}.")
+        return files
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    pickled = sorted(p.name for suffix in ("*.bin", "*.pt", "*.pth") for p in folder.glob(suffix))
+    if pickled:
+        raise SourceError(
+            f"model {folder} has only pickled weights ({', '.join(pickled)}), which can run code "
+            "when loaded. Convert them on a machine where you trust them:\n"
+            f'  python -c "from transformers import AutoModelForCausalLM as M; '
+            f'M.from_pretrained({str(folder)!r}).save_pretrained({str(folder) + "-safe"!r})"'
+        )
+    raise SourceError(f"model {folder} has no {SINGLE} and no {INDEX}.")
+
+
+def _indexed(folder: Path) -> dict[str, str]:
+    """Return tensor name → file name, as the index has it; empty if there is no index."""
+    index = folder / INDEX
+    if not index.is_file():
+        return {}
+    try:
+        where = bounded_files.read_object(index)["weight_map"]
+        return {str(tensor): Path(file).name for tensor, file in where.items()}
+    except (SourceError, KeyError, AttributeError, TypeError) as error:
+        raise SourceError(f"{index} is not a safetensors index: {error}") from error
+
+
+def _header(file: Path) -> dict[str, tuple[str, Shape]]:
+    """Return dtypes and shapes in a safetensors file by name."""
+    entries = safetensors_header.read(file)
+    _check_names(file, list(entries))
+    return {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
+
+
+def _check_names(file: Path, names: list[str]) -> None:
+    """Raise SourceError for a tensor name that is too long or not printable.
+
+    Names are searched and printed.
+    """
+    for name in names:
+        if len(name) > LONGEST_NAME or not name.isprintable():
+            raise SourceError(
+                f"{file} names a tensor {name[:60]!r}, with {len(name):,} characters: a name has at "
+                f"most {LONGEST_NAME}, all of them printable."
+            )
+
+
+def untied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the weights with a separate head: a copy of the embedding if no head is stored.
+
+    Raises SourceError if there is no known embedding.
+    """
+    result = dict(weights)
+    embedding = next((name for name in HEADS if name in result), None)
+    if embedding is None:
+        raise SourceError("a model without a known embedding cannot be untied")
+    if HEADS[embedding] not in result:
+        result[HEADS[embedding]] = result[embedding].clone()
+    return {name: result[name] for name in sorted(result)}
+
+
+def digest(weights: Mapping[str, torch.Tensor]) -> str:
+    """Return BLAKE3 over name, dtype, shape and bytes of all tensors by name, 64 hex digits."""
+    hasher = blake3.blake3()
+    for name in sorted(weights):
+        tensor = weights[name].contiguous()
+        hasher.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        if tensor.numel():
+            raw = tensor.view(-1).view(torch.uint8).numpy()
+            hasher.update(raw.data)
+    return hasher.hexdigest()
+
+
+def _shards(weights: Mapping[str, torch.Tensor], limit: int) -> Iterator[list[str]]:
+    """Yield each shard's names, in order; a shard ends before it would exceed `limit` bytes."""
+    shard: list[str] = []
+    size = 0
+    for name in sorted(weights):
+        bytes_ = weights[name].numel() * weights[name].element_size()
+        if shard and size + bytes_ > limit:
+            yield shard
+            shard, size = [], 0
+        shard.append(name)
+        size += bytes_
+    yield shard
+
+
+def write_weights(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -> None:
+    """Write the weights into an existing folder: one file, or shards with an index; synced."""
+    shards = list(_shards(weights, shard_bytes))
+    names = [f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors" for i in range(len(shards))]
+    if len(shards) == 1:
+        names = [SINGLE]
+    where: dict[str, str] = {}
+    for shard, name in zip(shards, names, strict=True):
+        tensors = {n: weights[n].contiguous() for n in shard}
+        save_file(tensors, folder / name, metadata={"format": "pt"})
+        where.update(dict.fromkeys(shard, name))
+    if len(shards) > 1:
+        total = sum(t.numel() * t.element_size() for t in weights.values())
+        index = {"metadata": {"total_size": total}, "weight_map": where}
+        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
+
+
+def publish(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Make a folder appear whole or not at all: `fill` a hidden one beside it, sync, rename.
+
+    An existing folder of that name is replaced. File modes follow the umask. Raises
+    UnavailableError if the disk is full or the place cannot be written.
+    """
+    hidden = folder.parent / f".{folder.name}.{os.getpid()}.part"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(hidden, ignore_errors=True)
+        hidden.mkdir()
+        failpoints.hit("publish-begun")
+        fill(hidden)
+        failpoints.hit("publish-filled")
+        settle(hidden)
+        failpoints.hit("publish-synced")
+        replace(hidden, folder)
+        failpoints.hit("publish-renamed")
+        sync(folder.parent)
+    except (OSError, SafetensorError) as error:
+        raise UnavailableError(
+            f"{folder} cannot be written: {error}. Free space or choose another folder; "
+            "the run is intact and can be resumed."
+        ) from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def replace(hidden: Path, folder: Path) -> None:
+    """Rename `hidden` to `folder`, replacing an existing one, also while other processes do so."""
+    for _ in range(10):
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            hidden.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    raise FileExistsError(errno.EEXIST, "others keep writing there", str(folder))
+
+
+def exchange(hidden: Path, folder: Path) -> None:
+    """Rename `hidden` to `folder`; an existing folder is moved away first, and removed last."""
+    old = folder.parent / f".{folder.name}.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    hidden.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def settle(folder: Path) -> None:
+    """Set file modes by the umask (safetensors writes 0600), and sync everything to disk."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(0o666 & ~umask)
+        sync(path)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Sync a file, or a folder's entries, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

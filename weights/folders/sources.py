@@ -1,0 +1,238 @@
+"""Sources of a merge: from the text that a user types to opened models that fit together.
+
+A model is a local folder, a Hub id (`owner/name[@revision]`) or an alias. Sources must agree on
+tensors and shapes; settings that bear on the function but not on shapes are compared key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runs.errors import SourceError, UnavailableError
+from runs.event_types import ModelReference
+from weights.folders import model_config
+from weights.tensors import HEADS, Shape
+
+if TYPE_CHECKING:
+    from weights.folders.checkpoint import Checkpoint
+
+ALIASES = {
+    "deepseek": "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",
+    "nemotron": "nvidia/Nemotron-Research-Reasoning-Qwen-1.5B",
+    "qwen2": "Qwen/Qwen2-1.5B-Instruct",
+}
+
+#: Files that are fetched of a Hub repository: no file that can run code.
+PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
+
+#: Settings that change what the same weights compute, and what a difference means.
+FUNCTIONAL = {
+    "rope_theta": "positions are encoded with another base",
+    "rope_scaling": "long positions are scaled otherwise",
+    "rms_norm_eps": "norms divide by something slightly else",
+    "layer_norm_epsilon": "norms divide by something slightly else",
+    "num_attention_heads": "the same matrices are cut into other heads",
+    "num_key_value_heads": "the same matrices are cut into other heads",
+    "head_dim": "the same matrices are cut into other heads",
+    "sliding_window": "attention sees another stretch of text",
+    "use_sliding_window": "attention sees another stretch of text",
+    "hidden_act": "another activation function",
+    "vocab_size": "another number of tokens",
+}
+
+#: Floating-point dtypes, as safetensors names them, that can be read.
+READABLE = {"F32", "F16", "BF16", "F64"}
+
+
+def resolve(
+    text: str,
+    aliases: Mapping[str, str] = ALIASES,
+    named: Callable[[str], ModelReference | None] | None = None,
+) -> ModelReference:
+    """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
+
+    `named` finds models that are known by other names, such as those of a log. Raise SourceError or
+    UnavailableError.
+    """
+    if not text.strip():
+        raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
+    place = _place(text)
+    if place is not None:
+        return ModelReference(name=place.name, path=str(place))
+    hub_id = aliases.get(text, text)
+    repository, _, revision = hub_id.partition("@")
+    if repository.count("/") != 1:
+        found = named(text) if named else None
+        if found is not None:
+            return found
+        known = ", ".join(sorted(aliases))
+        more = ", nor a run (RUN or RUN:CANDIDATE), nor a registered model" if named else ""
+        raise SourceError(
+            f"model {text!r} is neither a folder here, nor a Hub id (owner/name[@revision]), nor "
+            f"an alias ({known}){more}."
+        )
+    name = text if text in aliases else repository.split("/")[1]
+    folder = _fetch(repository, revision or None)
+    return ModelReference(name=name, path=str(folder), hub_id=repository, revision=folder.name)
+
+
+def _place(text: str) -> Path | None:
+    """Return the path that a name means; None if it is not written as one and nothing is there.
+
+    Raise SourceError if the name cannot be a path.
+    """
+    if not text.isprintable():
+        raise SourceError(f"model {text[:200]!r} has characters that no name has. Leave them out.")
+    try:
+        path = Path(text).expanduser()
+        there = path.exists() or text.startswith((".", "/", "~"))
+        return path.resolve() if there else None
+    except (OSError, RuntimeError) as error:  # too long, links in a circle, no such user
+        raise SourceError(f"model {text[:200]!r} is no path: {error}.") from error
+
+
+def _fetch(repository: str, revision: str | None) -> Path:
+    """Fetch a Hub model; return its snapshot's folder, named by its commit.
+
+    Raise UnavailableError.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=PATTERNS))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise UnavailableError(
+            f"model {repository} is not in the local cache and cannot be fetched: "
+            f"{str(error).splitlines()[0]} Check the name, the network and HF_TOKEN, or give a folder."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Family:
+    """Opened models that fit together: the base, and the sources of the merge."""
+
+    base: Checkpoint
+    sources: tuple[Checkpoint, ...]
+    #: True if the merged model's head is its embedding.
+    tied: bool
+    warnings: tuple[str, ...]
+
+
+def open_family(
+    sources: Sequence[ModelReference],
+    base: ModelReference | None,
+    strict: bool,
+    copies: Mapping[str, Path] | None = None,
+) -> Family:
+    """Open and compare all models, headers only; without `base` the first source is the base.
+
+    `copies` maps given paths to folders that are read in their place. Raises SourceError naming
+    what does not fit; with `strict`, also instead of warnings.
+    """
+    from weights.folders.checkpoint import (
+        open_checkpoint,  # imports torch, not needed to name models
+    )
+
+    check_distinct(sources)
+
+    def open_one(model: ModelReference) -> Checkpoint:
+        given = Path(model.path)
+        return open_checkpoint((copies or {}).get(model.path, given), given)
+
+    opened = [open_one(model) for model in sources]
+    origin = open_one(base) if base else opened[0]
+    warnings: list[str] = []
+    if base is None:
+        warnings.append(
+            f"no base model was given: {sources[0].name}, the first source, stands in, and "
+            "task-vector methods will favour it (its own task vector is zero)."
+        )
+    everyone = [origin, *opened] if base else opened
+    for one in everyone:
+        model_config.check_predicts_tokens(one.given, one.config)
+    tied = all(c.tied for c in everyone)
+    if not tied and any(c.tied for c in everyone):
+        warnings.append("some models tie their head to the embedding, others do not: all untied.")
+    for other in everyone[1:]:
+        _compare_shapes(origin, other, tied)
+        warnings += compare_settings(origin, other)
+    if strict and len(warnings) > (base is None):
+        raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(warnings))
+    return Family(origin, tuple(opened), tied, tuple(dict.fromkeys(warnings)))
+
+
+def check_distinct(sources: Sequence[ModelReference]) -> None:
+    """Raise SourceError for fewer than two models, or for a model given twice."""
+    if len(sources) < 2:
+        have = "none was given" if not sources else f"only {sources[0].name} was given"
+        raise SourceError(f"a merge needs two or more models, {have}. Use --base-models A,B,C.")
+    paths = [s.path for s in sources]
+    twice = sorted({p for p in paths if paths.count(p) > 1})
+    if twice:
+        raise SourceError(f"model {twice[0]} was given twice. Every source must be another model.")
+
+
+def _shapes(checkpoint: Checkpoint, tied: bool) -> dict[str, tuple[str, Shape]]:
+    shapes = dict(checkpoint.shapes)
+    if not tied and checkpoint.tied:
+        embedding = next((name for name in HEADS if name in shapes), None)
+        if embedding:
+            shapes[HEADS[embedding]] = shapes[embedding]
+    return shapes
+
+
+def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
+    kinds = [c.config.get("model_type") for c in (a, b)]
+    if kinds[0] != kinds[1]:
+        raise SourceError(
+            f"{a.given} is a {kinds[0]} model and {b.given} a {kinds[1]} model: only models of "
+            "one architecture can be merged."
+        )
+    left, right = _shapes(a, tied), _shapes(b, tied)
+    for name in sorted(set(left) ^ set(right)):
+        has, lacks = (a, b) if name in left else (b, a)
+        raise SourceError(
+            f"tensor {name} is in {has.given} but not in {lacks.given}: they are not of one "
+            "architecture and size."
+        )
+    for name in sorted(left):
+        if left[name][1] != right[name][1]:
+            raise SourceError(
+                f"tensor {name} is {list(left[name][1])} in {a.given} and "
+                f"{list(right[name][1])} in {b.given}: sources must agree on shapes."
+            )
+        for checkpoint, (dtype, _) in ((a, left[name]), (b, right[name])):
+            if dtype not in READABLE and not dtype.startswith(("I", "U", "BOOL")):
+                raise SourceError(f"tensor {name} of {checkpoint.given} is {dtype}: not readable.")
+
+
+def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
+    """Return a warning for each setting that differs and changes what the weights compute."""
+    warnings = []
+    for key, meaning in FUNCTIONAL.items():
+        left, right = _setting(a.config, key), _setting(b.config, key)
+        if left != right:
+            warnings.append(
+                f"{key} is {left} in {a.given.name} and {right} in {b.given.name}: {meaning}. "
+                f"{a.given.name}'s is kept."
+            )
+    return warnings
+
+
+def _setting(config: Mapping[str, Any], key: str) -> Any:
+    """Return a setting of a config.json, in the spelling of transformers 4 or 5.
+
+    Version 5 keeps the rotary base and its scaling together under `rope_parameters`.
+    """
+    rope = dict(config.get("rope_parameters") or {})
+    if key == "rope_theta":
+        return config.get(key, rope.get(key))
+    if key == "rope_scaling":
+        rope.pop("rope_theta", None)
+        plain = rope.get("rope_type", "default") == "default"
+        return config.get(key) or (None if plain else rope)
+    return config.get(key)

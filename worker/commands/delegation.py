@@ -1,0 +1,158 @@
+"""Runs that are tasks of another run: submitted, looked after, and answered once they have ended.
+
+A child is submitted once, even if several processes try: its name follows from the task. Its first
+event names the parent's first own event as its cause, by which another run of that name is told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from events import ConcurrencyError, Context, EventStore, New, canonical_json, failpoints
+from runs import kinds
+from runs.errors import ForgeError, UnavailableError
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
+from runs.kinds.decide import open_tasks
+from runs.kinds.kind import Kind
+from runs.kinds.state import State
+from runs.kinds.tasks import Delegate
+from runs.record.user_events import Retried
+from runs.system.plain_text import visible
+from weights.storage.model_origin import finder
+from weights.storage.weight_cache import Artifacts
+from worker.append import project
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+
+log = logging.getLogger(__name__)
+
+#: RUN:items names the items that a run has pinned.
+ITEMS = "items"
+
+
+def exists(store: EventStore, task: Delegate) -> bool:
+    """Return True if a run has the child's name; `is_child` says whether it is the child."""
+    return repository.stream_of(store, task.run) is not None
+
+
+def is_child(store: EventStore, state: State, run: str) -> bool:
+    """Return True if the run of this whole name was asked for by the run of the state."""
+    first = next(iter(store.iterate(repository.named_stream(store, run), upto=1)))
+    return first.causation == cause(store, state)
+
+
+def cause(store: EventStore, state: State) -> str:
+    """Return the id of the first event in a run's own stream: the cause of its children."""
+    return next(iter(store.iterate(state.stream, upto=1))).event_id
+
+
+def submit(
+    store: EventStore, cache: Artifacts, state: State, task: Delegate, context: Context
+) -> None:
+    """Submit the child, with the parent's owner, priority and labels.
+
+    A child that cannot be submitted answers its task. Raises UnavailableError: later it may be.
+    """
+    try:
+        made = validate.plan(with_items(store, cache, task.asked), _lookup(cache))
+        commands_submit.submit(
+            store,
+            made,
+            task.run,
+            priority=state.priority,
+            labels=state.submitted.labels,
+            quarantine=state.submitted.quarantine,
+            by=state.submitted.owner,
+            asked=digest_of(task.asked),
+            cause=cause(store, state),
+        )
+        project(store)
+    except UnavailableError:
+        raise
+    except ForgeError as error:
+        kind = kinds.of(state.kind)
+        _answer(store, state, task, kind.refused(state, task, visible(str(error))), context)
+
+
+def settle(store: EventStore, state: State, task: Delegate, context: Context) -> bool:
+    """Do what a child's end asks for: record the answer, or retry it; return True if it was done.
+
+    `state` is up to date. Return False while the child has not ended.
+    """
+    kind = kinds.of(state.kind)
+    if not is_child(store, state, task.run):
+        why = f"run {task.run} exists already, and is no part of this one"
+        _answer(store, state, task, kind.refused(state, task, why), context)
+        return True
+    child = repository.load(store, task.run)
+    if not child.ended:
+        return False
+    if child.failed and not child.cancelled and _retried(store, kind, state, task, child):
+        return True
+    _answer(store, state, task, kind.returned(state, task, child), context)
+    return True
+
+
+def _retried(store: EventStore, kind: Kind, state: State, task: Delegate, child: State) -> bool:
+    """Retry a failed child if the parent's retry asks for it and it has not been; else return False."""
+    key = kind.retries(state, task)
+    if key is None or any(row.key == key for row in store.iterate(child.stream)):
+        return False
+    reason = f"run {state.run} is tried again"
+    with suppress(ConcurrencyError):  # the caller looks again
+        new = New(Retried(reason=reason), key)
+        store.append(child.stream, child.version, [new], Context(actor=state.submitted.owner))
+    project(store)
+    return True
+
+
+def _answer(store: EventStore, state: State, task: Delegate, event: Any, context: Context) -> None:
+    """Record an answer at the version that it was decided at; another process may have been first."""
+    try:
+        new = New(event, f"{state.run}/{task.key}")
+        store.append(state.stream, state.version, [new], context)
+        failpoints.hit("child-answered")
+    except ConcurrencyError:
+        log.debug("run %s went on meanwhile", state.run)
+
+
+def digest_of(asked: Asked) -> str:
+    """Return the digest of what was asked for: the same request means the same child."""
+    plain = [asked.kind, dict(asked.config), {k: list(v) for k, v in asked.models.items()}]
+    return hashlib.sha256(canonical_json([*plain, list(asked.data)]).encode()).hexdigest()
+
+
+def _lookup(cache: Artifacts) -> Lookup:
+    home = cache.home or Home.default()
+    return Lookup({}, finder(home, lambda told: log.info("%s", told)), elsewhere=True)
+
+
+def with_items(store: EventStore, cache: Artifacts, asked: Asked) -> Asked:
+    """Return the request with the files of items in the place of RUN:items."""
+    return replace(asked, data=_data(store, cache, asked.data))
+
+
+def _data(store: EventStore, cache: Artifacts, data: Sequence[str]) -> list[str]:
+    found = []
+    for entry in data:
+        run, colon, what = entry.partition(":")
+        if colon and what == ITEMS and repository.stream_of(store, run) is not None:
+            state = repository.load(store, run)
+            entry = str(kinds.of(state.kind).items_file(state, cache))
+        found.append(entry)
+    return found
+
+
+def living(store: EventStore, state: State) -> list[str]:
+    """Return the children of a run that have not ended."""
+    tasks = [task for task in open_tasks(state) if isinstance(task, Delegate)]
+    runs = [task.run for task in tasks if exists(store, task)]
+    own = [run for run in runs if is_child(store, state, run)]
+    return [run for run in own if not repository.load(store, run).ended]

@@ -1,0 +1,67 @@
+"""Begin sessions and say how far they are: events with an actor."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from events import Context, Event, EventStore, New, canonical_json
+from runs.errors import ConfigError, ConflictError
+from runs.lists import sessions
+from runs.lists.sessions import Session, SessionCreated, SessionModelAdded, SessionProgressed
+from runs.system import plain_text
+from worker.append import actor
+
+
+def create(
+    store: EventStore, name: str, config: Mapping[str, Any], by: str | None = None
+) -> Session:
+    """Begin a session, or find the one of this name and config.
+
+    Raises ConfigError, and ConflictError if a session of this name has another config.
+    """
+    plain_text.check(name, "the session's name")
+    if not 1 <= len(name) <= 200:
+        raise ConfigError("a session's name has 1 to 200 characters.")
+    try:
+        whole = canonical_json(dict(config))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"session {name}: its config is no plain data: {error}") from error
+    if name not in sessions.every(store):
+        event = SessionCreated(session=name, config=dict(config))
+        _append(store, event, f"created/{name}", by)  # of two at once, the first one is recorded
+    made = sessions.found(store, name)
+    if canonical_json(made.config) != whole:
+        raise ConflictError(f"session {name} exists already, with another config.")
+    return made
+
+
+def progress(
+    store: EventStore, name: str, phase: str, percent: float, by: str | None = None
+) -> Session:
+    """Record how far a phase of a session is, 0 to 100. Raises ConfigError, NotFoundError."""
+    sessions.found(store, name)
+    plain_text.check(phase, "the phase's name")
+    try:
+        event = SessionProgressed(session=name, phase=phase, percent=percent)
+    except ValidationError as error:
+        raise ConfigError(
+            f"session {name}: progress is 0 to 100 percent, not {percent}."
+        ) from error
+    _append(store, event, uuid.uuid4().hex, by)
+    return sessions.found(store, name)
+
+
+def add_model(store: EventStore, name: str, model: str, by: str | None = None) -> Session:
+    """Record that a registered model is of a session. Raises NotFoundError."""
+    sessions.found(store, name)
+    _append(store, SessionModelAdded(session=name, model=model), f"model/{name}/{model}", by)
+    return sessions.found(store, name)
+
+
+def _append(store: EventStore, event: Event, key: str, by: str | None) -> None:
+    new = New(event, f"{sessions.STREAM}/{key}")
+    store.append(sessions.STREAM, None, [new], Context(actor=by or actor()))
