@@ -8,6 +8,7 @@ work that scores windows: a forward pass of the models' own batch, and the losse
 from __future__ import annotations
 
 import ctypes
+import gc
 import statistics
 import time
 from collections.abc import Sequence
@@ -96,7 +97,8 @@ def _rise(model: ResidentModel, ids: torch.Tensor) -> tuple[int, int]:
 
     Raises OSError, ValueError.
     """
-    ctypes.CDLL(None).malloc_trim(0)  # else freed memory would be used again, unseen
+    gc.collect()  # else garbage that goes during the pass makes room, unseen
+    ctypes.CDLL(None).malloc_trim(0)  # likewise memory that is free already
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     files, own = _resident("RssFile"), _resident("RssAnon") + _resident("RssShmem")
     _seconds(model, ids)
