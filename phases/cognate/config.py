@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from phases.cognate.presets import PRESETS, Preset
 
@@ -81,6 +81,11 @@ class CognateConfig(BaseModel):
         description="Processes that share every step's windows; on GPUs one for each GPU from `device` "
         "on. Another number gives other bits.",
     )
+    sharded: bool = Field(
+        False,
+        description="Each process holds only a part of weights and optimiser (FSDP): for a model that "
+        "one device cannot hold.",
+    )
     max_hours: Positive | None = Field(None, description="Hours by the clock after which it ends.")
     max_device_hours: Positive | None = Field(
         None, description="Hours of work of all devices after which it ends."
@@ -101,6 +106,16 @@ class CognateConfig(BaseModel):
         if given == {}:
             raise ValueError("give at least one domain its weight, or leave it out")
         return given
+
+    @model_validator(mode="after")
+    def _shardable(self) -> Self:
+        if self.sharded and self.processes == 1:
+            raise ValueError("sharded needs two processes or more: set processes")
+        if self.sharded and self.optimiser == "mugrokfast":
+            raise ValueError(
+                "QK-Clip of mugrokfast needs whole weights: take muon or adamw, or leave out sharded"
+            )
+        return self
 
     @property
     def size(self) -> Preset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from evaluation.observing import Observed
 from events import Registry
@@ -20,6 +20,8 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
+    schema_version = 2
+
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
     base: ModelReference | None = None
@@ -29,6 +31,8 @@ class Submitted(common.Submitted):
 
 class Forked(common.Forked):
     """A cognate run was branched from another."""
+
+    schema_version = 2
 
     config: CognateConfig
 
@@ -94,8 +98,14 @@ class Completed(common.Completed):
     models: dict[str, Result]
 
 
+def _with_sharded(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 2: trainings of before were not sharded."""
+    return {**data, "config": {**data["config"], "sharded": False}}
+
+
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed)
+    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
+    {(Submitted.type, 1): _with_sharded, (Forked.type, 1): _with_sharded},
 )
 
 

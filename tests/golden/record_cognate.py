@@ -36,15 +36,23 @@ def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequ
 
 
 def main() -> None:
-    """Write a run from scratch with Muon, and one over a given base."""
+    """Write a run from scratch with Muon, one over a given base, and a sharded one.
+
+    The first two were recorded with schema 1 of `submitted`; those that are there stay.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         base, _ = toy_models.family(folder, 0)
-        scratch = carried(folder, "scratch", None, base_tokens=20_000, optimiser="mugrokfast")
-        for number, rows in enumerate([scratch, carried(folder, "own", base)], start=1):
+        runs = (
+            ("scratch", None, {"base_tokens": 20_000, "optimiser": "mugrokfast"}),
+            ("own", base, {}),
+            ("sharded", base, {"processes": 2, "sharded": True}),
+        )
+        for number, (name, given, settings) in enumerate(runs, start=1):
             path = FOLDER / f"cognate-{number}.jsonl"
             if path.exists():
-                raise SystemExit(f"{path} is recorded already: choose another name")
+                continue
+            rows = carried(folder, name, given, **settings)
             lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
             path.write_text("\n".join(lines) + "\n", "utf-8")
             path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")

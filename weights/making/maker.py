@@ -26,7 +26,7 @@ from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 from weights.training.loop import Snapshot, Step
 from weights.training.snapshots import Snapshots
-from weights.training.team import segment
+from weights.training.team import Team, segment
 from weights.training.windows import Ids
 
 log = logging.getLogger(__name__)
@@ -53,17 +53,17 @@ class Maker:
         kept: Snapshots,
         device: str = "cpu",
         given: Mapping[str, Callable[[], Model]] | None = None,
-        processes: int = 1,
+        team: Team = Team(),
     ) -> None:
         """Make the recipes of `known` (id → recipe), with the config.json and streams of `state`.
 
-        `given` opens the models that the run was given, by the ids of their `Source` recipes. Trainings
-        are shared by `processes` processes.
+        `given` opens the models that the run was given, by the ids of their `Source` recipes. The
+        processes of `team` share each training.
         """
         self._state, self._cache, self._known = state, cache, known
         self._config, self._streams = config, streams
         self._kept, self._given = kept, given or {}
-        self._device, self._processes = device, processes
+        self._device, self._team = device, team
         #: Called after every step.
         self.report: Callable[[Step], None] = lambda step: None
 
@@ -146,7 +146,7 @@ class Maker:
             recipe.upto,
             self.report,
             device=self._device,
-            processes=self._processes,
+            team=self._team,
         )
 
     # ---- tasks -------------------------------------------------------------------------------

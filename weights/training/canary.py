@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Train
-from weights.training.team import segment
+from weights.training.team import Team, segment
 from weights.training.windows import Ids
 
 STEPS = 3
@@ -22,7 +22,7 @@ def canary(
     streams: Mapping[str, Ids],
     *,
     device: str = "cpu",
-    processes: int = 1,
+    team: Team = Team(),
 ) -> tuple[str, float]:
     """Do the first three steps from `start`; return BLAKE3 over weights and optimiser, and seconds.
 
@@ -39,7 +39,7 @@ def canary(
         recipe.first,
         last,
         device=device,
-        processes=processes,
+        team=team,
     )
     weights = {f"model/{name}": tensor for name, tensor in made.weights.items()}
     return digest(weights | made.optimiser), made.seconds

@@ -19,7 +19,7 @@ from weights.algorithms import check_complete
 from weights.model import Model
 from weights.recipes import Train
 from weights.tensors import Weights
-from weights.training import check, modules, objectives, optimisers, schedules
+from weights.training import check, modules, objectives, optimisers, schedules, sharding
 from weights.training.divergence import DivergenceWatch
 from weights.training.objectives import Batch, Objective
 from weights.training.optimisers import Optimiser
@@ -86,6 +86,7 @@ def segment(
     device: str = "cpu",
     threads: int | None = None,
     group: Any | None = None,
+    sharded: bool = False,
 ) -> Snapshot:
     """Do the steps `first` … `last` − 1 of a training and return the snapshot after them.
 
@@ -94,7 +95,7 @@ def segment(
     is called after every step. `should_stop` is asked after every step but the last; if it returns
     True, the snapshot of that step is returned. With a process `group` of torch, every process of it
     calls this with the same arguments, computes its share of each step's rows, and returns the same
-    snapshot.
+    snapshot; if `sharded`, it holds a part of the weights only (`sharding.py`).
 
     Raises TrainingDivergedError naming the step, ConfigError for a recipe that is not complete or
     for steps that it has not, SourceError for weights that do not fit their architecture.
@@ -102,7 +103,7 @@ def segment(
     check(recipe, first, last)
     _check_state(recipe, optimiser, first)
     with pinned(threads):
-        training = Training(recipe, start, optimiser, streams, inputs or {}, device, group)
+        training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
         return training.run(first, last, report, should_stop)
 
 
@@ -130,13 +131,16 @@ class Training:
         inputs: Mapping[str, Model],
         device: str,
         group: Any | None = None,
+        sharded: bool = False,
     ) -> None:
         """Build the module with copies of the weights, and take back the optimiser's tensors."""
         self._recipe = recipe
         self._device = torch.device(device)
-        self.module = modules.build(start, device, recipe.attention).train()
+        self.module = modules.build(start, "cpu" if sharded else device, recipe.attention).train()
         if recipe.checkpointing:
             modules.checkpoint_activations(self.module)
+        if sharded:
+            sharding.shard(self.module, group, self._device)
         objective, chosen = objectives.of(recipe.objective), optimisers.of(recipe.optimiser.name)
         settings = check_complete(chosen.Settings, recipe.optimiser.params, recipe.optimiser.name)
         self._objective: Objective = objective(recipe, self.module, streams, inputs)
@@ -146,8 +150,9 @@ class Training:
         self._processes = Processes(group, recipe.batch // recipe.accumulation)
         self._trained = [p for p in self.module.parameters() if p.requires_grad]
         if optimiser is not None:
+            parameters = dict(self.module.named_parameters())
             for name, part in self._parts.items():
-                part.load(_below(optimiser, name))
+                part.load(sharding.split(_below(optimiser, name), parameters))
 
     @property
     def _parts(self) -> dict[str, Any]:
@@ -217,13 +222,14 @@ class Training:
         """Clip the gradient if the recipe says so; return its norm before."""
         if self._recipe.clip is None:
             gradients = [p.grad for p in self._trained if p.grad is not None]
-            return float(torch.nn.utils.get_total_norm(gradients))
-        return float(torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip))
+            return float(sharding.whole(torch.nn.utils.get_total_norm(gradients)))
+        norm = torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
+        return float(sharding.whole(norm))
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of all that the next step depends on beside the weights."""
         return {
-            f"{name}/{key}": tensor.to("cpu").contiguous()
+            f"{name}/{key}": sharding.whole(tensor).to("cpu").contiguous()
             for name, part in self._parts.items()
             for key, tensor in part.state().items()
         }

@@ -9,6 +9,7 @@ import torch
 from runs.errors import SourceError
 from weights.folders.model_config import described
 from weights.model import Model
+from weights.training.sharding import whole
 
 
 def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
@@ -55,5 +56,6 @@ def checkpoint_activations(module: Any) -> None:
 def weights(module: Any) -> dict[str, torch.Tensor]:
     """Return copies of a module's parameters by name, tied ones once, in the processor's memory."""
     return {
-        name: p.detach().to("cpu", copy=True).contiguous() for name, p in module.named_parameters()
+        name: whole(p.detach()).to("cpu", copy=True).contiguous()
+        for name, p in module.named_parameters()
     }

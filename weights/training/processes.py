@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import distributed
+from torch.distributed.tensor import DTensor
 
 from runs.errors import ConfigError
 from weights.training.objectives import Batch
@@ -41,11 +42,13 @@ class Processes:
     def average(self, parameters: Sequence[torch.nn.Parameter], loss: torch.Tensor) -> torch.Tensor:
         """Replace the gradients by their mean over all processes; return the mean loss.
 
-        They travel with the loss as one float32 vector, so each process gets the same bits.
+        They travel with the loss as one float32 vector, so each process gets the same bits. Gradients
+        of sharded parameters are averaged already (`sharding.py`).
         """
         if self._group is None:
             return loss
         gradients = [p.grad for p in parameters if p.grad is not None]
+        gradients = [grad for grad in gradients if not isinstance(grad, DTensor)]
         whole = torch.cat([loss.reshape(1), *(g.flatten() for g in gradients)])
         distributed.all_reduce(whole, group=self._group)
         whole /= self._count

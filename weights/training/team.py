@@ -2,9 +2,9 @@
 
     python -m weights.training.team FOLDER RANK    what a member runs
 
-Members get recipe, weights and streams as files of a folder and meet there. Each holds all weights and
-computes its share of every step's rows (`processes`). A member ends with the process that started it;
-if one is killed, the segment fails and is done again.
+Members get recipe, weights and streams as files of a folder and meet there. Each computes its share of
+every step's rows (`processes`) and holds all weights, or a part of them (`sharding`). A member ends
+with the process that started it; if one is killed, the segment fails and is done again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,15 @@ ORDER, START, OPTIMISER, STREAMS, MEETING = (
 )
 
 
+@dataclass(frozen=True)
+class Team:
+    """The processes that share a training; another team computes other bits."""
+
+    processes: int = 1
+    #: True if each holds a part of weights and optimiser only.
+    sharded: bool = False
+
+
 def segment(
     recipe: Train,
     start: Model,
@@ -62,24 +72,25 @@ def segment(
     report: Callable[[Step], None] = loop.ignore,
     *,
     device: str = "cpu",
-    processes: int = 1,
+    team: Team = Team(),
 ) -> Snapshot:
-    """Do some steps of a training in `processes` processes, as `loop.segment` does in one.
+    """Do some steps of a training in the processes of a team, as `loop.segment` does in one.
 
     On GPUs, process n computes on the n-th GPU from `device` on. Raises the errors of `loop.segment`,
     and UnavailableError if a process was killed.
     """
     work = (recipe, start, optimiser, streams, first, last, report)
-    if processes == 1:
+    if team.processes == 1:
         return loop.segment(*work, device=device)
     with tempfile.TemporaryDirectory(prefix="forge-team-") as place:
         folder = Path(place)
-        _write(folder, recipe, start, optimiser, streams, (first, last), device, processes)
-        with _members(folder, processes) as members:
+        _write(folder, recipe, start, optimiser, streams, (first, last), device, team)
+        with _members(folder, team.processes) as members:
             _await(folder, members)
             try:
-                with _group(folder, device, 0, processes) as group:
-                    return loop.segment(*work, device=placed(device, 0), group=group)
+                with _group(folder, device, 0, team.processes) as group:
+                    own = placed(device, 0)
+                    return loop.segment(*work, device=own, group=group, sharded=team.sharded)
             except RuntimeError as error:
                 if lacks_memory(error):
                     raise
@@ -111,7 +122,7 @@ def _write(
     streams: Mapping[str, Ids],
     steps: tuple[int, int],
     device: str,
-    processes: int,
+    team: Team,
 ) -> None:
     """Write what members need. Raises UnavailableError for a full disk."""
     order = {
@@ -119,7 +130,7 @@ def _write(
         "config": dict(start.config),
         "steps": steps,
         "device": device,
-        "processes": processes,
+        "team": asdict(team),
         "threads": torch.get_num_threads(),
     }
     try:
@@ -204,7 +215,8 @@ def member(folder: Path, rank: int) -> None:
     optimiser = load_file(folder / OPTIMISER) if (folder / OPTIMISER).exists() else None
     torch.set_num_threads(order["threads"])
     (folder / f"{rank}.here").touch()
-    with _group(folder, order["device"], rank, order["processes"]) as group:
+    team = Team(**order["team"])
+    with _group(folder, order["device"], rank, team.processes) as group:
         loop.segment(
             Train.model_validate(order["recipe"]),
             Model(order["config"], load_file(folder / START)),
@@ -213,6 +225,7 @@ def member(folder: Path, rank: int) -> None:
             *order["steps"],
             device=placed(order["device"], rank),
             group=group,
+            sharded=team.sharded,
         )
 
 

@@ -37,6 +37,7 @@ from weights.training import modules
 from weights.training.canary import STEPS, canary
 from weights.training.room import OutOfMemoryError, bounded
 from weights.training.snapshots import Snapshots
+from weights.training.team import Team
 
 
 class Context:
@@ -97,7 +98,7 @@ class Context:
             _snapshots(started, self._cache),
             self.device,
             given,
-            self.state.submitted.config.processes,
+            self._team,
         )
 
     @cached_property
@@ -111,6 +112,12 @@ class Context:
     def held_out(self) -> dict[str, Packed]:
         """Domain → the packed items to measure on."""
         return self.text.held_out(self.state.started.context, findings.SLICE)
+
+    @property
+    def _team(self) -> Team:
+        """The processes that share each training."""
+        config = self.state.submitted.config
+        return Team(config.processes, config.sharded)
 
     @property
     def device(self) -> str:
@@ -249,7 +256,7 @@ class Context:
                 start,
                 self.text.streams,
                 device=self.device,
-                processes=submitted.config.processes,
+                team=self._team,
             )
 
     def profile(self) -> Profile:

@@ -16,9 +16,12 @@ from runs.errors import ConfigError, UnavailableError
 from testing.models.toy_training import model, recipe, streams
 from weights.folders.checkpoint import digest
 from weights.model import Model
-from weights.training import room, team
-from weights.training.loop import Snapshot, segment
+from weights.recipes import Algorithm
+from weights.training import complete, room, team
+from weights.training.loop import Snapshot, Training, segment
+from weights.training.pinned import pinned
 from weights.training.processes import Processes
+from weights.training.team import Team
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNT = 2
@@ -35,8 +38,37 @@ def told(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+#: Muon without QK-Clip, which needs whole weights.
+MUON = Algorithm(name="mugrokfast@1", params={"tau": None})
+
+
+def sharded(group: Any) -> list[dict[str, Any]]:
+    """Sharded trainings: with AdamW whole and cut in two, with Muon whole and cut; what one holds."""
+    found = []
+    for training in (
+        recipe(accumulation=2, divergence=9.0),
+        complete(recipe(optimiser=MUON.name).model_copy(update={"optimiser": MUON})),
+    ):
+        common: dict[str, Any] = {"group": group, "sharded": True}
+        whole = segment(training, model(), None, streams(), 0, 8, **common)
+        half = segment(training, model(), None, streams(), 0, 3, **common)
+        start = Model(model().config, half.weights)
+        cut = segment(training, start, half.optimiser, streams(), 3, 8, **common)
+        found += [told(whole), told(cut)]
+    with pinned():
+        part = Training(training, model(), None, streams(), {}, "cpu", group, sharded=True)
+        part.run(0, 1)
+        held: Any = [*part.module.parameters(), *(p.grad for p in part.module.parameters())]
+        held = [t for t in held if t is not None]
+    rows = sum(t.to_local().numel() for t in held)
+    return [*found, {"held": rows, "of": sum(t.numel() for t in held)}]
+
+
 def carry_out(place: str, rank: int) -> None:
-    """One process of the group: a whole training, the same cut in two, and one that rank 1 stops."""
+    """One process of the group: a whole training, the same cut in two, and one that rank 1 stops.
+
+    Then the sharded ones.
+    """
     distributed.init_process_group("gloo", f"file://{place}", rank=rank, world_size=COUNT)
     group = distributed.group.WORLD
     training = recipe(accumulation=2, divergence=9.0)
@@ -56,8 +88,9 @@ def carry_out(place: str, rank: int) -> None:
         lambda: rank == 1 and len(seen) == 2,
         group=group,
     )
+    answer = [told(whole), told(cut), told(stopped), *sharded(group)]
     distributed.destroy_process_group()
-    sys.stdout.write(json.dumps([told(whole), told(cut), told(stopped)]) + "\n")
+    sys.stdout.write(json.dumps(answer) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +118,7 @@ def test_a_training_of_a_group_that_is_cut_has_the_same_bits(
     answers: list[list[dict[str, Any]]],
 ) -> None:
     """As one of a single process."""
-    whole, cut, _ = answers[0]
+    whole, cut, *_ = answers[0]
     assert (cut["weights"], cut["optimiser"]) == (whole["weights"], whole["optimiser"])
 
 
@@ -107,6 +140,33 @@ def test_a_group_computes_what_one_process_computes_within_rounding(
     assert whole["losses"] == pytest.approx(alone.losses, rel=1e-3)
 
 
+@pytest.mark.slow
+def test_a_sharded_training_computes_what_one_process_computes_within_rounding(
+    answers: list[list[dict[str, Any]]],
+) -> None:
+    """Each process holds a half. Gradients are means over processes: a sum would double the norm."""
+    adamw, muon = (answers[0][place] for place in (3, 5))
+    held = answers[0][7]
+    assert held["held"] * COUNT == held["of"]
+    alone = segment(recipe(accumulation=2, divergence=9.0), model(), None, streams(), 0, 8)
+    assert adamw["losses"][0] == pytest.approx(alone.losses[0], rel=1e-6)
+    assert adamw["norms"][0] == pytest.approx(alone.norms[0], rel=1e-5)
+    assert adamw["losses"] == pytest.approx(alone.losses, rel=1e-3)
+    training = complete(recipe(optimiser=MUON.name).model_copy(update={"optimiser": MUON}))
+    alone = segment(training, model(), None, streams(), 0, 8)
+    assert muon["norms"][0] == pytest.approx(alone.norms[0], rel=1e-5)
+    assert muon["losses"] == pytest.approx(alone.losses, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_sharded_training_that_is_cut_has_the_same_bits(
+    answers: list[list[dict[str, Any]]],
+) -> None:
+    """Snapshots hold whole tensors, which are split again; with AdamW and with Muon."""
+    for whole, cut in (answers[0][3:5], answers[0][5:7]):
+        assert (cut["weights"], cut["optimiser"]) == (whole["weights"], whole["optimiser"])
+
+
 def test_rows_that_cannot_be_shared_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +180,12 @@ def test_rows_that_cannot_be_shared_are_refused(
 
 
 @pytest.mark.slow
-def test_a_team_computes_what_a_group_does(answers: list[list[dict[str, Any]]]) -> None:
+@pytest.mark.parametrize(
+    ("sharded", "place"), [pytest.param(False, 0, marks=pytest.mark.soak), (True, 3)]
+)
+def test_a_team_computes_what_a_group_does(
+    answers: list[list[dict[str, Any]]], sharded: bool, place: int
+) -> None:
     """Members that are started for a segment, with what they need as files."""
     training = recipe(accumulation=2, divergence=9.0)
     seen: list[int] = []
@@ -132,9 +197,9 @@ def test_a_team_computes_what_a_group_does(answers: list[list[dict[str, Any]]]) 
         0,
         8,
         lambda step: seen.append(step.number),
-        processes=COUNT,
+        team=Team(COUNT, sharded),
     )
-    assert told(made) == {**answers[0][0], "losses": made.losses, "norms": made.norms}
+    assert told(made) == {**answers[0][place], "losses": made.losses, "norms": made.norms}
     assert seen == list(range(8))
     assert not distributed.is_initialized()
 
@@ -153,20 +218,20 @@ def test_a_member_that_ends_fails_the_segment_and_says_why(monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(team, "ORDER", "elsewhere.json")
         with pytest.raises(UnavailableError, match=r"process 1 .* ended with 1: FileNotFound"):
-            team.segment(recipe(), model(), None, streams(), 0, 8, processes=COUNT)
+            team.segment(recipe(), model(), None, streams(), 0, 8, team=Team(COUNT))
 
     def full(step: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9")
 
     with pytest.raises(room.OutOfMemoryError), room.bounded():
-        team.segment(recipe(), model(), None, streams(), 0, 8, full, processes=COUNT)
+        team.segment(recipe(), model(), None, streams(), 0, 8, full, team=Team(COUNT))
 
     def kill(step: Any) -> None:
         if step.number == 1:
             started[-1].kill()
 
     with pytest.raises(UnavailableError, match="process 1 of the training was killed by signal 9"):
-        team.segment(recipe(), model(), None, streams(), 0, 8, kill, processes=COUNT)
+        team.segment(recipe(), model(), None, streams(), 0, 8, kill, team=Team(COUNT))
     assert all(process.returncode is not None for process in started)
     assert not distributed.is_initialized()
 

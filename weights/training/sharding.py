@@ -1,0 +1,59 @@
+"""Sharding: each process of a group holds a part of the weights, gradients and optimiser's tensors.
+
+FSDP (Zhao et al. 2023, arXiv 2304.11277) as torch's `fully_shard` has it: every parameter is split by
+rows. A block's weights are gathered before its passes and freed after them; its gradients arrive
+averaged over the processes, each process's rows only. Snapshots hold whole tensors, so a training may
+go on with another number of processes, or unsharded: other bits, the same model but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+
+def shard(module: Any, group: Any, device: torch.device) -> None:
+    """Split a module's parameters over the group, block by block, and move the parts to `device`."""
+    from torch.distributed.fsdp import fully_shard  # half a second that most trainings do not need
+
+    mesh = DeviceMesh.from_group(group, device.type)
+    for block in _blocks(module):
+        fully_shard(block, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+
+
+def _blocks(module: Any) -> Iterator[Any]:
+    """Yield the modules that transformers never splits over devices: a decoder's blocks."""
+    names = set(getattr(module, "_no_split_modules", None) or ())
+    yield from (part for part in module.modules() if type(part).__name__ in names)
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor gathered from all processes; any other tensor as it is.
+
+    All processes must call this for the same tensors in the same order.
+    """
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def split(
+    tensors: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return an optimiser's whole tensors, PARAMETER/SLOT, split as their parameters are.
+
+    Tensors of another shape than their parameter, such as counts of steps, stay whole.
+    """
+    return {name: _like(t, parameters.get(name.rpartition("/")[0])) for name, t in tensors.items()}
+
+
+def _like(tensor: torch.Tensor, parameter: torch.Tensor | None) -> torch.Tensor:
+    if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
+        return tensor
+    mesh = parameter.device_mesh
+    there = tensor.to(mesh.device_type)
+    # Every process has the whole tensor: each takes its rows of it, and none is sent.
+    return distribute_tensor(there, mesh, parameter.placements, src_data_rank=None)
