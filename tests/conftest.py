@@ -18,7 +18,7 @@ from testing.durations import (
 )
 from testing.models.toys import Toys
 from testing.services.servers import Postgres
-from testing.worlds.finished_run import FinishedRun, FinishedTraining
+from testing.worlds.finished_run import FinishedRun, FinishedTraining, once
 from testing.worlds.warm_process import Template
 
 __all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_summary"]
@@ -35,16 +35,22 @@ if "TMPDIR" not in os.environ and (memory := memory_disk.folder()):
 
 
 @pytest.fixture(scope="session")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Toys:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder that all workers of pytest-xdist have in common, for what one of them makes."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+
+
+@pytest.fixture(scope="session")
+def toys(shared: Path) -> Toys:
     """Models and data for whole runs in seconds."""
     from transformers.utils import logging
 
     from testing.models import toy_models
 
     logging.disable_progress_bar()
-    folder = tmp_path_factory.mktemp("toys")
-    base, sources = toy_models.family(folder / "models")
-    return Toys(base, tuple(sources), toy_models.data(folder / "data"))
+    folder = once(shared / "toys", toy_models.write)
+    return toy_models.at(folder)
 
 
 @pytest.fixture(scope="session")
@@ -60,19 +66,16 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def finished_run(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+def finished_run(toys: Toys, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """Runs of the toys that have ended; each of them is carried out once a session."""
-    return FinishedRun(toys, lambda: tmp_path_factory.mktemp("finished-run"))
+    place = shared / "finished-runs"
+    return FinishedRun(toys, place, lambda: tmp_path_factory.mktemp("finished-run"))
 
 
 @pytest.fixture(scope="session")
-def finished_training(tmp_path_factory: pytest.TempPathFactory) -> FinishedTraining:
-    """Give copies of a cognate run that has ended, carried out once for all workers of pytest-xdist."""
-    own = tmp_path_factory.getbasetemp()
-    common = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    return FinishedTraining(
-        common / "finished-training", lambda: tmp_path_factory.mktemp("finished-training")
-    )
+def finished_training(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedTraining:
+    """Give copies of a cognate run that has ended, carried out once a session."""
+    return FinishedTraining(shared, lambda: tmp_path_factory.mktemp("finished-training"))
 
 
 @pytest.fixture(scope="session")

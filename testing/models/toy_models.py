@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from evaluation.data.builtin import arithmetic, multiple_choice, records
 from runs import keys
+from testing.models.toys import Toys
 
 END = "<|endoftext|>"
 
@@ -78,6 +79,19 @@ def family(folder: Path, count: int = 3, dtype: torch.dtype = torch.float32, **c
                 parameter.copy_((origin[name] + scale * move).to(dtype))
         sources.append(save(base, folder / f"source{i}"))
     return base_folder, sources
+
+
+def write(folder: Path) -> None:
+    """Write the models and data of whole runs: `at` finds them."""
+    family(folder / "models")
+    data(folder / "data")
+
+
+def at(folder: Path) -> Toys:
+    """Return what `write` has written into a folder."""
+    models = folder / "models"
+    sources = tuple(sorted(models.glob("source*")))
+    return Toys(models / "base", sources, folder / "data")
 
 
 def data(folder: Path) -> Path:

@@ -1,8 +1,9 @@
-"""Finished runs: carried out once, copied for each test or module that begins with one."""
+"""Finished runs: carried out once a session, copied for each test or module that begins with one."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -14,34 +15,48 @@ from runs.home import Home
 from testing.models.toys import Toys
 
 
+def once(place: Path, fill: Callable[[Path], object]) -> Path:
+    """Return a folder that the first process to ask for it has filled; the others wait for that."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    done = place.with_name(f"{place.name}.done")
+    with place.with_name(f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(place, ignore_errors=True)
+            fill(place)
+            done.touch()
+    return place
+
+
 class FinishedRun:
     """Finished runs `r` of toy models, by their settings.
 
-    Only for tests whose subject is what comes after a run. The folders are new ones from `folder`.
+    Only for tests whose subject is what comes after a run. `shared` is a folder that all processes of a
+    session have in common; the folders of copies are new ones from `folder`.
     """
 
-    def __init__(self, toys: Toys, folder: Callable[[], Path]) -> None:
-        self._toys, self._folder = toys, folder
-        self._homes: dict[str, Home] = {}
+    def __init__(self, toys: Toys, shared: Path, folder: Callable[[], Path]) -> None:
+        self._toys, self._shared, self._folder = toys, shared, folder
 
     def __call__(self, **settings: Any) -> tuple[Home, RunState]:
         """Return a home of the caller's own with a finished run, and the state as its log has it."""
         from testing.worlds import runs
 
+        def carry_out(place: Path) -> None:
+            runs.submit(Home(place), self._toys, **settings)
+            runs.finish(Home(place))
+
         key = json.dumps({**runs.SETTINGS, **settings}, sort_keys=True)
-        if key not in self._homes:
-            home = Home(self._folder() / "home")
-            runs.submit(home, self._toys, **settings)
-            runs.finish(home)
-            self._homes[key] = home
-        copy = Home(Path(shutil.copytree(self._homes[key].folder, self._folder() / "home")))
+        made = once(self._shared / hashlib.sha256(key.encode()).hexdigest()[:16], carry_out)
+        copy = Home(Path(shutil.copytree(made, self._folder() / "home")))
         return copy, runs.state(copy)
 
 
 class FinishedTraining:
-    """A finished cognate run `r`, trained once for all processes of a session.
+    """A finished cognate run `r`.
 
-    `shared` is a folder that they have in common; the folders of copies are new ones from `folder`.
+    `shared` is a folder that all processes of a session have in common; the folders of copies are new
+    ones from `folder`.
     """
 
     def __init__(self, shared: Path, folder: Callable[[], Path]) -> None:
@@ -51,13 +66,9 @@ class FinishedTraining:
         """Return a home of the caller's own with the run."""
         from testing.worlds import cognate_runs
 
-        self._shared.mkdir(parents=True, exist_ok=True)
-        made = self._shared / "home"
-        with open(self._shared / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not made.exists():
-                home = Home(self._folder() / "home")
-                cognate_runs.submit(home)
-                cognate_runs.finish(home)
-                home.folder.rename(made)
+        def carry_out(place: Path) -> None:
+            cognate_runs.submit(Home(place))
+            cognate_runs.finish(Home(place))
+
+        made = once(self._shared / "training", carry_out)
         return Home(Path(shutil.copytree(made, self._folder() / "home")))

@@ -22,6 +22,7 @@ from evomerge.run.state import RunState
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
+from testing.worlds.finished_run import FinishedRun
 from tests.integration.cli.test_forge import call, fails
 
 NOTED = Path(__file__).parent / "guards.json"
@@ -212,9 +213,9 @@ def test_commands_end_with_the_same_codes(toys: Toys, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_json_has_the_same_shape(ended) -> None:
+def test_json_has_the_same_shape(finished_run: FinishedRun) -> None:
     """Programs read it: no key goes, none changes its type."""
-    home, _ = ended["auto"]
+    home, _ = finished_run(strategy="auto")
     found = {}
     for words in (("runs",), ("show", "r"), ("queue",), ("verify", "r"), ("lineage", "r")):
         result = call(home.folder, *words, "--json")

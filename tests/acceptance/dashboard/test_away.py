@@ -15,7 +15,7 @@ GONE = ("Failed to load resource", "WebSocket", "Failed to fetch", "net::")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tab", ["Population", "Layers"])
+@pytest.mark.parametrize("tab", ["Population", pytest.param("Layers", marks=pytest.mark.soak)])
 def test_a_tab_opened_while_the_server_is_away_opens_when_it_is_back(
     visit: Callable[..., Any], site: Site, tab: str
 ) -> None:

@@ -96,6 +96,7 @@ def test_an_emptied_cache_costs_time_and_no_bit(
     same(home, undisturbed)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_damaged_snapshot_is_noticed_and_made_again(
     undisturbed: CognateState, home: Home

@@ -221,6 +221,7 @@ def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
     cluster.wait(lambda: len([d for d in cluster.devices() if d.living]) == 2)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
     cluster: Cluster, toys: Toys, undisturbed: RunState
@@ -268,6 +269,7 @@ def test_messages_may_be_doubled_dropped_and_invented(
     same(cluster, undisturbed)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_two_dispatchers_at_once_are_harmless(
     cluster: Cluster, toys: Toys, undisturbed: RunState
@@ -405,6 +407,7 @@ def test_users_share_by_weight_and_what_no_device_offers_waits(
     assert seconds["ada"] > 1.5 * seconds["bob"] > 0, seconds
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toys) -> None:
     from contextlib import closing

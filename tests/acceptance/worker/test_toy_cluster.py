@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from runs.history import audit
 from runs.home import Home
@@ -25,6 +26,7 @@ from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_state import ToyState
 from worker.commands.control import control
 from worker.queue.celery_wakeup import make_app, queue_of
+from worker.queue.leases import LEASES
 
 #: Tasks long enough to be met under way.
 SETTINGS = {"steps": 2, "width": 4, "slow": 0.3}
@@ -146,3 +148,18 @@ def test_a_poisonous_task_is_quarantined(shared: Cluster) -> None:
     assert poison.deaths["count/0/1"].attempt == 3
     assert "count/0/1" not in poison.answers
     assert len(poison.answers) == 5
+
+
+@pytest.mark.slow
+def test_two_dispatchers_at_once_are_harmless(shared: Cluster, tmp_path: Path) -> None:
+    """The lease is taken away from the worker that has it, which believes in it for a while."""
+    shared.worker()
+    shared.wait(lambda: sum(d.status == "idle" for d in shared.devices()) == 3)
+    toy_runs.submit(shared.home, "d", **SETTINGS)
+    busy_with(shared, "d")
+    with closing(shared.home.open_store()) as store:
+        while not toy_runs.state(shared.home, "d").ended:
+            with store.database.writing() as connection:
+                connection.execute(delete(LEASES).where(LEASES.c.task == "@dispatcher"))
+            time.sleep(0.1)
+    same(shared, "d", tmp_path)

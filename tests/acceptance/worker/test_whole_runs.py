@@ -340,6 +340,7 @@ def _whole(state, event):
     return event.model_copy(update={"stopped": None, "scored": None, "outcomes": seen[name]})
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_another_seed_gives_another_run(undisturbed, toys: Toys, tmp_path) -> None:
     """Or the test above would prove nothing."""
@@ -429,14 +430,14 @@ def soak(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.soak)
 
 
-#: Where a kill hurts most; benchmarks/worker/crash_walk.py does them all. CI has four that merging
-#: runs alone pass, and one that every kind passes: toy runs are killed at each of the latter.
+#: Where a kill hurts most; benchmarks/worker/crash_walk.py does them all. CI has three that merging
+#: runs alone pass; toy runs are killed at each that every kind passes.
 POINTS = [
     soak("append-began:2"),
     soak("append-inserted:4"),
     soak("append-committed:9"),
     soak("task-claimed:12"),
-    "task-done:15",
+    soak("task-done:15"),
     soak("task-appended:30"),
     soak("task-released:40"),
     pytest.param("build-computed:7", marks=pytest.mark.smoke),
@@ -447,7 +448,7 @@ POINTS = [
     soak("facts-decided:1"),
     soak("facts-appended:2"),
     soak("publish-filled:1"),
-    "publish-renamed:1",
+    soak("publish-renamed:1"),
 ]
 
 
@@ -466,8 +467,9 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
     assert state.lineage_digest() == undisturbed[1].lineage_digest()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["cma-es", soak("auto"), soak("tournament"), soak("nsga2")])
+@pytest.mark.parametrize("strategy", ["cma-es", "auto", "tournament", "nsga2"])
 def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
     toys: Toys, tmp_path, warm: Template, strategy: str
 ) -> None:

@@ -19,6 +19,7 @@ from tests.integration.evaluation.test_harness import means, read
 from weights.folders.sources import resolve
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> None:
     """What `forge merge` writes loads there, and measures as it does here."""

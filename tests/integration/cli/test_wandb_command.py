@@ -70,7 +70,10 @@ def test_a_run_that_is_followed_is_in_the_file_with_its_end(toys: Toys, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("code", "why"), [(RAISES, "on fire"), (HANGS, "within 1 seconds")])
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [(RAISES, "on fire"), pytest.param(HANGS, "within 1 seconds", marks=pytest.mark.soak)],
+)
 def test_a_run_whose_tracker_fails_ends_as_ever(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
 ) -> None:

@@ -45,6 +45,11 @@ def directly(given: str) -> dict[str, Any]:
         return json.loads(reader.written(lm_eval_spec.parse(given)))
 
 
+def read_here(given: str) -> list[Item]:
+    """All documents of one task, on the test slice, read in this process."""
+    return data_items.from_rows([{**row, "slice": "test"} for row in directly(given)["rows"]])
+
+
 def means(resident: ResidentModel, found: list[Item], tokenizer: Any) -> dict[str, float]:
     """Task → the share of its documents that are right."""
     packed = packing.pack(found, tokenizer, 64)["test"]
@@ -73,7 +78,7 @@ def test_its_numbers_are_reproduced(
     found = lm_eval_reference.reference(folder / "base", chosen, says)
     reference = {name: said["metrics"] for name, said in found.items()}
     for metric in ("acc", "acc_norm", "acc_bytes"):
-        ours = means(resident, read(f"lm-eval:{chosen}#{metric}"), tokenizer)
+        ours = means(resident, read_here(f"lm-eval:{chosen}#{metric}"), tokenizer)
         assert ours["sums"] == pytest.approx(reference["sums"][f"{metric},none"], abs=1e-4)
     ours = means(resident, read(f"lm-eval:{says}"), tokenizer)
     assert ours["says"] == pytest.approx(reference["says"]["exact_match,first"], abs=1e-4)
@@ -91,15 +96,15 @@ def test_a_task_s_documents_are_items(tmp_path: Path) -> None:
     assert item.prompt == "Question: 3 + 2\nAnswer: "
     assert item.choices == (" 8é", " 5", " 6é", " 95")
     assert item.sizes == (2, 1, 2, 2)  # characters, the blank between left out
-    (item,) = read(f"lm-eval:{chosen}#acc_bytes@1")
+    (item,) = read_here(f"lm-eval:{chosen}#acc_bytes@1")
     assert isinstance(item, data_items.Question)
     assert item.sizes == (3, 1, 3, 2)
-    (item,) = read(
+    (item,) = read_here(
         f"lm-eval:{lm_eval_tasks.write(tmp_path, 'texts', lm_eval_tasks.TEXT, lm_eval_tasks.sums(2))}@1"
     )
     assert isinstance(item, data_items.Text)
     assert item.text == "5"
-    (item,) = read(
+    (item,) = read_here(
         f"lm-eval:{lm_eval_tasks.write(tmp_path, 'says', lm_eval_tasks.REPLY, lm_eval_tasks.sums(2))}@1"
     )
     assert isinstance(item, data_items.Problem)

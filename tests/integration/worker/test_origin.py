@@ -19,6 +19,7 @@ from evomerge.run.state import RunState
 from evomerge.tasks.results.champion import export
 from runs.errors import SourceError
 from runs.home import Home
+from runs.kinds.origin import Origin
 from testing.models.toys import Toys
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
@@ -45,6 +46,23 @@ def home(made: tuple[Path, RunState], tmp_path: Path, monkeypatch: pytest.Monkey
     folder = Path(shutil.copytree(made[0], tmp_path / "home"))
     monkeypatch.setenv("FORGE_HOME", str(folder))  # for processes that a server starts
     return Home(folder)
+
+
+class SettledHere:
+    """Finds and builds folders as the process does that `finder` starts, without its start."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    def folder(self, origin: Origin) -> str:
+        """Return the folder with the model's weights."""
+        return model_origin.settle(self.home, json.loads(origin.request(origin.folders)))
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settle models in this process: each test would wait for a process that imports torch."""
+    monkeypatch.setattr(model_origin, "_Settler", SettledHere)
 
 
 @pytest.fixture
@@ -132,6 +150,7 @@ def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys
     assert found["components"]["perplexity"] == event.components.perplexity
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.slow
 def test_any_candidate_is_named_by_the_beginning_of_its_id(home: Home, state: RunState):
     """A loser may be what the next run needs."""
@@ -146,6 +165,7 @@ def test_any_candidate_is_named_by_the_beginning_of_its_id(home: Home, state: Ru
     assert not (Path(found.path) / "README.md").exists(), "the card is the champion's"
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.slow
 def test_an_exported_folder_is_taken_while_it_has_the_weights(
     home: Home, state: RunState, tmp_path: Path
@@ -159,6 +179,7 @@ def test_an_exported_folder_is_taken_while_it_has_the_weights(
     assert named(home, "first")[0].path.startswith(str(home.folder / "models"))
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.slow
 def test_a_source_of_a_run_is_itself(home: Home, state: RunState, toys: Toys):
     """Its folder is there already."""
@@ -167,6 +188,7 @@ def test_a_source_of_a_run_is_itself(home: Home, state: RunState, toys: Toys):
     assert found.path == str(toys.sources[1])
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_a_model_of_a_run_has_the_config_and_tokenizer_of_the_run(
@@ -201,6 +223,7 @@ def test_a_model_of_a_run_has_the_config_and_tokenizer_of_the_run(
     assert (Path(built) / name).read_text("utf-8") != "{}"
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.slow
 def test_a_registered_model_is_named_by_id_or_name(home: Home, toys: Toys, tmp_path: Path):
     """While its weights are those that were registered."""
@@ -221,6 +244,7 @@ def test_a_registered_model_is_named_by_id_or_name(home: Home, toys: Toys, tmp_p
         named(home, "good-one")
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.slow
 def test_a_champion_of_the_registry_is_that_of_its_run(home: Home, state: RunState):
     """The registry has no folder of it."""
