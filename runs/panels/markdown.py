@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from runs.panels import tables
+from runs.panels import tables, thinning
 from runs.panels.head import Head, Panels, Result
 from runs.panels.panels import Panel
 from runs.system.plain_text import visible
 
-#: Rows of a panel's table, and characters of a cell.
-ROWS, CELL = 50, 200
+#: Points of a series, rows of a panel's table, and characters of a cell.
+POINTS, ROWS, CELL = 10, 50, 200
 
 
 def markdown(seen: Panels) -> str:
-    """Return head and panels as Markdown; long tables end after `ROWS` rows and say so."""
+    """Return head and panels as Markdown; long series and tables are thinned, and say so."""
     lines = list(_head(seen.head))
     for panel in seen.panels:
         lines += ["", f"## {_cell(panel.title)}", "", _cell(panel.says), "", *_table(panel)]
@@ -53,14 +53,16 @@ def _result(result: Result) -> str:
 
 
 def _table(panel: Panel) -> Iterator[str]:
-    columns, rows = tables.table(panel)
+    columns, rows = tables.table(thinning.thin(panel, POINTS, ROWS))
+    shown = list(islice(rows, ROWS))
     yield f"| {' | '.join(map(_cell, columns))} |"
     yield "|" + "---|" * len(columns)
-    for row in islice(rows, ROWS):
+    for row in shown:
         yield f"| {' | '.join(map(_cell, row))} |"
-    if more := sum(1 for _ in rows):
+    total = sum(1 for _ in tables.table(panel)[1])
+    if total > len(shown):
         yield ""
-        yield f"{more:,} further rows are left out."
+        yield f"{len(shown):,} of {total:,} rows."
 
 
 def _cell(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runs.panels import markdown
 from runs.panels.head import Fact, Head, Panels, Result
-from runs.panels.panels import Column, Lead, Metric, Units
+from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Series, Units
 from testing.panels import EVERY
 
 
@@ -53,8 +53,23 @@ def test_a_long_table_ends_and_says_how_much_is_left_out() -> None:
         rows=rows,
     )
     text = markdown.markdown(Panels(head=head(), panels=(panel,)))
-    assert f"| {markdown.ROWS - 1} |\n\n3 further rows are left out." in text
-    assert f"| {markdown.ROWS} |" not in text
+    assert "| 2 |" not in text  # a table keeps its newest rows
+    assert "| 3 |\n| 4 |" in text
+    assert f"| {markdown.ROWS + 2} |\n\n{markdown.ROWS} of {markdown.ROWS + 3} rows.\n" in text
+
+
+def test_every_series_is_seen_however_long_the_first_is() -> None:
+    """A run has several trainings, and the table's end is not the last one's end."""
+    long = tuple(range(1000))
+    series = tuple(Series(name=name, x=long, y=long) for name in ("a", "b"))
+    axis = Axis(name="step")
+    panel = Lines(name="l", title="L", says="Long.", x=axis, y=axis, series=series)
+    text = markdown.markdown(Panels(head=head(), panels=(panel,)))
+    for name in ("a", "b"):
+        cells = [line.split(" | ") for line in text.split("\n") if line.startswith(f"| {name} ")]
+        steps = [int(cell[3]) for cell in cells]
+        assert (steps[0], steps[-1]) == (0, 999)
+        assert len(steps) <= markdown.POINTS
 
 
 def test_names_of_others_are_no_markdown() -> None:
