@@ -55,7 +55,7 @@ def said(told: CallToolResult) -> str:
 
 @dataclass
 class Served:
-    """A server over a home, for one user; every conversation opens it anew."""
+    """A server over a home, for one user; each conversation opens it again."""
 
     home: Home
     roots: Path
