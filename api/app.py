@@ -15,18 +15,15 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from api import problems
-from api.access.authorization import Access
 from api.access.guard import Guard
-from api.access.waiting import Seats, WaitingRoom
+from api.access.waiting import WaitingRoom
 from api.live import websocket
 from api.live.event_stream import Hub
 from api.options import Options
-from api.processes.background_jobs import Work
-from api.processes.readers import Readers
 from api.routes import commands, control, listings, panels, phases, runs, users
 from api.routes.query_fields import known_fields
 from api.schemas.bodies import Problem
-from api.state.run_cache import Desk
+from api.services import opened
 from runs.home import Home
 
 VERSION = version("agent-forge")
@@ -56,21 +53,14 @@ def create(home: Home, options: Options) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        desk = Desk(home)
-        app.state.options, app.state.desk, app.state.work = options, desk, Work()
-        app.state.readers = Readers(options)
-        app.state.access = Access(desk.store, options)
-        app.state.seats = Seats(options.watchers, options.user_watchers)
-        app.state.strangers = WaitingRoom(options.strangers, options.strangers_per_address)
-        app.state.hub = Hub(desk)
-        app.state.hub.start()
-        try:
-            yield
-        finally:
-            app.state.hub.stop()
-            await app.state.work.stop()
-            app.state.readers.stop()
-            desk.close()
+        async with opened(app.state, home, options):
+            app.state.strangers = WaitingRoom(options.strangers, options.strangers_per_address)
+            app.state.hub = Hub(app.state.desk)
+            app.state.hub.start()
+            try:
+                yield
+            finally:
+                app.state.hub.stop()
 
     app = FastAPI(
         title="EvoMerge",

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from evaluation.data import hub_data, training_texts
 from runs.errors import ConfigError
+from runs.system.child_environment import may_ask_hub
 
 PORT = 8083
 
@@ -61,6 +62,8 @@ class Options:
     #: Seconds that a check of a run, and reading a model for the registry, may take.
     check_seconds: float = 300.0
     register_seconds: float = 1800.0
+    #: The user is the one who started the process: any file may be named, as at a terminal.
+    anywhere: bool = False
 
     @classmethod
     def of_environment(cls, roots: Sequence[str] = (), host: str = "127.0.0.1") -> Options:
@@ -101,6 +104,17 @@ class Options:
             proxies=tuple(os.environ.get("FORGE_PROXY", "").split()),
         )
 
+    @classmethod
+    def of_terminal(cls, roots: Sequence[str] = ()) -> Options:
+        """Return the options for the user who started the process.
+
+        Folders that are given, here or in FORGE_MODEL_ROOTS, confine that user, too. Raises
+        ConfigError.
+        """
+        if roots or os.environ.get("FORGE_MODEL_ROOTS"):
+            return cls.of_environment(roots)
+        return cls(hub=may_ask_hub(os.environ), anywhere=True)
+
     def answers_for(self, host: str) -> bool:
         """Return True if a request's Host names this server; others come of foreign pages."""
         try:
@@ -116,7 +130,9 @@ class Options:
         return self.any_address
 
     def inside(self, path: Path) -> bool:
-        """Return True if a path, with links followed, is in one of the roots."""
+        """Return True if a path, with links followed, is in one of the roots, or may be anywhere."""
+        if self.anywhere:
+            return True
         real = path.resolve()
         return any(real == root or root in real.parents for root in self.roots)
 
@@ -187,6 +203,8 @@ class Options:
             if self.inside(path) and path.exists():
                 self._check_links(path)
                 return str(path.resolve())
+        if self.anywhere:
+            return text  # who opens it says that it is missing
         if text.startswith((".", "/", "~")) or Path(text).exists() or ".." in plain.parts:
             roots = ", ".join(map(str, self.roots))
             raise ConfigError(

@@ -70,6 +70,7 @@ COMMANDS = {
     "layers": ("cli.evomerge.layers", "Show each source's share of a candidate's layers."),
     "models": ("cli.models", "List, show, register and remove models."),
     "serve": ("cli.operations.serve", "Serve the dashboard and the API."),
+    "mcp": ("cli.operations.mcp", "Serve MCP clients: editors and chat programs."),
     "users": ("cli.operations.users", "List and change who may use the API; make tokens."),
     "pipeline": ("cli.pipeline.pipeline", "Run phases in a row, with gates between them."),
     "override": ("cli.pipeline.pipeline", "Let a pipeline go on behind a gate that stopped it."),
@@ -110,7 +111,7 @@ SECTIONS = {
     ),
     "History": ("verify", "fork", "archive", "import"),
     "Models and merging": ("cognate", "models", "merge", "recipe", "score", "export"),
-    "Server and users": ("serve", "users"),
+    "Server and users": ("serve", "mcp", "users"),
     "Storage": ("db", "artifacts"),
     "Environment": ("doctor", "completion", "wandb"),
 }

@@ -98,6 +98,12 @@ class RunView(View[RunState]):
 
         return report.report(state, rows)
 
+    def markdown(self, state: RunState, rows: Sequence[Envelope]) -> str:
+        """Return the report as it lies beside an exported champion, without its picture."""
+        from evomerge.reports import report
+
+        return report.markdown(report.report(state, rows), picture=False)
+
     def message(self, state: RunState, unit: int | None = None) -> dict[str, Any]:
         """Return the source documents' progress message, at the end of a generation."""
         from evomerge.reports import page

@@ -97,6 +97,14 @@ def address(connection: HTTPConnection) -> str:
     return connection.client.host if connection.client else "?"
 
 
+def same_origin(connection: HTTPConnection, options: Options) -> bool:
+    """Return True unless a browser's page of another site asks, which the options do not allow."""
+    origin = connection.headers.get("origin")
+    if origin is None or origin in options.origins:
+        return True
+    return origin.partition("://")[2] == connection.headers.get("host")
+
+
 async def somebody(request: Request) -> User:
     """Return the user who asks: `guard.py` has looked at the token before all else."""
     user: User | None = getattr(request.state, "user", None)
@@ -114,13 +122,18 @@ def at_least(role: Role) -> Callable[..., Awaitable[User]]:
     """Return a dependency that yields the user, and raises Problem 403 for a role below `role`."""
 
     async def check(user: User = Depends(somebody)) -> User:
-        if not user.may(role):
-            raise Problem(
-                403, "Forbidden", f"This needs the role {role}; {user.name} is a {user.role}."
-            )
+        need(user, role)
         return user
 
     return check
+
+
+def need(user: User, role: Role) -> None:
+    """Raise Problem 403 if the user's role is below `role`."""
+    if not user.may(role):
+        raise Problem(
+            403, "Forbidden", f"This needs the role {role}; {user.name} is a {user.role}."
+        )
 
 
 VIEWER, SUBMITTER, ADMIN = (at_least(role) for role in accounts.ROLES)

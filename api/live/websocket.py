@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket, WebSo
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api.access.authorization import VIEWER, Access, address, bearer
+from api.access.authorization import VIEWER, Access, address, bearer, same_origin
 from api.live.event_stream import Hub, stream
 from api.problems import UNPROCESSABLE, Problem, problem_of
 from api.routes import phases
@@ -69,8 +69,7 @@ class StartPhase(_Message):
 async def live(socket: WebSocket) -> None:
     """Send events by position, and the source documents' messages: docs/api.md."""
     hub: Hub = socket.app.state.hub
-    origin = socket.headers.get("origin")
-    if origin is not None and not _same(origin, socket):
+    if not same_origin(socket, socket.app.state.options):
         await socket.close(1008, "pages of other sites may not watch")
         return
     await socket.accept()
@@ -87,11 +86,6 @@ async def _close(socket: WebSocket, code: int, why: str = "") -> None:
     """Close it, if it is open still."""
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await socket.close(code, why)
-
-
-def _same(origin: str, socket: WebSocket) -> bool:
-    host = origin.partition("://")[2]
-    return host == socket.headers.get("host") or origin in socket.app.state.options.origins
 
 
 class Client:

@@ -40,7 +40,7 @@ class Readers:
     """The processes, by the kind of their work."""
 
     def __init__(self, options: Options) -> None:
-        env = child_environment("reader", hub=options.hub)
+        env = dict(os.environ) if options.anywhere else child_environment("reader", hub=options.hub)
         self._lanes = {
             "check": Lane(env, options.check_seconds),
             "measure": Lane(env, options.register_seconds),

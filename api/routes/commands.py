@@ -61,7 +61,7 @@ async def plan_of(
             raise ConfigError(f"{name}: a task file is code; give a task by its name.")
     if wanted.kind not in kinds.table():
         raise ConfigError(f"there is no kind of run {wanted.kind!r}: `GET /kinds` lists them.")
-    check_terminal(wanted.kind)
+    check_terminal(wanted.kind, state.options)
     _check_fields(wanted.kind, wanted.config)
     given = [*wanted.models, *([wanted.base] if wanted.base else [])]
     files = [name for name in wanted.data if not spec.is_task(name)]
@@ -78,14 +78,15 @@ async def plan_of(
         "models": {role: paths for role, paths in roles.items() if paths},
         "data": [data.get(name, name) for name in wanted.data],
     }
-    told = await state.readers.ask("check", user.name, open=opened, **order)
+    named = state.options.anywhere  # settings may name models of the log, too
+    told = await state.readers.ask("check", user.name, open=opened, named=named, **order)
     names = {found.path: found.name for found in models.values() if found.name}
     return planned(wanted.kind, told, names), told
 
 
-def check_terminal(kind: str) -> None:
-    """Raise ConfigError for a kind whose settings may name any file: the roots would not hold."""
-    if kinds.of(kind).names_files:
+def check_terminal(kind: str, options: Options) -> None:
+    """Raise ConfigError for a kind whose settings may name any file, if there are roots to keep."""
+    if kinds.of(kind).names_files and not options.anywhere:
         raise ConfigError(
             f"{kinds.of(kind).title} names models and files in its settings: start it at a terminal, "
             "with --detach for the workers of this server."
@@ -173,8 +174,16 @@ async def check(
     request: Request, wanted: schemas.Wanted, user: User = Depends(SUBMITTER)
 ) -> dict[str, Any]:
     """Check settings, models and data as a start would; nothing is started."""
-    plan, told = await plan_of(request.app.state, wanted, user, opened=True)
-    waits = await asyncio.to_thread(_waits, desk_of(request), plan, wanted.labels)
+    return await checked(request.app.state, wanted, user)
+
+
+async def checked(state: State, wanted: schemas.Wanted, user: User) -> dict[str, Any]:
+    """Return what a check finds: warnings, parameters, items, settings. Raises ConfigError, Problem.
+
+    `state` is the application's.
+    """
+    plan, told = await plan_of(state, wanted, user, opened=True)
+    waits = await asyncio.to_thread(_waits, state.desk, plan, wanted.labels)
     return {
         "ok": True,
         "warnings": [*told["warnings"], *waits],
@@ -214,6 +223,17 @@ async def submitted(
 
     `state` is the application's.
     """
+    run, fresh = await recorded(state, wanted, key, user)
+    return JSONResponse({"run": run}, 201 if fresh else 200, {"Location": f"/runs/{run}"})
+
+
+async def recorded(
+    state: State, wanted: schemas.Wanted, key: str | None, user: User
+) -> tuple[str, bool]:
+    """Submit a run; return its name, and False if this key has started it before.
+
+    `state` is the application's. Raises ConfigError, ConflictError, Problem.
+    """
     submit.check_queued(key=key)
     known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
     if known is not None and known.correlation == _digest(wanted):
@@ -221,7 +241,7 @@ async def submitted(
     else:
         plan, _ = await plan_of(state, wanted, user, opened=known is None)
         run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
-    return JSONResponse({"run": run}, 201 if known is None else 200, {"Location": f"/runs/{run}"})
+    return run, known is None
 
 
 def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
@@ -268,7 +288,8 @@ def fork(
     desk = desk_of(request)
     name = desk.name(run)
     if body.settings:
-        check_terminal((stream_of(desk.store, name) or "").partition("/")[0])
+        kind_name = (stream_of(desk.store, name) or "").partition("/")[0]
+        check_terminal(kind_name, request.app.state.options)
     try:
         branch = forks.plan(desk.store, name, body.at, body.generation, body.settings)
     except ConfigError as error:

@@ -27,10 +27,8 @@ KEY = Header(
 )
 
 
-def _ask(
-    request: Request, run: str, user: User, event: Event, key: str | None = None
-) -> dict[str, Any]:
-    desk = desk_of(request)
+def ask(desk: Desk, run: str, user: User, event: Event, key: str | None = None) -> dict[str, Any]:
+    """Record what a user asks of a run. Raises Problem 403 for a run of others, ForgeError."""
     name = desk.name(run)
     owned(desk, name, user)
     before = control(desk.store, name, event, user.name, key)
@@ -55,7 +53,7 @@ def pause(
     user: User = Depends(SUBMITTER),
 ) -> dict[str, Any]:
     """Pause a run; tasks under way are finished."""
-    return _ask(request, run, user, events.Paused(reason=why.reason), key)
+    return ask(desk_of(request), run, user, events.Paused(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/resume", response_model=schemas.Asked)
@@ -67,7 +65,7 @@ def resume(
     user: User = Depends(SUBMITTER),
 ) -> dict[str, Any]:
     """Resume a paused run."""
-    return _ask(request, run, user, events.Resumed(reason=why.reason), key)
+    return ask(desk_of(request), run, user, events.Resumed(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/cancel", response_model=schemas.Asked)
@@ -79,7 +77,7 @@ def cancel(
     user: User = Depends(SUBMITTER),
 ) -> dict[str, Any]:
     """End a run for good."""
-    return _ask(request, run, user, events.Cancelled(reason=why.reason), key)
+    return ask(desk_of(request), run, user, events.Cancelled(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/retry", response_model=schemas.Asked)
@@ -91,7 +89,7 @@ def retry(
     user: User = Depends(SUBMITTER),
 ) -> dict[str, Any]:
     """Forget failed attempts, so that they are made again."""
-    return _ask(request, run, user, events.Retried(reason=why.reason), key)
+    return ask(desk_of(request), run, user, events.Retried(reason=why.reason), key)
 
 
 @router.post("/runs/{run}/priority", response_model=schemas.Asked)
@@ -104,7 +102,7 @@ def priority(
 ) -> dict[str, Any]:
     """Change a run's priority."""
     event = events.PriorityChanged(priority=body.priority, reason=body.reason)
-    return _ask(request, run, user, event, key)
+    return ask(desk_of(request), run, user, event, key)
 
 
 @router.post("/runs/{run}/actions/{action}", response_model=schemas.Asked)
@@ -117,7 +115,13 @@ def action(
     user: User = Depends(SUBMITTER),
 ) -> dict[str, Any]:
     """Do what only runs of a kind have, such as `override` of a gate that has stopped a pipeline."""
-    desk = desk_of(request)
+    return ask_action(desk_of(request), run, user, action, body, key)
+
+
+def ask_action(
+    desk: Desk, run: str, user: User, action: str, body: schemas.Act, key: str | None = None
+) -> dict[str, Any]:
+    """Record an action of a kind's own. Raises Problem 403 for a run of others, ForgeError."""
     name = desk.name(run)
     owned(desk, name, user)
     before = act(desk.store, name, action, body.about, body.reason, user.name, key)

@@ -68,19 +68,16 @@ def model_lineage(request: Request, id: str) -> Response:
 
     Empty for a model that no run of this log made.
     """
-    desk = desk_of(request)
-    row = reports_model_registry.find(desk.store, id)
-    found: list[dict[str, Any]] = []
-    maker: str | None = row["run"]
-    made = None
-    if maker is not None:
-        with desk.state(maker) as state:
-            made = kinds.of(state.kind).made(state, row["digest"])
-    if maker is not None and made is not None:
-        for run, ancestors in family.family(desk.store, maker, made):
-            told = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
-            found.append({"run": run, "ancestors": told})
-    return tagged(request, {"runs": found})
+    return tagged(request, in_words(family.of_registered(desk_of(request).store, id)))
+
+
+def in_words(found: list[family.Generation]) -> dict[str, Any]:
+    """Return the ancestors of a model run by run, in words, without their recipes."""
+    told = []
+    for run, ancestors in found:
+        rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
+        told.append({"run": run, "ancestors": rows})
+    return {"runs": told}
 
 
 @router.post("/models", status_code=201, response_model=schemas.Model)
@@ -187,11 +184,12 @@ def settings(
     request: Request, kind: str = Query("evomerge", max_length=64, description="See `GET /kinds`.")
 ) -> Response:
     """Return the settings of a run: JSON Schema, defaults, strategies."""
-    return tagged(request, _settings(kind))
+    return tagged(request, settings_of(kind))
 
 
 @cache
-def _settings(kind: str) -> dict[str, Any]:
+def settings_of(kind: str) -> dict[str, Any]:
+    """Return the settings of a kind: JSON Schema, defaults, strategies. Raises NotFoundError."""
     if kind not in kinds.table():
         raise NotFoundError(f"there is no kind of run {kind!r}: `GET /kinds` lists them.")
     return kinds.of(kind).settings()

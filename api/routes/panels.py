@@ -27,19 +27,23 @@ NAME = Path(max_length=64, description="The panel's name.")
 @router.get("/runs/{run}/panels", response_model=Panels)
 def panels(request: Request, run: str, at: int | None = AT) -> Response:
     """Return head and panels of a run of any kind; long lines are thinned. `now` has no past."""
-    desk = desk_of(request)
+    whole = overview(desk_of(request), run, at)
+    thin = tuple(map(thinning.thin, whole.panels))
+    return tagged(request, Panels(head=whole.head, panels=thin).model_dump(mode="json"))
+
+
+def overview(desk: Desk, run: str, at: int | None) -> Panels:
+    """Return head and panels, with all of their data and what the run does now."""
     name = desk.name(run)
     whole, newest = _overview(desk, name, at)
     now = heads.live(desk, name) if newest else None
-    head = whole.head.model_copy(update={"now": now})
-    thin = tuple(map(thinning.thin, whole.panels))
-    return tagged(request, Panels(head=head, panels=thin).model_dump(mode="json"))
+    return Panels(head=whole.head.model_copy(update={"now": now}), panels=whole.panels)
 
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)
 def panel_json(request: Request, run: str, name: str = NAME, at: int | None = AT) -> Response:
     """Return one panel with all of its data."""
-    return tagged(request, _panel(request, run, name, at).model_dump(mode="json"))
+    return tagged(request, panel_of(desk_of(request), run, name, at).model_dump(mode="json"))
 
 
 @router.get(
@@ -49,7 +53,7 @@ def panel_json(request: Request, run: str, name: str = NAME, at: int | None = AT
 )
 def panel_csv(request: Request, run: str, name: str = NAME, at: int | None = AT) -> Response:
     """Return all data of one panel as CSV."""
-    text = tables.to_csv(_panel(request, run, name, at))
+    text = tables.to_csv(panel_of(desk_of(request), run, name, at))
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -91,15 +95,15 @@ async def _drawn(
     media_type: str,
 ) -> Response:
     """Return a panel's picture. A process beside the server draws it. Raises Problem 503."""
-    panel = await asyncio.to_thread(_panel, request, run, name, at)
+    panel = await asyncio.to_thread(panel_of, desk_of(request), run, name, at)
     told = thinning.thin(panel).model_dump(mode="json")
     found = await request.app.state.readers.ask("draw", user.name, panel=told, form=form)
     headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
     return Response(base64.b64decode(found["file"]), media_type=media_type, headers=headers)
 
 
-def _panel(request: Request, run: str, name: str, at: int | None) -> Any:
-    desk = desk_of(request)
+def panel_of(desk: Desk, run: str, name: str, at: int | None) -> Any:
+    """Return one panel with all of its data. Raises NotFoundError."""
     full = desk.name(run)
     return tables.find(_overview(desk, full, at)[0].panels, name, full)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -17,8 +19,9 @@ from api.routes.runs import desk_of
 from api.schemas import bodies as schemas
 from api.state import head as heads
 from api.state.run_cache import Desk
+from events import Envelope
 from runs import kinds
-from runs.errors import NotFoundError
+from runs.errors import ConflictError, NotFoundError
 from runs.history import repository
 from runs.lists import queries
 from worker.commands.accounts import User
@@ -150,12 +153,15 @@ def phases(request: Request) -> dict[str, Any]:
 def results(request: Request, kind: str = KIND, run: str | None = RUN) -> Response:
     """Return the results of a completed run: the `metrics` of the source documents, and the report."""
     desk = desk_of(request)
-    name = _named(request, kind, run)
-    with desk.state(name) as state:
-        if state.completed is None:
-            from runs.errors import ConflictError
-
-            raise ConflictError(f"run {name} is {state.status}: there is no result.")
-        rows = list(repository.history(desk.store, name))
+    with completed(desk, _named(request, kind, run)) as (state, rows):
         body = kinds.of(state.kind).report(state, rows)
     return JSONResponse({"success": True, **body})
+
+
+@contextmanager
+def completed(desk: Desk, run: str) -> Iterator[tuple[Any, list[Envelope]]]:
+    """Yield the state and the history of a run that has completed. Raises ConflictError otherwise."""
+    with desk.state(run) as state:
+        if state.completed is None:
+            raise ConflictError(f"run {run} is {state.status}: there is no result.")
+        yield state, list(repository.history(desk.store, run))

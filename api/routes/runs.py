@@ -75,12 +75,19 @@ def runs(
     order: Literal["up", "down"] = "down",
 ) -> Response:
     """List the runs, the newest first or sorted by a column."""
-    store, down = desk_of(request).store, order == "down"
-    found = queries.page(store, limit + 1, before, status, owner, label, q, kind, sort, down)
+    chosen = {"status": status, "owner": owner, "label": label, "text": q, "kind": kind}
+    order_ = {"sort": sort, "descending": order == "down"}
+    return tagged(request, page_of_runs(desk_of(request), limit, before, **chosen, **order_))
+
+
+def page_of_runs(desk: Desk, limit: int, before: int | None, **chosen: Any) -> dict[str, Any]:
+    """Return a page of the list of runs; `chosen`: filters and order, as `queries.page` has them."""
+    found = queries.page(desk.store, limit + 1, before, **chosen)
     rows, total = found[0][:limit], found[1]
-    place = (before or 0) + limit if sort else rows[-1]["first"] if rows else None
+    in_order = chosen.get("sort") is not None
+    place = (before or 0) + limit if in_order else rows[-1]["first"] if rows else None
     more = str(place) if len(found[0]) > limit else None
-    return tagged(request, {"runs": [told(row) for row in rows], "total": total, "next": more})
+    return {"runs": [told(row) for row in rows], "total": total, "next": more}
 
 
 @router.get("/runs/{run}/asked", response_model=schemas.Again)
@@ -149,18 +156,24 @@ def events(
     data: bool = Query(True, description="Whether the events' data is wanted; it may be large."),
 ) -> Response:
     """List the events of a run; a fork's include those before it was forked."""
-    desk = desk_of(request)
+    body = page_of_events(desk_of(request), run, after, before, limit)
+    if not data:
+        body["events"] = [{**row, "data": {}} for row in body["events"]]
+    return JSONResponse(body)
+
+
+def page_of_events(
+    desk: Desk, run: str, after: int, before: int | None, limit: int
+) -> dict[str, Any]:
+    """Return a part of a run's history, as `Desk.events` cuts it, and the place to go on from."""
     name = desk.name(run)
     with desk.state(name) as state:
         names = wording.names(state)
     found, total = desk.events(name, after, before, limit)
     rows = [views.event(row, place, names) for place, row in found]
-    if not data:
-        rows = [{**row, "data": {}} for row in rows]
     last = rows[-1]["place"] if rows else None
     done = last is None or (last >= total if before is None else last <= 1)
-    more = None if done else last
-    return JSONResponse({"events": rows, "total": total, "next": more})
+    return {"events": rows, "total": total, "next": None if done else last}
 
 
 @router.get("/runs/{run}/population", response_model=schemas.Population)
@@ -237,12 +250,15 @@ async def layers(
 @router.get("/runs/{run}/compare/{other}", response_model=schemas.Comparison)
 def compare(request: Request, run: str, other: str) -> Response:
     """Compare two runs of one kind side by side."""
-    desk = desk_of(request)
+    return JSONResponse(compared(desk_of(request), run, other))
+
+
+def compared(desk: Desk, run: str, other: str) -> dict[str, Any]:
+    """Return two runs side by side. Raises NotFoundError, ConfigError for runs of two kinds."""
     names = desk.name(run), desk.name(other)
     with ExitStack() as held:  # in one order, so that no two requests wait for each other
         states = {name: held.enter_context(desk.state(name)) for name in sorted(set(names))}
         kind = {state.kind for state in states.values()}
         if len(kind) > 1:
             raise ConfigError("runs of two kinds cannot be compared.")
-        body = kinds.of(kind.pop()).comparison(*(states[name] for name in names))
-    return JSONResponse(body)
+        return kinds.of(kind.pop()).comparison(*(states[name] for name in names))

@@ -130,7 +130,9 @@ class _Body(BaseModel):
 class Reason(_Body):
     """Reason of a command; it is recorded."""
 
-    reason: Text | None = Field(None, examples=["the GPU is needed"])
+    reason: Text | None = Field(
+        None, description="Why; it is recorded.", examples=["the GPU is needed"]
+    )
 
 
 class Wanted(Reason):
@@ -142,15 +144,31 @@ class Wanted(Reason):
 
     kind: Name = Field("evomerge", max_length=64, description="See `GET /kinds`.")
     models: list[Name] = Field(
-        [], max_length=64, examples=[["models/code", "models/math", "models/data"]]
+        [],
+        max_length=64,
+        description="The source models, for kinds that take some.",
+        examples=[["models/code", "models/math", "models/data"]],
     )
-    base: Name | None = Field(None, examples=["models/base"])
-    data: list[Name] = Field([], max_length=64, examples=[["models/items"]])
-    #: Settings; see `GET /settings`.
-    config: Config = Field({}, examples=[{"generations": 8, "strategy": "auto"}])
-    priority: int = Field(0, ge=-1_000_000, le=1_000_000)
-    labels: list[Label] = Field([], max_length=32)
-    quarantine: Literal["fail", "worst-fitness"] = "fail"
+    base: Name | None = Field(None, description="The base model.", examples=["models/base"])
+    data: list[Name] = Field(
+        [],
+        max_length=64,
+        description="Files or folders of data, PATH or DOMAIN=PATH.",
+        examples=[["models/items"]],
+    )
+    config: Config = Field(
+        {},
+        description="Settings of the kind: see `GET /settings`. Others have their defaults.",
+        examples=[{"generations": 8, "strategy": "auto"}],
+    )
+    priority: int = Field(
+        0, ge=-1_000_000, le=1_000_000, description="Of one user's runs, high ones go first."
+    )
+    labels: list[Label] = Field([], max_length=32, description="What a worker must offer.")
+    quarantine: Literal["fail", "worst-fitness"] = Field(
+        "fail",
+        description="When a task has killed its process three times: fail, or go on without.",
+    )
 
 
 #: What a run is submitted with beside its settings; the documents put it all into `config`.

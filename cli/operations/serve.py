@@ -35,10 +35,8 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     home, options = Home.default(), Options.of_environment(roots, host)
     listening = listen(host, port)
     token = _first(home)
-    shown = f"[{host}]" if ":" in host else host
-    place = f"http://{shown}:{listening.getsockname()[1]}/"
-    if host not in ("127.0.0.1", "::1", "localhost"):
-        click.echo("warning: tokens travel in the clear here: put TLS in front of it", err=True)
+    warn_of_clear_text(host)
+    place = f"{address(host, listening)}/"
     click.echo(f"dashboard {place}" + (f"#token={token}" if token else ""), err=True)
     if token:
         click.echo("This address has your token; it is not shown again.", err=True)
@@ -46,7 +44,19 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
         click.echo(
             "A token: forge users token NAME; for a new user: forge users add NAME", err=True
         )
-    _serve(create(home, options), options, listening)
+    serve(create(home, options), options, listening)
+
+
+def address(host: str, listening: socket.socket) -> str:
+    """Return the beginning of the addresses of a server that listens on a host."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}"
+
+
+def warn_of_clear_text(host: str) -> None:
+    """Warn if others than this machine can connect: there is no TLS."""
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        click.echo("warning: tokens travel in the clear here: put TLS in front of it", err=True)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -90,7 +100,8 @@ def _first(home: Any) -> str | None:
         store.close()
 
 
-def _serve(app: Any, options: Any, listening: socket.socket) -> None:
+def serve(app: Any, options: Any, listening: socket.socket) -> None:
+    """Serve an application on a socket that listens, within the options' limits."""
     from api.serving import server
 
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that goes away must not end the server

@@ -308,12 +308,12 @@ def _stages(data: dict[str, Any]) -> list[str]:
     return lines
 
 
-def markdown(data: dict[str, Any]) -> str:
-    """Return a completed run's report as Markdown, for people."""
+def markdown(data: dict[str, Any], picture: bool = True) -> str:
+    """Return a completed run's report as Markdown, for people; `picture`: show the one beside it."""
     lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], ""]
     if data["forked_from"]:
         lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
-    lines += [PICTURE, ""]
+    lines += [PICTURE, ""] if picture else []
     lines += ["## Champion against its rivals, on the test slice", ""]
     lines += ["| | kind | score | perplexity | accuracy | champion's lead | 95 % interval |  |"]
     lines += ["|---|---|---|---|---|---|---|---|"]

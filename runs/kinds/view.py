@@ -17,6 +17,7 @@ from runs.kinds import default_panels
 from runs.kinds.decide import pending
 from runs.kinds.origin import Ancestor
 from runs.kinds.state import State
+from runs.panels import markdown
 from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
 
@@ -124,6 +125,10 @@ class View(Generic[S]):
     def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a run that has completed."""
         return {"run": state.run, "lineage_digest": state.completed.lineage_digest}
+
+    def markdown(self, state: S, rows: Sequence[Envelope]) -> str:
+        """Return the report of a run that has completed as Markdown; by default head and panels."""
+        return markdown.markdown(self.overview(state))
 
     def message(self, state: S, unit: int | None = None) -> dict[str, Any]:
         """Return the source documents' progress message, at the end of a unit (the newest)."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runs import kinds
-from runs.errors import NotFoundError
-from runs.history.repository import load
+from runs.errors import AmbiguousError, NotFoundError
+from runs.history.repository import full_name, load, stream_of
 from runs.lists import model_registry
 
 if TYPE_CHECKING:
@@ -23,6 +23,35 @@ def family(store: EventStore, run: str, model: str = "") -> list[Generation]:
     Raises NotFoundError.
     """
     return _family(store, run, model, set())
+
+
+def of_registered(store: EventStore, model: str) -> list[Generation]:
+    """Return the family of a registered model, by its id or name; empty if no run of the log made it.
+
+    Raises NotFoundError.
+    """
+    row = model_registry.find(store, model)
+    if row["run"] is None:
+        return []
+    state: Any = load(store, row["run"], showing=True)
+    made = kinds.of(state.kind).made(state, row["digest"])
+    return [] if made is None else family(store, row["run"], made)
+
+
+def named(store: EventStore, text: str) -> list[Generation]:
+    """Return the family of what RUN (its result), RUN:MODEL, or a registered model's id or name means.
+
+    Raises NotFoundError.
+    """
+    run, colon, model = text.partition(":")
+    if not colon and stream_of(store, text) is None:
+        try:
+            return of_registered(store, text)
+        except AmbiguousError:
+            raise
+        except NotFoundError:
+            pass  # the beginning of a run's name, or nothing
+    return family(store, full_name(store, run), model)
 
 
 def _family(

@@ -28,13 +28,19 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def check(order: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan of a run as JSON; open its models and data too if the order says `open`."""
+    """Return the plan of a run as JSON; open its models and data too if the order says `open`.
+
+    With `named`, models that the settings name are looked up in the log of FORGE_HOME, too.
+    """
     from runs import kinds
+    from runs.home import Home
     from runs.kinds.asked import Asked, Lookup
+    from weights.storage.model_origin import finder
     from worker.commands import validate as plans
 
     wanted = Asked(order["kind"], order["config"], order["models"], order["data"])
-    made = plans.plan(wanted, Lookup(elsewhere=True))
+    named = finder(Home.default(), lambda told: log.info("%s", told)) if order["named"] else None
+    made = plans.plan(wanted, Lookup({}, named, elsewhere=True))
     event = kinds.of(made.kind).submitted(run="", owner="", config=made.config, **made.fields)
     told: dict[str, Any] = {
         "config": made.config.model_dump(mode="json"),

@@ -64,6 +64,7 @@ PURE = [
     "worker.exports.archive",
     "weights.storage.weight_cache",
     "api.app",
+    "api.mcp.over_http",
     "cli.runs.carry_on",
 ]
 

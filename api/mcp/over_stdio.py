@@ -1,0 +1,20 @@
+"""The MCP server on standard input and output, for the client that started this process."""
+
+from __future__ import annotations
+
+from mcp.server.stdio import stdio_server
+from starlette.datastructures import State
+
+from api.mcp.server import server
+from api.options import Options
+from api.services import opened
+from runs.home import Home
+from worker.commands.accounts import User
+
+
+async def serve(home: Home, options: Options, user: User) -> None:
+    """Answer the client's messages until its end of the pipe is closed."""
+    state = State()
+    async with opened(state, home, options), stdio_server() as (incoming, outgoing):
+        made = server(state, lambda _context: user)
+        await made.run(incoming, outgoing, made.create_initialization_options())

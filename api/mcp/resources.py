@@ -1,0 +1,89 @@
+"""Resources: the reports of runs that have completed, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+import mcp_types as types
+
+from api.mcp.tool import as_json
+from api.problems import Problem
+from api.routes.phases import completed
+from api.routes.runs import page_of_runs
+from api.state.run_cache import Desk
+from runs import kinds
+from runs.system import plain_text
+
+#: Reports that are listed, the newest first, and characters of one.
+LISTED, LARGEST = 50, 1_000_000
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the report: the last part of its address, its media type, a line about it."""
+
+    file: str
+    media_type: str
+    line: str
+
+    @property
+    def template(self) -> str:
+        """The address with a place for the run's name."""
+        return f"forge://runs/{{run}}/{self.file}"
+
+    def of(self, run: str) -> str:
+        """Return the address of a run's report."""
+        return self.template.replace("{run}", quote(run, safe=""))
+
+
+MARKDOWN = Form("report.md", "text/markdown", "The report of a run that has completed.")
+JSON = Form("report.json", "application/json", "The same as data: what `/phases/KIND/results` has.")
+FORMS = (MARKDOWN, JSON)
+
+_ADDRESS = re.compile(r"forge://runs/([^/]+)/([^/]+)")
+
+
+def templates() -> list[types.ResourceTemplate]:
+    """Return the forms of a report."""
+    return [
+        types.ResourceTemplate(
+            name=form.file,
+            uri_template=form.template,
+            mime_type=form.media_type,
+            description=form.line,
+        )
+        for form in FORMS
+    ]
+
+
+def listed(desk: Desk) -> list[types.Resource]:
+    """Return the reports of the newest runs that have completed."""
+    rows = page_of_runs(desk, LISTED, None, status="completed")["runs"]
+    return [
+        types.Resource(
+            name=f"{row['run']} {form.file}",
+            uri=form.of(row["run"]),
+            mime_type=form.media_type,
+            description=plain_text.visible(f"{form.line} Kind: {row['kind']}. Of {row['owner']}."),
+        )
+        for row in rows
+        for form in FORMS
+    ]
+
+
+def read(desk: Desk, uri: str) -> types.TextResourceContents:
+    """Return a report. Raises NotFoundError, ConflictError, Problem 404 for another address."""
+    found = _ADDRESS.fullmatch(uri)
+    form = next((one for one in FORMS if found and one.file == found[2]), None)
+    if found is None or form is None:
+        known = " and ".join(one.template for one in FORMS)
+        raise Problem(404, "Not Found", f"There is no resource {uri[:200]!r}: there are {known}.")
+    with completed(desk, desk.name(unquote(found[1]))) as (state, rows):
+        kind = kinds.of(state.kind)
+        if form is JSON:
+            text = as_json(kind.report(state, rows), LARGEST)
+        else:
+            text = "\n".join(map(plain_text.visible, kind.markdown(state, rows).split("\n")))
+    return types.TextResourceContents(uri=uri, mime_type=form.media_type, text=text)

@@ -1,0 +1,159 @@
+"""A tool of the MCP server: its input, its answer, the role that it needs, and how a call ends."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, get_type_hints
+
+import mcp_types as types
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+from starlette.datastructures import State
+
+from api.access.authorization import need
+from api.problems import UNPROCESSABLE, Problem, problem_of
+from api.state.run_cache import Desk
+from runs.system import plain_text
+from worker.commands.accounts import Role, User
+
+#: Characters of an answer, as JSON, at most.
+LARGEST = 200_000
+
+
+class Untitled(GenerateJsonSchema):
+    """JSON Schema without a title for each field: a client's model reads all of it."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return False: the title would be the field's name again."""
+        return False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a tool: the services of the server, the user who asks, and progress to report."""
+
+    #: As `api.services.opened` fills it.
+    state: State
+    user: User
+    #: Sends (done, of, words) to a client that has asked for progress.
+    report: Callable[[float, float, str], Awaitable[None]]
+
+    @property
+    def desk(self) -> Desk:
+        """The log, and runs folded."""
+        return self.state.desk
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool: a function of a call and its parsed input, which returns the answer.
+
+    A plain function runs in a thread, a coroutine in the event loop.
+    """
+
+    do: Callable[[Call, Any], Any]
+    role: Role = "viewer"
+    #: It changes nothing; or what it changes cannot be undone.
+    reads: bool = True
+    destroys: bool = False
+    #: A second call with the same input changes nothing further.
+    idempotent: bool = True
+    #: It may fetch models from the Hub, where that is allowed.
+    outside: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name: a verb and a noun."""
+        return self.do.__name__
+
+    @property
+    def line(self) -> str:
+        """The first paragraph of the description, in one line."""
+        return " ".join((inspect.getdoc(self.do) or "").partition("\n\n")[0].split())
+
+    @cached_property
+    def takes(self) -> type[BaseModel]:
+        """The model of the input."""
+        return get_type_hints(self.do)["asked"]
+
+    @cached_property
+    def gives(self) -> type[BaseModel]:
+        """The model of the answer."""
+        return get_type_hints(self.do)["return"]
+
+    @cached_property
+    def listing(self) -> types.Tool:
+        """The tool as clients are told of it."""
+        return types.Tool(
+            name=self.name,
+            title=self.name.replace("_", " ").capitalize(),
+            description=f"{inspect.getdoc(self.do)}\n\nNeeds the role {self.role} or a higher one.",
+            input_schema=self.takes.model_json_schema(schema_generator=Untitled),
+            output_schema=self.gives.model_json_schema(
+                schema_generator=Untitled, mode="serialization"
+            ),
+            annotations=types.ToolAnnotations(
+                read_only_hint=self.reads,
+                destructive_hint=self.destroys,
+                idempotent_hint=self.idempotent,
+                open_world_hint=self.outside,
+            ),
+        )
+
+
+async def answered(
+    tool: Tool, call: Call, arguments: Mapping[str, Any] | None
+) -> types.CallToolResult:
+    """Return a tool's answer, or its refusal in words; the user's role is looked at first."""
+    try:
+        need(call.user, tool.role)
+        asked = parsed(tool.takes, arguments or {})
+        if inspect.iscoroutinefunction(tool.do):
+            found = await tool.do(call, asked)
+        else:
+            found = await asyncio.to_thread(tool.do, call, asked)
+        data = found.model_dump(mode="json", by_alias=True)
+        text = as_json(data)
+    except Exception as error:
+        refused = types.TextContent(type="text", text=words(problem_of(error)))
+        return types.CallToolResult(content=[refused], is_error=True)
+    said = types.TextContent(type="text", text=text)
+    return types.CallToolResult(content=[said], structured_content=data)
+
+
+def parsed(model: type[BaseModel], arguments: Mapping[str, Any]) -> BaseModel:
+    """Return the input of a call. Raises Problem 422 that names each wrong field."""
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        found = [
+            (".".join(map(str, e["loc"])), str(e["msg"]).removeprefix("Value error, "))
+            for e in error.errors()
+        ]
+        said = "; ".join(": ".join(filter(None, pair)) for pair in found)
+        raise Problem(422, UNPROCESSABLE, said) from error
+
+
+def as_json(data: Any, largest: int = LARGEST) -> str:
+    """Return an answer as JSON without characters that steer a terminal.
+
+    Raises Problem 422 for an answer that is too large for a client to read.
+    """
+    text = plain_text.escaped(json.dumps(data, ensure_ascii=False, allow_nan=False), "\\u{:04x}")
+    if len(text) > largest:
+        detail = (
+            f"The answer has {len(text):,} characters, and at most {largest:,} are sent: ask for "
+            "less of it, or ask the REST API."
+        )
+        raise Problem(422, UNPROCESSABLE, detail)
+    return text
+
+
+def words(problem: Problem) -> str:
+    """Return a problem in one line: its title and its sentence."""
+    return plain_text.visible(f"{problem.body['title']}: {problem.body['detail']}")

@@ -1,0 +1,32 @@
+"""The services that routes and MCP tools share: log, options, processes beside the server, users."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.datastructures import State
+
+from api.access.authorization import Access
+from api.access.waiting import Seats
+from api.options import Options
+from api.processes.background_jobs import Work
+from api.processes.readers import Readers
+from api.state.run_cache import Desk
+from runs.home import Home
+
+
+@asynccontextmanager
+async def opened(state: State, home: Home, options: Options) -> AsyncIterator[None]:
+    """Open the services as attributes of an application's state; close them at the end."""
+    desk = Desk(home)
+    state.options, state.desk, state.work = options, desk, Work()
+    state.readers = Readers(options)
+    state.access = Access(desk.store, options)
+    state.seats = Seats(options.watchers, options.user_watchers)
+    try:
+        yield
+    finally:
+        await state.work.stop()
+        state.readers.stop()
+        desk.close()

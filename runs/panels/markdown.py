@@ -1,0 +1,78 @@
+"""Head and panels of a run of any kind as Markdown: a report that people and models read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from runs.panels import tables, thinning
+from runs.panels.head import Head, Panels, Result
+from runs.panels.panels import Panel
+from runs.system.plain_text import visible
+
+#: Points of a series, rows of a panel's table, and characters of a cell.
+POINTS, ROWS, CELL = 10, 50, 200
+
+
+def markdown(seen: Panels) -> str:
+    """Return head and panels as Markdown; long series and tables are thinned, and say so."""
+    lines = list(_head(seen.head))
+    for panel in seen.panels:
+        lines += ["", f"## {_cell(panel.title)}", "", _cell(panel.says), "", *_table(panel)]
+    return "\n".join(lines) + "\n"
+
+
+def _head(head: Head) -> Iterator[str]:
+    of = "" if head.of is None else f" of {head.of}"
+    yield f"# Run {_cell(head.run)}"
+    yield ""
+    yield f"Kind: {head.kind}. Status: {head.status}. Done: {head.done}{of} ({head.unit})."
+    if head.result is not None:
+        yield ""
+        yield _result(head.result)
+    if head.facts:
+        yield ""
+    for fact in head.facts:
+        yield f"- {_cell(fact.name)}: {_cell(fact.value)} {_cell(fact.unit)}".rstrip()
+
+
+def _result(result: Result) -> str:
+    """Return the result in one sentence: its value, interval, items, and lead."""
+    told = f"**{_cell(result.name)}**: {_cell(result.metric.name)} {_cell(result.value)}"
+    told += f" {_cell(result.metric.unit)}" if result.metric.unit else ""
+    if result.low is not None and result.high is not None:
+        told += f" ({_cell(result.low)} … {_cell(result.high)})"
+    told += f" on {_cell(result.on)}" if result.on else ""
+    told += f", {result.n:,} items" if result.n is not None else ""
+    if result.lead is not None and result.over is not None:
+        lead = result.lead
+        told += f"; lead over {_cell(result.over)}: {_cell(lead.value)}"
+        told += f" ({_cell(lead.low)} … {_cell(lead.high)})"
+    return f"{told}."
+
+
+def _table(panel: Panel) -> Iterator[str]:
+    columns, rows = tables.table(thinning.thin(panel, POINTS, ROWS))
+    shown = list(islice(rows, ROWS))
+    yield f"| {' | '.join(map(_cell, columns))} |"
+    yield "|" + "---|" * len(columns)
+    for row in shown:
+        yield f"| {' | '.join(map(_cell, row))} |"
+    total = sum(1 for _ in tables.table(panel)[1])
+    if total > len(shown):
+        yield ""
+        yield f"{len(shown):,} of {total:,} rows."
+
+
+def _cell(value: Any) -> str:
+    """Return a value for a cell: in one line, cut, and without meaning in Markdown or HTML."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = visible(str(value))
+    text = text if len(text) <= CELL else f"{text[:CELL]} …"
+    for mark, plain in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("[", "\\["), ("`", "\\`")):
+        text = text.replace(mark, plain)
+    return text

@@ -1,0 +1,43 @@
+"""`forge mcp` before it serves: the missing package, and options that do not go together."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import click
+import pytest
+
+from cli.main import forge
+from runs.errors import UnavailableError
+
+
+def asked(*words: str) -> None:
+    """Call `forge mcp` with these words."""
+    forge(["mcp", *words], standalone_mode=False)
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who has no use for MCP need not install it."""
+    found = importlib.util.find_spec
+
+    def find(name: str, *more: Any) -> Any:
+        return None if name == "mcp" else found(name, *more)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[mcp\]'"):
+        asked()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--port", "8084"), "give --http, too"),
+        (("--host", "127.0.0.1"), "give --http, too"),
+        (("--http", "--role", "viewer"), "a token says the role"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(words: tuple[str, ...], why: str) -> None:
+    """A restriction that is silently dropped is worse than none."""
+    with pytest.raises(click.UsageError, match=why):
+        asked(*words)
