@@ -21,6 +21,7 @@ def models_command() -> None:
     Example:
       forge models list --kind champion
       forge models register models/base --kind base
+      forge models rename 20261121-3fa9c1 best-25m
     """
 
 
@@ -125,6 +126,31 @@ def register_model(
     finally:
         store.close()
     emit({"id": id_}) if as_json else click.echo(f"model {id_} registered")
+
+
+@models_command.command("rename")
+@click.argument("model")
+@click.argument("name")
+@json_option
+def rename_model(model: str, name: str, as_json: bool) -> None:
+    """Give a model a NAME, which then stands wherever a model does.
+
+    MODEL is an id, a name, or RUN or RUN:MODEL for a result of a run.
+
+    \b
+    Example:
+      forge models rename 20261121-3fa9c1 best-25m
+      forge evo --base-models best-25m,models/code --base-model models/base
+    """
+    from worker.commands import model_registry as commands_model_registry
+
+    store = _store()
+    try:
+        found = commands_model_registry.rename(store, model, name)
+    finally:
+        store.close()
+    told = {"id": found["id"], "name": name, "before": found["name"]}
+    emit(told) if as_json else click.echo(f"model {found['id']} is called {name} now")
 
 
 @models_command.command("rm")

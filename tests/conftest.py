@@ -34,6 +34,26 @@ if "TMPDIR" not in os.environ and (memory := memory_disk.folder()):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
+#: Rooms whose slow tests add next to nothing to coverage, which costs a third of their time.
+UNCOVERED = (
+    "acceptance",
+    "golden",
+    "unit",
+    "integration/evaluation",
+    "integration/evomerge",
+    "integration/kinds",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measure no coverage in slow tests of some rooms."""
+    root = Path(__file__).parent
+    for item in items:
+        inside = item.path.relative_to(root).as_posix().startswith(UNCOVERED)
+        if inside and item.get_closest_marker("slow") and not item.get_closest_marker("smoke"):
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a folder that all workers of pytest-xdist have in common, for what one of them makes."""

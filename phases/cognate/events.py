@@ -99,7 +99,7 @@ class Completed(common.Completed):
 
 
 def _with_sharded(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of schema 2: trainings of before were not sharded."""
+    """Return the data of schema 2: earlier trainings were not sharded."""
     return {**data, "config": {**data["config"], "sharded": False}}
 
 

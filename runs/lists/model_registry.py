@@ -73,6 +73,16 @@ class ModelRemoved(Event):
     reason: str | None = None
 
 
+@REGISTRY.event
+class ModelRenamed(Event):
+    """A model got a name from a user, in the place of the one that it had."""
+
+    type = "model_renamed"
+
+    id: str
+    name: str
+
+
 class ModelRow(SQLModel, table=True):
     """One model of the registry."""
 
@@ -158,6 +168,9 @@ class Models:
         if isinstance(event, ModelRemoved):
             own = MODELS.c.id == event.id
             connection.execute(MODELS.update().where(own).values(removed=True))
+        elif isinstance(event, ModelRenamed):
+            own = MODELS.c.id == event.id
+            connection.execute(MODELS.update().where(own).values(name=event.name))
         elif isinstance(event, ModelRegistered):
             own = MODELS.c.id == id_of(event.digest)
             known = connection.execute(select(MODELS).where(own)).first()

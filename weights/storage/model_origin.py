@@ -64,10 +64,14 @@ def find(store: EventStore, text: str) -> Origin | None:
         raise SourceError(f"model {text!r}: {error}") from error
 
 
-def _made(store: EventStore, run: str, name: str = "") -> Origin:
-    """Return a model of a run; without a name, the run's result. Raise NotFoundError."""
+def _made(store: EventStore, run: str, name: str = "", digest: str = "") -> Origin:
+    """Return a model of a run by its name or digest; without both, the run's result.
+
+    Raise NotFoundError.
+    """
     state, rows = repository.opened(store, run)
-    return kinds.of(state.kind).origin(state, rows, name)
+    kind = kinds.of(state.kind)
+    return kind.origin(state, rows, name or (kind.made(state, digest) if digest else None) or "")
 
 
 def _registered(store: EventStore, text: str) -> Origin | None:
@@ -79,7 +83,7 @@ def _registered(store: EventStore, text: str) -> Origin | None:
     except NotFoundError:
         return None
     if row["path"] is None and row["run"] is not None:
-        return _made(store, row["run"])
+        return _made(store, row["run"], digest=row["digest"])
     path = str(row["path"] or "")
     local = Path(path).is_absolute()
     return Origin(

@@ -1,17 +1,20 @@
-"""Register and remove models: events of the model registry, each with an actor."""
+"""Register, rename and remove models: events of the model registry, each with an actor."""
 
 from __future__ import annotations
 
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from events import ConcurrencyError, Context, EventStore, New
-from runs.errors import ConfigError, ConflictError
+from events import ConcurrencyError, Context, Event, EventStore, New
+from runs.errors import ConfigError, ConflictError, NotFoundError
+from runs.history import repository
 from runs.lists import model_registry
 from runs.system import plain_text
+from weights.storage import model_origin
 from worker.append import actor
 
 
@@ -135,9 +138,35 @@ def remove(
     return found
 
 
+def rename(store: EventStore, model: str, name: str, by: str | None = None) -> dict[str, object]:
+    """Record another name of a model; return its entry before.
+
+    `model` is an id, a name, or RUN and RUN:MODEL for a result of a run. The name stands wherever a
+    model does. Raises ConfigError, ConflictError, NotFoundError, SourceError.
+    """
+    name = _named(Path(), name)
+    if re.search(r"[:/@\s]", name) or name.startswith((".", "~")):
+        raise ConfigError(
+            f"{name!r} could not stand for a model: a name has no blanks, colons, slashes and @, and "
+            "does not begin with a dot."
+        )
+    if repository.stream_of(store, name) is not None:
+        raise ConflictError(f"{name} is the name of a run, which means its result.")
+    origin = model_origin.find(store, model)
+    if origin is None:
+        raise NotFoundError(f"model {model!r} is not known. List them with `forge models list`.")
+    found = model_registry.find(store, model_registry.id_of(origin.digest))
+    with suppress(NotFoundError):
+        other = model_registry.find(store, name)
+        if other["name"] == name and other["id"] != found["id"]:
+            raise ConflictError(f"model {other['id']} is called {name} already: rename it first.")
+    _append(store, model_registry.ModelRenamed(id=found["id"], name=name), by)
+    return found
+
+
 def _append(
     store: EventStore,
-    event: model_registry.ModelRegistered | model_registry.ModelRemoved,
+    event: Event,
     by: str | None,
     version: int | None = None,
 ) -> None:

@@ -125,7 +125,7 @@ def test_a_worker_that_is_killed_loses_nothing(
 @pytest.mark.parametrize(
     ("place", "deaths"),
     [
-        ("build-computed", 1),
+        soak("build-computed", 1),
         soak("evaluate-scored", 1),
         soak("task-done", 1),
         soak("task-appended", 0),

@@ -85,6 +85,7 @@ def test_the_test_slice_is_read_once_and_last(undisturbed) -> None:
     assert sum(1 for k in kinds if k == ("evaluated", True)) == 9
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_elsewhere(undisturbed, toys: Toys, tmp_path) -> None:
     """Champion, weights and lineage depend on nothing but config, sources and data."""
@@ -403,6 +404,7 @@ def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tm
     assert state.lineage_digest() == undisturbed[1].lineage_digest()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_on_postgresql_the_run_ends_the_same(undisturbed, toys: Toys, tmp_path, postgres) -> None:
     """The database is not in the profile: it decides nothing."""

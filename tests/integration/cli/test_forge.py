@@ -561,6 +561,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     """Exit code 130 and the command; then the command works."""
     forge_command = [sys.executable, "-c", "from cli.main import main; main()"]
     env = {**os.environ, "FORGE_HOME": str(tmp_path / "home")}
+    settings = tmp_path / "settings.toml"
+    settings.write_text("search_windows = 3\nsearch_questions = 2\n")
     words = [
         "evo",
         "--base-models",
@@ -569,8 +571,10 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
         str(toys.base),
         "--data",
         str(toys.data),
+        "--config",
+        str(settings),
         "--gens",
-        "1",
+        "0",
         "--output-dir",
         str(tmp_path / "champion"),
     ]

@@ -17,6 +17,7 @@ from runs.streams import stream
 from testing.models.toys import Toys
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
+from weights.storage import model_origin
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.fork import fork, plan
 
@@ -71,6 +72,33 @@ def test_the_tables_follow_from_the_log_alone(store: EventStore, toys: Toys) -> 
     assert reports_model_registry.listed(store) == before
     told = [(row.type, row.actor) for row in store.iterate(reports_model_registry.STREAM)][::2]
     assert told == [("model_registered", "ada"), ("model_removed", "bob")]
+
+
+def test_a_model_is_called_as_its_user_wants(store: EventStore, toys: Toys) -> None:
+    """A champion's name is that of its run and a hash; another one stands for it from then on."""
+    state = fake_runs.whole(store)
+    assert state.completed
+    commands_model_registry.rename(store, RUN, "best-25m", by="ada")
+    found = model_origin.find(store, "best-25m")
+    assert found
+    assert found.digest == state.completed.digest
+    commands_model_registry.rename(store, "best-25m", "better", by="ada")
+    assert model_origin.find(store, "best-25m") is None
+    assert reports_model_registry.find(store, "better")["digest"] == state.completed.digest
+    rebuild(store, reports_model_registry.Models())
+    assert reports_model_registry.find(store, "better")["digest"] == state.completed.digest
+    commands_model_registry.register(store, toys.base, "mine")
+    for taken, error in (
+        ("mine", ConflictError),
+        (RUN, ConflictError),
+        ("a:b", ConfigError),
+        ("a/b", ConfigError),
+        ("", ConfigError),
+    ):
+        with pytest.raises(error):
+            commands_model_registry.rename(store, "better", taken)
+    with pytest.raises(NotFoundError):
+        commands_model_registry.rename(store, "nobody", "x")
 
 
 def test_a_model_is_registered_by_its_weights(store: EventStore, toys: Toys) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from tests.integration.cli.test_forge import call, fails
 from weights import operations
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.making.events import Advanced
+from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
 
@@ -230,8 +232,6 @@ def test_no_snapshot_of_an_ended_training_is_left(made) -> None:
 
 def test_base_and_specialists_are_in_the_registry(made) -> None:
     """With what was measured, and a specialist's base as its lineage."""
-    from contextlib import closing
-
     from runs.lists import model_registry
 
     home, state, _ = made
@@ -249,6 +249,16 @@ def test_base_and_specialists_are_in_the_registry(made) -> None:
 
 @pytest.mark.slow
 @pytest.mark.smoke
+@pytest.mark.parametrize("role", ROLES)
+def test_a_name_of_the_registry_means_one_of_a_run_s_models(made, role: str) -> None:
+    """The run has several, and none of them is its result."""
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        found = model_origin.find(store, f"r-{role}")
+    assert found
+    assert found.digest == weights_of(state)[role]
+
+
 def test_segments_change_no_bit_and_no_lineage(made, tmp_path: Path, monkeypatch) -> None:
     """Another home, and segments of a few steps."""
     mine, state, _ = made
@@ -377,8 +387,6 @@ def test_another_number_of_threads_is_refused_at_resume(made, tmp_path: Path, mo
 
 @pytest.mark.slow
 def test_a_budget_ends_a_run_and_a_fork_goes_on(made, tmp_path: Path) -> None:
-    from contextlib import closing
-
     from worker.commands import fork
 
     home = cognate_runs.share_text(made[0], Home(tmp_path))
