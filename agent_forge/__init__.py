@@ -11,14 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult, Run
+    from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult
+    from agent_forge.notebook import Run
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
     from agent_forge.registry import ModelRegistry
     from evomerge.config import EvoMergeConfig
 
 #: Public name → the module that it is in.
 _HOMES = {
-    **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult", "Run"), "agent_forge.api"),
+    **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult"), "agent_forge.api"),
+    "Run": "agent_forge.notebook",
     "EvoMergeConfig": "evomerge.config",
     **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
     "ModelRegistry": "agent_forge.registry",

@@ -55,21 +55,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a folder that all workers of pytest-xdist have in common, for what one of them makes."""
     own = tmp_path_factory.getbasetemp()
     return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
 
 
 @pytest.fixture(scope="session")
-def toys(shared: Path) -> Toys:
+def toys(session_folder: Path) -> Toys:
     """Models and data for whole runs in seconds."""
     from transformers.utils import logging
 
     from testing.models import toy_models
 
     logging.disable_progress_bar()
-    folder = once(shared / "toys", toy_models.write)
+    folder = once(session_folder / "toys", toy_models.write)
     return toy_models.at(folder)
 
 
@@ -86,16 +86,20 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def finished_run(toys: Toys, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+def finished_run(
+    toys: Toys, session_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> FinishedRun:
     """Runs of the toys that have ended; each of them is carried out once a session."""
-    place = shared / "finished-runs"
+    place = session_folder / "finished-runs"
     return FinishedRun(toys, place, lambda: tmp_path_factory.mktemp("finished-run"))
 
 
 @pytest.fixture(scope="session")
-def finished_training(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FinishedTraining:
+def finished_training(
+    session_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> FinishedTraining:
     """Give copies of a cognate run that has ended, carried out once a session."""
-    return FinishedTraining(shared, lambda: tmp_path_factory.mktemp("finished-training"))
+    return FinishedTraining(session_folder, lambda: tmp_path_factory.mktemp("finished-training"))
 
 
 @pytest.fixture(scope="session")

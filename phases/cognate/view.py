@@ -177,17 +177,28 @@ class CognateView(View[CognateState]):
         return {"training": _training, "figures": _figures}
 
     def tracked(self, state: CognateState, after: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return (steps of all trainings that are done, row) for a tracker."""
-        rows, before = [], 0
+        """Return (step, row) for a tracker: steps of the base, then of the specialists side by side.
+
+        A step of the specialists is told once all of them are behind it: several devices may train
+        them at once, and a tracker takes no earlier step afterwards.
+        """
         if state.started is None:
-            return rows
-        for role, points in self.curves(state).items():
-            for point in points:
-                at = before + int(point["step"])
-                told = {f"{role}/{k}": v for k, v in point.items() if k != "step"}
-                rows.append((at, {f"{role}/step": point["step"], **told}))
-            before += plan.trainings(state)[role].upto
-        return [(at, row) for at, row in rows if at > after]
+            return []
+        trainings = plan.trainings(state)
+        first = trainings[plan.BASE].upto if plan.BASE in trainings else 0
+        rows: dict[int, dict[str, Any]] = {}
+        for role, recipe in trainings.items():
+            before = 0 if role == plan.BASE else first
+            for event in state.advanced.get(recipe.stem, {}).values():
+                for point in event.curve:
+                    told = {f"{role}/{k}": v for k, v in point.model_dump().items() if k != "step"}
+                    rows.setdefault(before + point.step, {"step": before + point.step}).update(told)
+                if event.seconds and event.curve:
+                    speed = event.tokens / event.seconds
+                    rows[before + event.step][f"{role}/tokens_per_second"] = speed
+        slowest = min((state.steps(r) for n, r in trainings.items() if n != plan.BASE), default=0)
+        done = first + slowest if slowest or not first else state.steps(trainings[plan.BASE])
+        return [(at, rows[at]) for at in sorted(rows) if after < at <= done]
 
 
 def _training(state: CognateState, _rows: Sequence[Envelope]) -> Table:

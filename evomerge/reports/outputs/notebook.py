@@ -17,73 +17,27 @@ from evomerge.recipes.recipe import closure, parents
 from evomerge.reports import report
 from evomerge.run.state import RunState
 from evomerge.run.views.candidates import describe, find, place
-from runs.errors import UnavailableError
-from runs.history.repository import history, load_of
-from runs.home import Home
-from runs.lists import tables
+from runs import kinds
+from runs.errors import NotFoundError
+from runs.lists.recorded_run import RecordedRun
 
 
-class Run:
-    """A run in the log, read-only.
+class Run(RecordedRun):
+    """A merging run in the log, read-only.
 
-    It stays as it was when it was read; `refresh` reads the run again.
+    It stays as it was when it was read; `refresh` reads the run again. Tables are generations,
+    candidates, evaluations, items (`evomerge.reports.outputs.tables`) and events.
     """
 
-    def __init__(self, name: str, home: Home | None = None) -> None:
-        """Read a run by its name or the beginning of it.
-
-        Raises NotFoundError, UnavailableError.
-        """
-        self.home = home or Home.default()
-        self.state: RunState
-        self._read(name)
+    state: RunState
 
     def _read(self, name: str) -> None:
-        store = self.home.open_store()
-        try:
-            self.state = load_of(RunState, store, name)
-            self.rows = list(history(store, self.state.run))[: self.state.place]
-        finally:
-            store.close()
-
-    def refresh(self) -> Run:
-        """Read the run again, with what has happened since; return the run itself."""
-        self._read(self.name)
-        return self
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-        return self.state.run
-
-    @property
-    def status(self) -> str:
-        """submitted, running, paused, completed, failed or cancelled."""
-        return self.state.status
-
-    def report(self) -> dict[str, Any]:
-        """Return the run's report as plain data."""
-        return report.report(self.state, self.rows)
-
-    def frame(self, kind: str = "generations") -> Any:
-        """Return a table as a pandas DataFrame.
-
-        `kind` is generations, candidates, evaluations, items or events.
-
-        The columns are those of `evomerge.reports.outputs.tables`, and for events `runs.lists.tables`.
-        Raises ConfigError, and UnavailableError without pandas.
-        """
-        table = tables.table(kind, self.state, self.rows)
-        try:
-            import pandas
-        except ImportError as error:
-            raise UnavailableError(
-                "Tables need pandas, which is not installed: pip install 'agent-forge[notebook]'."
-            ) from error
-        frame = pandas.DataFrame(list(table.rows), columns=list(table.columns))
-        whole = {name: "Int64" for name, kind_ in table.columns.items() if kind_ == "int"}
-        real = {name: "float64" for name, kind_ in table.columns.items() if kind_ == "float"}
-        return frame.astype(whole | real)
+        super()._read(name)
+        if not isinstance(self.state, RunState):
+            title = kinds.of(self.state.kind).title
+            raise NotFoundError(
+                f"run {self.state.run} is {title}: agent_forge.Run reads runs of any kind."
+            )
 
     def plot(self) -> Any:
         """Return a matplotlib Figure of fitness and diversity by generation.

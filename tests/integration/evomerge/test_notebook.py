@@ -31,11 +31,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return place
 
 
-def test_it_is_one_class_under_both_names(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And takes its place from the environment."""
+def test_both_names_give_one_class(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its place comes from the environment."""
     import agent_forge
 
-    assert agent_forge.Run is Run
+    assert type(agent_forge.Run("whole", home)) is Run
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
     monkeypatch.delenv("FORGE_DATABASE_URL", raising=False)
     assert Run("who").name == "whole"

@@ -6,6 +6,7 @@ import errno
 import json
 import shutil
 from contextlib import closing
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,60 @@ def test_base_and_specialists_are_in_the_registry(made) -> None:
 
 @pytest.mark.slow
 @pytest.mark.smoke
+def in_two_segments(state: CognateState) -> CognateState:
+    """The state as if each training had been carried out in two segments."""
+    found = copy(state)
+    found.advanced = {}
+    for stem, events in state.advanced.items():
+        (event,) = events.values()
+        half = len(event.curve) // 2
+        middle = event.curve[half - 1].step
+        first = event.model_copy(update={"step": middle, "curve": event.curve[:half]})
+        then = event.model_copy(update={"begin": middle, "curve": event.curve[half:]})
+        found.advanced[stem] = {middle: first, event.step: then}
+    return found
+
+
+def at_steps(state: CognateState, steps: dict[str, int]) -> CognateState:
+    """The state as it was while its trainings had done so many steps."""
+    found = copy(state)
+    stems = {role: recipe.stem for role, recipe in plan.trainings(state).items()}
+    found.advanced = {
+        stems[role]: {s: e for s, e in state.advanced[stems[role]].items() if s <= upto}
+        for role, upto in steps.items()
+    }
+    return found
+
+
+def test_a_tracker_gets_every_point_once_in_ascending_steps(made) -> None:
+    """Also while several devices train specialists at once: W&B takes no earlier step afterwards."""
+    whole = in_two_segments(made[1])
+    view, trainings = Cognate(), plan.trainings(whole)
+    ends = {role: sorted(whole.advanced[recipe.stem]) for role, recipe in trainings.items()}
+    early = {role: steps[0] for role, steps in ends.items()}
+    last = {role: steps[-1] for role, steps in ends.items()}
+    moments = (
+        {"base": early["base"]},
+        {"base": last["base"]},
+        {"base": last["base"], "code": last["code"]},
+        {**early, "base": last["base"]},
+        {**early, "base": last["base"], "data": last["data"]},
+        last,
+    )
+    sent: list[tuple[int, dict]] = []
+    for steps in moments:
+        sent += view.tracked(at_steps(whole, steps), sent[-1][0] if sent else -1)
+    at = [step for step, _ in sent]
+    assert at == sorted(set(at))
+    assert [row["step"] for _, row in sent] == at
+    losses = [row[f"{role}/loss"] for role in trainings for _, row in sent if f"{role}/loss" in row]
+    assert losses == [point["loss"] for points in view.curves(whole).values() for point in points]
+    speeds = [row for _, row in sent if any(key.endswith("tokens_per_second") for key in row)]
+    assert len(speeds) == 4, (
+        "a row each: both segments of the base, then of all specialists at once"
+    )
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_name_of_the_registry_means_one_of_a_run_s_models(made, role: str) -> None:
     """The run has several, and none of them is its result."""

@@ -1,0 +1,31 @@
+"""`Run`: a run of any kind in a notebook."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from evomerge.reports.outputs.notebook import Run as MergingRun
+from evomerge.run.state import RunState
+from runs.history import repository
+from runs.home import Home
+from runs.lists.recorded_run import RecordedRun
+
+
+class Run(RecordedRun):
+    """A run of any kind in the log, read-only; of a merging run, `evomerge.Run`."""
+
+    def __new__(cls, name: str, home: Home | None = None) -> Any:
+        """Return the run's own class, if its kind has one. Raises NotFoundError, UnavailableError."""
+        with closing((home or Home.default()).open_store()) as store:
+            stream = repository.named_stream(store, repository.full_name(store, name))
+        if stream.startswith(f"{RunState.kind}/"):
+            return MergingRun(name, home)
+        return super().__new__(cls)
+
+    def plot(self, panel: str = "") -> Any:
+        """Return a panel as a matplotlib Figure; without a name, the first. Raises NotFoundError."""
+        from worker.exports import panel_picture
+
+        chosen = self.panel(panel) if panel else self.overview.panels[0]
+        return panel_picture.figure(chosen)

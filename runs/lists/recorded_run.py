@@ -1,0 +1,117 @@
+"""A run in Python, for notebooks: tables, panels, the report, the family of a model.
+
+Reads the log and nothing else, and imports no torch.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+from runs import kinds
+from runs.errors import NotFoundError, UnavailableError
+from runs.history import repository
+from runs.home import Home
+from runs.lists import tables
+from runs.lists.family import Generation, family
+from runs.panels.head import Panels
+from runs.panels.panels import Panel
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a model was made from, run by run; shown as text."""
+
+    runs: tuple[Generation, ...]
+
+    def __repr__(self) -> str:
+        lines = []
+        for run, ancestors in self.runs:
+            lines.append(f"run {run}:")
+            lines += [f"  {a.recipe_id[:12]}  {a.place:18s} {a.words}" for a in ancestors]
+        return "\n".join(lines)
+
+
+class RecordedRun:
+    """A run of any kind in the log, read-only.
+
+    It stays as it was when it was read; `refresh` reads the run again.
+    """
+
+    def __init__(self, name: str, home: Home | None = None) -> None:
+        """Read a run by its name or the beginning of it. Raises NotFoundError, UnavailableError."""
+        self.home = home or Home.default()
+        self.state: Any
+        self._read(name)
+
+    def _read(self, name: str) -> None:
+        with closing(self.home.open_store()) as store:
+            self.state = repository.load(store, name)
+            self.rows = list(repository.history(store, self.state.run))[: self.state.place]
+
+    def refresh(self) -> Self:
+        """Read the run again, with what has happened since; return the run itself."""
+        self._read(self.name)
+        return self
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.state.run
+
+    @property
+    def status(self) -> str:
+        """submitted, running, paused, completed, failed or cancelled."""
+        return self.state.status
+
+    @property
+    def overview(self) -> Panels:
+        """Head and panels, as the dashboard shows them."""
+        return kinds.of(self.state.kind).overview(self.state)
+
+    def panel(self, name: str) -> Panel:
+        """Return a panel with all of its data. Raises NotFoundError."""
+        panels = self.overview.panels
+        for panel in panels:
+            if panel.name == name:
+                return panel
+        known = ", ".join(panel.name for panel in panels)
+        raise NotFoundError(f"run {self.name} has no panel {name!r}. It has {known}.")
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of a run that has completed, as plain data."""
+        return kinds.of(self.state.kind).report(self.state, self.rows)
+
+    def frame(self, kind: str = "") -> Any:
+        """Return a table as a pandas DataFrame; without a name, the first that the kind of run has.
+
+        `runs.lists.tables.tables` names the tables; every run has `events`. Raises ConfigError, and
+        UnavailableError without pandas.
+        """
+        name = kind or next(iter(tables.tables(self.state.kind)))
+        table = tables.table(name, self.state, self.rows)
+        try:
+            import pandas
+        except ImportError as error:
+            raise UnavailableError(
+                "Tables need pandas, which is not installed: pip install 'agent-forge[notebook]'."
+            ) from error
+        frame = pandas.DataFrame(list(table.rows), columns=list(table.columns))
+        whole = {name: "Int64" for name, kind_ in table.columns.items() if kind_ == "int"}
+        real = {name: "float64" for name, kind_ in table.columns.items() if kind_ == "float"}
+        return frame.astype(whole | real)
+
+    def lineage(self, model: str = "") -> Any:
+        """Return what a model was made from, through all runs of the log; by default the result.
+
+        Raises NotFoundError.
+        """
+        with closing(self.home.open_store()) as store:
+            return Family(tuple(family(store, self.name, model)))
+
+    def __repr__(self) -> str:
+        done, of = kinds.of(self.state.kind).progress(self.state)
+        unit = kinds.of(self.state.kind).unit
+        share = f", {done} of {of} {unit}s" if of else ""
+        return f"<Run {self.name!r}: {kinds.of(self.state.kind).title}, {self.status}{share}>"
