@@ -19,6 +19,7 @@ from api.state import head as heads
 from api.state.run_cache import Desk
 from runs import kinds
 from runs.errors import ConfigError
+from runs.history import repository
 from runs.kinds import wording
 from runs.lists import queries
 
@@ -263,9 +264,10 @@ def compare(request: Request, run: str, other: str) -> Response:
 def compared(desk: Desk, run: str, other: str) -> dict[str, Any]:
     """Return two runs side by side. Raises NotFoundError, ConfigError for runs of two kinds."""
     names = desk.name(run), desk.name(other)
-    with ExitStack() as held:  # in one order, so that no two requests wait for each other
+    kind = {kinds.kind_of(repository.named_stream(desk.store, name)) for name in names}
+    if len(kind) > 1:
+        raise ConfigError("runs of two kinds cannot be compared.")
+    # In one order, so that no two requests wait for each other; a run and its child are of two kinds.
+    with ExitStack() as held:
         states = {name: held.enter_context(desk.state(name)) for name in sorted(set(names))}
-        kind = {state.kind for state in states.values()}
-        if len(kind) > 1:
-            raise ConfigError("runs of two kinds cannot be compared.")
-        return kinds.of(kind.pop()).comparison(*(states[name] for name in names))
+        return kinds.of(states[names[0]].kind).comparison(*(states[name] for name in names))

@@ -130,7 +130,7 @@ def test_without_others_there_is_nothing_to_compare() -> None:
     assert set(findings.figures(state)) == {"bits_per_byte", "bytes"}
 
 
-def test_a_log_of_before_that_recorded_no_bytes_gives_none() -> None:
+def test_a_log_that_recorded_no_bytes_gives_none() -> None:
     """Its recorded figures are then what the audit derives again."""
     state = world(model="1")
     state.started = state.started.model_copy(update={"bytes": {}})

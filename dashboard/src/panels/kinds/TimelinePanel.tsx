@@ -55,7 +55,7 @@ export function TimelinePanel({ panel }: { panel: Timeline }) {
               {cut(row.label, Math.floor((left - 12) / LETTER))}
             </text>
             {row.bars.map((bar, index) => (
-              <BarOf key={index} bar={bar} x={x} y={row.y} until={panel.until} />
+              <BarOf key={index} bar={bar} leads={bar.name === row.label} x={x} y={row.y} until={panel.until} />
             ))}
           </g>
         ))}
@@ -69,7 +69,16 @@ export function TimelinePanel({ panel }: { panel: Timeline }) {
   );
 }
 
-function BarOf({ bar, x, y, until }: { bar: Bar; x: Scale; y: number; until: number }) {
+interface BarProps {
+  bar: Bar;
+  /** It is a whole run, which has the lane's name: only these lead somewhere, because tasks are many. */
+  leads: boolean;
+  x: Scale;
+  y: number;
+  until: number;
+}
+
+function BarOf({ bar, leads, x, y, until }: BarProps) {
   const { upto } = usePlace();
   const end = x(bar.end ?? until);
   const title = (
@@ -89,8 +98,7 @@ function BarOf({ bar, x, y, until }: { bar: Bar; x: Scale; y: number; until: num
       )}
     </>
   );
-  // Only the bar that is a whole run leads somewhere: tasks are many.
-  return bar.run && !bar.name.includes(": ") ? (
+  return bar.run && leads ? (
     <a href={href(["runs", bar.run], { upto })} aria-label={`${bar.name}, ${bar.state}`}>
       {title}
       {shape}
