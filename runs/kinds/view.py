@@ -118,7 +118,7 @@ class View(Generic[S]):
     def whole(
         self, state: S, children: Sequence[Child], curve: Sequence[float | None] = ()
     ) -> Sequence[Panel]:
-        """Return the panels of a run together with the runs that it delegates, as they are then."""
+        """Return the panels of a run together with the runs that it delegates, at the same moment."""
         return self.panels(state, curve)
 
     def stages(self, state: S, children: Sequence[Child]) -> Sequence[Stage]:
