@@ -26,11 +26,26 @@ from runs.panels.panels import (
     Samples,
     Series,
     Shares,
+    Strip,
+    Timeline,
     Units,
 )
+from runs.panels.stages import Bar, Stage
 
 #: From low to high; the second for terminals that have no such letters.
 LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
+#: State of a stage → its mark; the second for terminals that have no such letters.
+MARKS = {
+    "waiting": "·.",
+    "running": "◔o",
+    "paused": "‖=",
+    "ended": "✓+",
+    "passed unchanged": "⤳>",
+    "gate stopped": "✗X",
+    "overridden": "!!",
+    "failed": "✗X",
+    "cancelled": "//",
+}
 #: Rows of a table that are shown; letters of a curve, of a bar, and of a text in a cell.
 ROWS, LETTERS, BAR, CELL = 20, 60, 24, 60
 
@@ -251,6 +266,52 @@ def _graph(panel: Graph, _letters: int, _levels: str) -> Picture:
     return _cut(["", "name", "kind", "column", value, "from"], rows)
 
 
+def _strip(panel: Strip, _letters: int, levels: str) -> Picture:
+    rows = [
+        (stage.number, stage.name, stage.what, _standing(stage), stage.gate, _figure(stage))
+        for stage in panel.stages
+    ]
+    made = _cut(["", panel.unit, "kind", "state", "gate", "figure"], rows)
+    plain = levels is PLAIN_LEVELS
+    marked = (f"{s.number} {s.name} {MARKS[s.state][plain]}" for s in panel.stages)
+    row = (" - " if plain else " — ").join(marked)
+    return Picture([row], made.columns, made.rows, made.more)
+
+
+def _standing(stage: Stage) -> str:
+    return stage.state if stage.inside is None else f"{stage.state}, {stage.inside:.0%}"
+
+
+def _figure(stage: Stage) -> str:
+    return f"{stage.figure.metric.name} {cell(stage.figure.value)}" if stage.figure else ""
+
+
+def _timeline(panel: Timeline, letters: int, levels: str) -> Picture:
+    """Draw a lane as letters: the most telling bar of each letter's time."""
+    wide = max((len(lane.name) for lane in panel.lanes), default=0)
+    step = (panel.until or 1.0) / letters
+    lines = []
+    for lane in panel.lanes:
+        row = [" "] * letters
+        for state, letter in (("done", levels[3]), ("cancelled", "/"), ("running", levels[-1])):
+            for bar in (bar for bar in lane.bars if bar.state == state):
+                for at in _letters_of(bar, panel.until, step, letters):
+                    row[at] = letter
+        for bar in (bar for bar in lane.bars if bar.state == "failed"):
+            row[_letters_of(bar, panel.until, step, letters)[-1]] = "x"
+        lines.append(f"{lane.name:{wide}}  {''.join(row)}".rstrip())
+    end = f"0 to {panel.until:.0f} s after {panel.began:%Y-%m-%d %H:%M:%S} UTC; x: failed"
+    return Picture([*lines, end])
+
+
+def _letters_of(bar: Bar, until: float, step: float, letters: int) -> range:
+    """Return the letters that a bar covers; at least one."""
+    end = until if bar.end is None else bar.end
+    start = end if bar.start is None else bar.start
+    first = min(letters - 1, int(start / step))
+    return range(first, max(first, min(letters - 1, math.ceil(end / step) - 1)) + 1)
+
+
 _MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
     "lines": _lines,
     "front": _front,
@@ -261,6 +322,8 @@ _MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
     "samples": _samples,
     "gates": _gates,
     "graph": _graph,
+    "strip": _strip,
+    "timeline": _timeline,
 }
 
 

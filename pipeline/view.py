@@ -8,17 +8,21 @@ from typing import Any
 from events import Envelope, Event
 from pipeline import decide, origins, plan
 from pipeline.events import GateDecided, PhaseEnded, PipelineState
+from pipeline.panels import along, lineage, stages
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.view import View
-from runs.panels.head import Head
+from runs.panels.head import Fact, Head, Result
 from runs.panels.panels import Column, Gate, Gates, Metric, Panel, Units
+from runs.panels.stages import Stage, Strip
+from runs.panels.timeline import timeline
+from runs.record.journal import Child
 
 PHASES = (
     Column(name="phase", type="text"),
     Column(name="kind", type="text"),
     Column(name="state", type="text"),
-    Column(name="run", type="text"),
+    Column(name="run", type="run"),
     Column(name="models", type="text"),
     Column(name="figures", type="text"),
 )
@@ -84,7 +88,7 @@ class PipelineView(View[PipelineState]):
         """Return (phases that have ended, all phases)."""
         if state.submitted is None:
             return 0, None
-        count = len(state.submitted.config.phases)
+        count = _count(state)
         return sum(state.ended_phase(n) is not None for n in range(1, count + 1)), count
 
     def unit_of(self, row: Envelope) -> int | None:
@@ -96,27 +100,51 @@ class PipelineView(View[PipelineState]):
         return event.phase
 
     def head(self, state: PipelineState) -> Head:
-        """Return the head."""
-        return default_panels.head(self, state)
+        """Return the head: bits per byte of the newest model, if that was measured and goes on."""
+        facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
+        return default_panels.head(self, state, _result(state), facts)
 
     def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the phases, and the gates if there are any."""
-        rows = tuple(tuple(row.values()) for row in _phases(state))
-        done, of = self.progress(state)
-        found: list[Panel] = [
-            Units(
-                name="phases",
-                title="Phases",
-                says=f"{done} of {of or 0} phases have ended.",
-                unit=self.unit,
-                columns=PHASES,
-                rows=rows,
-            )
-        ]
+        """Return the panels that follow from the pipeline's own log."""
+        return self._panels(state, None)
+
+    def whole(
+        self, state: PipelineState, children: Sequence[Child], curve: Sequence[float | None] = ()
+    ) -> Sequence[Panel]:
+        """Return the panels of a pipeline with its runs."""
+        return self._panels(state, children)
+
+    def _panels(self, state: PipelineState, known: Sequence[Child] | None) -> Sequence[Panel]:
+        """Return strip, quality and size, gates, timeline, phases and the family of the models."""
+        children, strip = known or (), stages.strip(state, known)
+        found: list[Panel] = [strip, *along.along(state, children)]
         if gates := _gates(state):
             told = ", ".join(f"{gate.name}: {gate.verdict}" for gate in gates)
             found.append(Gates(name="gates", title="Gates", says=f"{told}.", gates=tuple(gates)))
-        return found
+        if (times := timeline(children, stages.names(state, children))) is not None:
+            found.append(times)
+        found.append(self._table(state, strip, known is not None))
+        family = lineage.lineage(state, children)
+        return found if family is None else [*found, family]
+
+    def stages(self, state: PipelineState, children: Sequence[Child]) -> Sequence[Stage]:
+        """Return the phases."""
+        return stages.stages(state, children)
+
+    def _table(self, state: PipelineState, strip: Strip, known: bool) -> Units:
+        """Return the phases with all of their models and figures; `known`: their runs are known."""
+        rows = []
+        for stage, row in zip(strip.stages, _phases(state), strict=True):
+            run = next(iter(stage.runs), None) if known else row["run"]
+            rows.append(tuple({**row, "state": stage.state, "run": run}.values()))
+        return Units(
+            name="phases",
+            title="Phases",
+            says="Each with its models and all of its figures.",
+            unit=self.unit,
+            columns=PHASES,
+            rows=tuple(rows),
+        )
 
     def view(self, state: PipelineState) -> dict[str, Any]:
         """Return phases and gates."""
@@ -146,6 +174,39 @@ def report(state: PipelineState) -> dict[str, Any]:
             ).items()
         },
     }
+
+
+def _result(state: PipelineState) -> Result | None:
+    """Return bits per byte of the newest phase's model; None if it has none, or does not go on."""
+    last = max((n for n in range(1, _count(state) + 1) if state.ended_phase(n)), default=0)
+    measured = state.measured_phase(last) if last else None
+    if measured is None or last in state.passed or along.BITS not in measured.figures:
+        return None
+    ended, figure = state.ended_phase(last), measured.figures[along.BITS]
+    assert ended
+    [(role, model)] = ended.models.items()
+    return Result(
+        name=f"{ended.name}:{role}",
+        model=model.recipe_id,
+        metric=Metric(name="bits per byte", unit="bit/B", better="down"),
+        value=figure.value,
+        low=figure.low,
+        high=figure.high,
+        on="test slice",
+        n=figure.n,
+    )
+
+
+def _goes_on(state: PipelineState) -> str:
+    """Return PHASE:ROLE of the model that a completed pipeline gives; empty if it gives not one."""
+    models = list(state.completed.models.values()) if state.completed else []
+    phases = (state.ended_phase(number) for number in range(1, _count(state) + 1))
+    made = ((phase.name, *one) for phase in phases if phase for one in phase.models.items())
+    return next((f"{name}:{role}" for name, role, model in made if models == [model]), "")
+
+
+def _count(state: PipelineState) -> int:
+    return len(state.submitted.config.phases) if state.submitted else 0
 
 
 def _phases(state: PipelineState) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from runs.panels.panels import (
@@ -27,8 +28,11 @@ from runs.panels.panels import (
     Samples,
     Series,
     Shares,
+    Strip,
+    Timeline,
     Units,
 )
+from runs.panels.stages import Bar, Lane, Measured, Stage
 
 _LOSS, _SUCCESS = Metric(name="loss", better="down"), Metric(name="success", better="up")
 _STEP = Axis(name="step", whole=True)
@@ -171,13 +175,71 @@ _GRAPH = Graph(
     nodes=(
         Node(id="a", name="code", group="source", value=0.5, ours=True),
         Node(id="b", name="text", group="source", value=None, ours=True),
-        Node(id="c", name="champion", group="merged", column=1, value=0.75, ours=True),
+        Node(
+            id="c",
+            name="champion",
+            group="merged",
+            column=1,
+            value=0.75,
+            ours=True,
+            lane="1 join",
+            run="r.1-join",
+        ),
     ),
     edges=(Edge(source="a", target="c", says="ties"), Edge(source="b", target="c", says="ties")),
+)
+_STRIP = Strip(
+    name="stages",
+    title="Stages",
+    says="One of three stages has ended.",
+    unit="stage",
+    stages=(
+        Stage(
+            number=1,
+            name="grow",
+            what="toy",
+            state="ended",
+            gate="growth passes",
+            figure=Measured(metric=_SUCCESS, value=0.75, low=0.7, high=0.8),
+            runs=("r.1-grow",),
+        ),
+        Stage(number=2, name="join", what="toy", state="running", inside=0.25, gate="3 gates wait"),
+        Stage(number=3, name="pack", what="toy", state="waiting"),
+    ),
+)
+_TIMELINE = Timeline(
+    name="work",
+    title="Work",
+    says="One attempt failed.",
+    began=datetime(2026, 11, 26, 3, 42, tzinfo=UTC),
+    until=90,
+    lanes=(
+        Lane(
+            name="1 grow",
+            group="runs",
+            bars=(Bar(name="1 grow", start=0, end=60, state="done", run="r.1-grow"),),
+        ),
+        Lane(
+            name="2 join",
+            group="runs",
+            bars=(Bar(name="2 join", start=60, end=None, state="running"),),
+        ),
+        Lane(
+            name="host/cpu0",
+            group="devices",
+            bars=(
+                Bar(name="1 grow: count", start=5, end=40, state="done", run="r.1-grow"),
+                Bar(name="2 join: count", start=None, end=80, state="failed"),
+            ),
+        ),
+    ),
 )
 
 #: Kind of panel → an example.
 EVERY: dict[str, Any] = {
     panel.kind: panel
-    for panel in (_LINES, _FRONT, _MATRIX, _ARMS, _SHARES, _UNITS, _SAMPLES, _GATES, _GRAPH)
+    for panel in (
+        *(_LINES, _FRONT, _MATRIX, _ARMS, _SHARES, _UNITS, _SAMPLES, _GATES, _GRAPH),
+        *(_STRIP, _TIMELINE),
+    )
 }

@@ -51,7 +51,7 @@ class Shown(Answer):
 
 
 class Panel(Answer):
-    """One panel; docs/api.md describes the nine kinds. `total` counts its data if some is left out."""
+    """One panel; docs/api.md has the eleven kinds. `total` counts its data if some is left out."""
 
     panel: dict[str, Any]
 

@@ -16,6 +16,7 @@ from api.access.authorization import ADMIN, SUBMITTER, VIEWER
 from api.problems import UNPROCESSABLE, Problem
 from api.routes.runs import desk_of, tagged, told
 from api.schemas import bodies as schemas
+from api.state import children
 from api.state.run_cache import Desk
 from events import EventsError
 from runs import kinds
@@ -68,15 +69,25 @@ def model_lineage(request: Request, id: str) -> Response:
 
     Empty for a model that no run of this log made.
     """
-    return tagged(request, in_words(family.of_registered(desk_of(request).store, id)))
+    desk = desk_of(request)
+    found = family.of_registered(desk.store, id)
+    tree = family.tree(found, _lanes(desk, {one.run for one in found}))
+    return tagged(request, {**in_words(found), "tree": tree and tree.model_dump(mode="json")})
+
+
+def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
+    """Return run → its stage, of runs that are tasks of another, with its name if there are several."""
+    parts = {run: part for run in sorted(runs) if (part := children.part_of(desk, run))}
+    several = len({part["run"] for part in parts.values()}) > 1
+    return {r: f"{p['run']} / {p['stage']}" if several else p["stage"] for r, p in parts.items()}
 
 
 def in_words(found: list[family.Generation]) -> dict[str, Any]:
     """Return the ancestors of a model run by run, in words, without their recipes."""
     told = []
-    for run, ancestors in found:
-        rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
-        told.append({"run": run, "ancestors": rows})
+    for one in found:
+        rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in one.ancestors]
+        told.append({"run": one.run, "ancestors": rows})
     return {"runs": told}
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from api.access.authorization import VIEWER, User
-from api.routes.runs import AT, desk_of, tagged
+from api.routes.runs import AT, UPTO, desk_of, tagged
+from api.state import children
 from api.state import head as heads
 from api.state.run_cache import Desk
-from runs import kinds
-from runs.lists import queries
 from runs.panels import tables, thinning
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
@@ -25,25 +23,28 @@ NAME = Path(max_length=64, description="The panel's name.")
 
 
 @router.get("/runs/{run}/panels", response_model=Panels)
-def panels(request: Request, run: str, at: int | None = AT) -> Response:
+def panels(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO) -> Response:
     """Return head and panels of a run of any kind; long lines are thinned. `now` has no past."""
-    whole = overview(desk_of(request), run, at)
+    whole = overview(desk_of(request), run, at, upto)
     thin = tuple(map(thinning.thin, whole.panels))
     return tagged(request, Panels(head=whole.head, panels=thin).model_dump(mode="json"))
 
 
-def overview(desk: Desk, run: str, at: int | None) -> Panels:
+def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> Panels:
     """Return head and panels, with all of their data and what the run does now."""
     name = desk.name(run)
-    whole, newest = _overview(desk, name, at)
+    whole, newest = children.overview(desk, name, at, upto)
     now = heads.live(desk, name) if newest else None
     return Panels(head=whole.head.model_copy(update={"now": now}), panels=whole.panels)
 
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)
-def panel_json(request: Request, run: str, name: str = NAME, at: int | None = AT) -> Response:
+def panel_json(
+    request: Request, run: str, name: str = NAME, at: int | None = AT, upto: int | None = UPTO
+) -> Response:
     """Return one panel with all of its data."""
-    return tagged(request, panel_of(desk_of(request), run, name, at).model_dump(mode="json"))
+    panel = panel_of(desk_of(request), run, name, at, upto)
+    return tagged(request, panel.model_dump(mode="json"))
 
 
 @router.get(
@@ -51,9 +52,11 @@ def panel_json(request: Request, run: str, name: str = NAME, at: int | None = AT
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
 )
-def panel_csv(request: Request, run: str, name: str = NAME, at: int | None = AT) -> Response:
+def panel_csv(
+    request: Request, run: str, name: str = NAME, at: int | None = AT, upto: int | None = UPTO
+) -> Response:
     """Return all data of one panel as CSV."""
-    text = tables.to_csv(panel_of(desk_of(request), run, name, at))
+    text = tables.to_csv(panel_of(desk_of(request), run, name, at, upto))
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -69,54 +72,51 @@ def _picture(media_type: str) -> dict[int | str, dict[str, Any]]:
     responses=_picture("image/svg+xml"),
 )
 async def panel_svg(
-    request: Request, run: str, name: str = NAME, at: int | None = AT, user: User = Depends(VIEWER)
+    request: Request,
+    run: str,
+    name: str = NAME,
+    at: int | None = AT,
+    upto: int | None = UPTO,
+    user: User = Depends(VIEWER),
 ) -> Response:
     """Return one panel as an SVG picture, as `forge show` draws it; long lines are thinned."""
-    return await _drawn(request, run, name, at, user, "svg", "image/svg+xml")
+    return await _drawn(request, (run, name, at, upto), user, "svg", "image/svg+xml")
 
 
 @router.get(
     "/runs/{run}/panels/{name}.png", response_class=Response, responses=_picture("image/png")
 )
 async def panel_png(
-    request: Request, run: str, name: str = NAME, at: int | None = AT, user: User = Depends(VIEWER)
+    request: Request,
+    run: str,
+    name: str = NAME,
+    at: int | None = AT,
+    upto: int | None = UPTO,
+    user: User = Depends(VIEWER),
 ) -> Response:
     """Return one panel as a PNG picture, as `forge show` draws it; long lines are thinned."""
-    return await _drawn(request, run, name, at, user, "png", "image/png")
+    return await _drawn(request, (run, name, at, upto), user, "png", "image/png")
 
 
 async def _drawn(
     request: Request,
-    run: str,
-    name: str,
-    at: int | None,
+    asked: tuple[str, str, int | None, int | None],
     user: User,
     form: Literal["svg", "png"],
     media_type: str,
 ) -> Response:
-    """Return a panel's picture. A process beside the server draws it. Raises Problem 503."""
-    panel = await asyncio.to_thread(panel_of, desk_of(request), run, name, at)
+    """Return a panel's picture; `asked` is (run, name, at, upto). Raises Problem 503.
+
+    A process beside the server draws it.
+    """
+    panel = await asyncio.to_thread(panel_of, desk_of(request), *asked)
     told = thinning.thin(panel).model_dump(mode="json")
     found = await request.app.state.readers.ask("draw", user.name, panel=told, form=form)
-    headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
+    headers = {"Content-Disposition": f'attachment; filename="{asked[1]}.{form}"'}
     return Response(base64.b64decode(found["file"]), media_type=media_type, headers=headers)
 
 
-def panel_of(desk: Desk, run: str, name: str, at: int | None) -> Any:
+def panel_of(desk: Desk, run: str, name: str, at: int | None, upto: int | None = None) -> Any:
     """Return one panel with all of its data. Raises NotFoundError."""
     full = desk.name(run)
-    return tables.find(_overview(desk, full, at)[0].panels, name, full)
-
-
-def _overview(desk: Desk, run: str, at: int | None) -> tuple[Panels, bool]:
-    """Return head and panels, and True if they are those of the newest event."""
-    with desk.state(run) as state:
-        if at in (None, state.place):
-            return desk.seen(run, "panels", state, lambda state: _seen(desk, state)), True
-    with desk.state(run, at) as state:
-        return _seen(desk, state), False
-
-
-def _seen(desk: Desk, state: Any) -> Panels:
-    row = queries.row(desk.store, state.run)
-    return kinds.of(state.kind).overview(state, json.loads(row["curve"]) if row else ())
+    return tables.find(children.overview(desk, full, at, upto)[0].panels, name, full)

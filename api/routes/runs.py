@@ -14,17 +14,19 @@ from fastapi.responses import JSONResponse
 from api.access.authorization import VIEWER
 from api.problems import Problem
 from api.schemas import bodies as schemas
+from api.state import children, views
 from api.state import head as heads
-from api.state import views
 from api.state.run_cache import Desk
 from runs import kinds
 from runs.errors import ConfigError
+from runs.history import repository
 from runs.kinds import wording
 from runs.lists import queries
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
 AT = Query(None, ge=1, description="As it was after this event of its history.")
+UPTO = Query(None, ge=1, lt=1 << 62, description="As it was at this position of the log.")
 CANDIDATE = Query(
     "champion", max_length=64, description='An id, the beginning of one, or "champion".'
 )
@@ -109,34 +111,25 @@ def asked(request: Request, run: str) -> Response:
 
 
 @router.get("/runs/{run}", response_model=schemas.Run | schemas.RunFacts)
-def run(request: Request, run: str, at: int | None = AT) -> Response:
-    """Return a run as it is now, or as it was after a number of events."""
+def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO) -> Response:
+    """Return a run as it is now, as it was after some of its events, or at a moment of the log."""
     desk = desk_of(request)
     name = desk.name(run)
+    at, part = desk.place(name, at, upto), children.part_of(desk, name)
     with desk.state(name) as state:
-        total = state.place
+        more = {"places": state.place, "part_of": part, "delegates": kinds.of(state.kind).delegates}
         row = queries.row(desk.store, name)
-        if at in (None, total):
-            return _run(request, desk.seen(name, "run", state, views.run), total, row)
+        if row is not None:
+            more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
+        if at in (None, state.place):
+            body = desk.seen(name, "run", state, views.run)
+            return tagged(request, {**body, **more})
     with desk.state(name, at) as state:
         body = views.run(state)
     (_, last), *_ = desk.events(name, body["place"] - 1, None, 1)[0]
     # Of a past place nothing can be asked but a fork; its newest event is the one of that place.
     past = {"updated_at": last.recorded_at, "allowed": ["fork"]}
-    return _run(request, body, total, row, past)
-
-
-def _run(
-    request: Request,
-    body: dict[str, Any],
-    total: int,
-    row: dict[str, Any] | None,
-    past: dict[str, Any] | None = None,
-) -> Response:
-    more = {"places": total}
-    if row is not None:
-        more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
-    return tagged(request, {**body, **more, **(past or {})})
+    return tagged(request, {**body, **more, **past})
 
 
 @router.get("/runs/{run}/head", response_model=schemas.Activity)
@@ -174,6 +167,21 @@ def page_of_events(
     last = rows[-1]["place"] if rows else None
     done = last is None or (last >= total if before is None else last <= 1)
     return {"events": rows, "total": total, "next": None if done else last}
+
+
+@router.get("/runs/{run}/moments", response_model=schemas.Moments)
+def moments(
+    request: Request,
+    run: str,
+    after: int = Query(0, ge=0, lt=1 << 62, description="A position in the log."),
+    limit: int = Query(200, ge=1, le=1000),
+) -> Response:
+    """List the events of a run and of the runs that it delegates, in the order of the log."""
+    desk = desk_of(request)
+    found, total = children.moments(desk, desk.name(run), after, limit + 1)
+    rows = found[:limit]
+    more = rows[-1]["position"] if len(found) > limit else None
+    return JSONResponse({"moments": rows, "total": total, "next": more})
 
 
 @router.get("/runs/{run}/population", response_model=schemas.Population)
@@ -256,9 +264,10 @@ def compare(request: Request, run: str, other: str) -> Response:
 def compared(desk: Desk, run: str, other: str) -> dict[str, Any]:
     """Return two runs side by side. Raises NotFoundError, ConfigError for runs of two kinds."""
     names = desk.name(run), desk.name(other)
-    with ExitStack() as held:  # in one order, so that no two requests wait for each other
+    kind = {kinds.kind_of(repository.named_stream(desk.store, name)) for name in names}
+    if len(kind) > 1:
+        raise ConfigError("runs of two kinds cannot be compared.")
+    # In one order, so that no two requests wait for each other; a run and its child are of two kinds.
+    with ExitStack() as held:
         states = {name: held.enter_context(desk.state(name)) for name in sorted(set(names))}
-        kind = {state.kind for state in states.values()}
-        if len(kind) > 1:
-            raise ConfigError("runs of two kinds cannot be compared.")
-        return kinds.of(kind.pop()).comparison(*(states[name] for name in names))
+        return kinds.of(states[names[0]].kind).comparison(*(states[name] for name in names))

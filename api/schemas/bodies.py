@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from api.schemas.candidates import Candidate, Comparison, Layers, Lineage, Population
+from api.schemas.events import Events, Moments
 from api.schemas.listings import (
     IssuedToken,
     Kinds,
@@ -30,7 +31,7 @@ from api.schemas.listings import (
     Users,
     Workers,
 )
-from api.schemas.runs import Activity, Again, Answer, Events, Rows, Run, RunFacts, Status
+from api.schemas.runs import Activity, Again, Answer, Rows, Run, RunFacts, Status
 from runs import kinds
 from runs.errors import ConfigError
 from runs.system import plain_text
@@ -99,6 +100,7 @@ __all__ = [
     "Model",
     "ModelLineage",
     "ModelList",
+    "Moments",
     "NewModel",
     "NewRole",
     "NewToken",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api.schemas.runs import Answer, Row
+from runs.panels.panels import Graph
 from worker.commands.accounts import Role
 
 
@@ -59,6 +60,8 @@ class ModelLineage(Answer):
     """Ancestors of a model, its own run first, then the runs that made what that one was given."""
 
     runs: list[OneRun]
+    #: The models as a graph with a lane for each run; null if no run of this log made the model.
+    tree: Graph | None
 
 
 class ModelList(Answer):

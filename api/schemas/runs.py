@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from weights.cost import Speed
 
@@ -268,6 +268,15 @@ class Progress(Answer):
     unit: str
 
 
+class PartOf(Answer):
+    """The run that a run is a task of, its stage there in words, and the runs of its neighbours."""
+
+    run: str
+    stage: str
+    previous: str | None
+    next: str | None
+
+
 class RunFacts(Answer):
     """A run of any kind, now or as it was; docs/api.md has every field."""
 
@@ -295,6 +304,9 @@ class RunFacts(Answer):
     words: dict[str, str]
     progress: Progress
     lineage_digest: str | None
+    part_of: PartOf | None
+    #: Its tasks are runs: its page shows these, too.
+    delegates: bool
 
 
 class Run(RunFacts):
@@ -351,32 +363,3 @@ class Activity(Answer):
     inside: float | None
     eta_s: float | None
     elapsed_s: float | None
-
-
-class Event(Answer):
-    """An event as recorded."""
-
-    place: int
-    position: int
-    run: str
-    version: int
-    type: str
-    #: It was appended together with the event before it: no place is between the two.
-    inside: bool
-    #: The unit of the run that it ends: a generation, a step.
-    unit: int | None
-    schema_: int = Field(alias="schema")
-    actor: str
-    recorded_at: str
-    gist: str
-    data: Json
-    key: str
-    hash: str
-
-
-class Events(Answer):
-    """A stretch of a run's history."""
-
-    events: list[Event]
-    total: int
-    next: int | None

@@ -10,7 +10,9 @@ from typing import Any
 
 from api.state.rehearsals import Rehearsals
 from events import Envelope
+from runs.errors import ConfigError
 from runs.history import repository
+from runs.history.journal import Journals
 from runs.history.run_cache import RunCache
 from runs.home import Home
 from runs.kinds.state import State
@@ -28,8 +30,9 @@ class Desk:
         self.home = home
         self.store = home.open_store()
         self.runs = RunCache(self.store, KEPT, showing=True)
+        self.journals = Journals(self.store, self.runs, KEPT)
         #: (run, view) → what it said at which version.
-        self._views: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._views: dict[tuple[str, str], tuple[tuple[int, Any], Any]] = {}
 
     def name(self, run: str) -> str:
         """Return the run's whole name. Raises NotFoundError."""
@@ -72,12 +75,24 @@ class Desk:
             found += enumerate(rows, past + first + 1)
         return (found[::-1] if before is not None else found), total
 
-    def seen(self, run: str, view: str, state: State, make: Any) -> Any:
-        """Return a view of the newest state, made once for each version of the run."""
-        known = self._views.get((run, view))
-        if known is None or known[0] != state.version:
-            known = self._views[run, view] = state.version, make(state)
+    def seen(self, run: str, view: str, state: State, make: Any, more: Any = None) -> Any:
+        """Return a view of the newest state, made once for each version of the run.
+
+        `more` tells apart versions of what else the view shows.
+        """
+        known, version = self._views.get((run, view)), (state.version, more)
+        if known is None or known[0] != version:
+            known = self._views[run, view] = version, make(state)
         return known[1]
+
+    def place(self, run: str, at: int | None, upto: int | None) -> int | None:
+        """Return the place that `at` or a position in the log means; None for neither.
+
+        Raises ConfigError for both, and NotFoundError if the run had not begun at the position.
+        """
+        if at is not None and upto is not None:
+            raise ConfigError("give `at` or `upto`, one of them: both name a moment of the past.")
+        return at if upto is None else self.journals.place(run, upto)
 
     @cached_property
     def roster(self) -> Roster:

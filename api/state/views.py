@@ -10,6 +10,7 @@ from typing import Any
 
 from events import Envelope
 from runs import kinds
+from runs.history.places import inside
 from runs.kinds import wording
 from runs.kinds.commands import refusal
 from runs.kinds.decide import pending
@@ -82,10 +83,6 @@ def _reason(state: State) -> str | None:
     return state.cancelled.reason if state.cancelled else None
 
 
-#: Events whose cause is in another stream: no append begins with anything else that has a cause.
-_ALONE = ("submitted",)
-
-
 def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dict[str, Any]:
     """Return one event in full; `names`: names by recipe id, for its one-line summary."""
     data, kind = json.loads(row.data), kinds.kind_of(row.stream)
@@ -95,7 +92,7 @@ def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dic
         "run": run_of(row.stream),
         "version": row.version,
         "type": row.type,
-        "inside": row.causation is not None and row.type not in _ALONE,
+        "inside": inside(row),
         "unit": kind.unit_of(row) if kind else None,
         "schema": row.schema,
         "actor": row.actor,

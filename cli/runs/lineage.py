@@ -29,15 +29,15 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     store = Home.default().open_store()
     try:
         found = family(store, full_name(store, run), model)
-        for maker, _ in found:
-            warn_skipped(load(store, maker, showing=True))
+        for one in found:
+            warn_skipped(load(store, one.run, showing=True))
     finally:
         store.close()
     if as_json:
-        emit({one.recipe_id: one.recipe for _, group in found for one in reversed(group)})
+        emit({one.recipe_id: one.recipe for group in found for one in reversed(group.ancestors)})
         return
-    for maker, group in found:
-        if maker != found[0][0]:
-            say(f"run {maker}:")
-        for one in group:
+    for group in found:
+        if group.run != found[0].run:
+            say(f"run {group.run}:")
+        for one in group.ancestors:
             say(f"{short(one.recipe_id)}  {one.place:18s} {one.words}")

@@ -19,11 +19,22 @@ FORMATS = ("text", "csv", "json", "svg", "png")
 
 
 def overview(state: Any, rows: list[Any]) -> Panels:
-    """Return head and panels of a run, by its log."""
+    """Return head and panels of a run, by its log and by those of the runs that it delegates."""
+    from runs.history.journal import Journals
+    from runs.history.run_cache import RunCache
+    from runs.home import Home
+
     kind = kinds.of(state.kind)
     curve = Curve(kind, state.registry)
     curve.take(rows)
-    return kind.overview(state, curve.values)
+    if not kind.delegates:
+        return kind.overview(state, curve.values)
+    store = Home.default().open_store()
+    try:
+        with Journals(store, RunCache(store, showing=True)).children(state) as children:
+            return kind.overview(state, curve.values, children)
+    finally:
+        store.close()
 
 
 def with_now(state: Any, rows: list[Any]) -> Panels:

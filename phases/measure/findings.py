@@ -29,6 +29,8 @@ FIGURES = {
     "regression": "the largest rise of bits per byte in any domain, as a share, over the worst there "
     "of the models it is compared with",
     "cumulative": "bits per byte of the best model that the pipeline began with, over the model's own",
+    "bytes": "bytes of the model's tensors",
+    "size": "bytes of the model's tensors, over those of the largest model it is compared with",
 }
 
 
@@ -58,8 +60,8 @@ def best(state: MeasureState, role: Role) -> str | None:
 def figures(state: MeasureState) -> dict[str, Figure]:
     """Return the figures of a measurement whose models are all measured.
 
-    Without models to compare with there is no `retention` and no `regression`, and without those of a
-    pipeline's beginning no `cumulative`.
+    Without models to compare with there is no `retention`, `regression` and `size`, and without those
+    of a pipeline's beginning no `cumulative`. Sizes have no interval.
     """
     (id_,) = state.started.roles["model"]
     seen, drawn = found(state), _drawn(state)
@@ -73,6 +75,17 @@ def figures(state: MeasureState) -> dict[str, Figure]:
             told[name] = _figure(mean(seen[rival]) / own, theirs / mine, count)
     if others := state.started.roles.get("against", ()):
         told["regression"] = _regression(seen[id_], [seen[o] for o in others], drawn, count)
+    return told | _sizes(state, id_)
+
+
+def _sizes(state: MeasureState, id_: str) -> dict[str, Figure]:
+    """Return the figures of the model's size; none for a log that has no bytes."""
+    known = state.started.bytes
+    if id_ not in known:
+        return {}
+    told = {"bytes": Figure(value=known[id_])}
+    if others := [known[one] for one in state.started.roles.get("against", ())]:
+        told["size"] = Figure(value=known[id_] / max(others))
     return told
 
 

@@ -9,7 +9,7 @@ from events import Envelope, EventsError
 from runs import kinds
 from runs.errors import ForgeError
 from runs.history.audit import Finding
-from runs.history.repository import Log, fold, history, opened
+from runs.history.repository import Log, fold, history, named_stream, opened
 from runs.record.events import ChildEnded
 
 
@@ -22,6 +22,17 @@ def histories(log: Log, run: str) -> Iterator[tuple[str, list[Envelope]]]:
     yield run, rows
     for _, ended in kinds.of(state.kind).children(state):
         yield ended.child, list(history(log, ended.child, ended.child_version))
+
+
+def cause(log: Log, state: Any) -> str:
+    """Return the id of the first event in a run's own stream: the cause of its children."""
+    return next(iter(log.iterate(state.stream, upto=1))).event_id
+
+
+def is_child(log: Log, state: Any, run: str) -> bool:
+    """Return True if the run of this whole name was asked for by the run of the state."""
+    first = next(iter(log.iterate(named_stream(log, run), upto=1)))
+    return first.causation == cause(log, state)
 
 
 def check(log: Log, state: Any) -> Iterator[Finding]:

@@ -41,6 +41,15 @@ class Reference:
         return cls(run, generation=number) if found[1] else cls(run, place=number)
 
 
+#: Events whose cause is in another stream: no append begins with anything else that has a cause.
+_ALONE = ("submitted",)
+
+
+def inside(row: Envelope) -> bool:
+    """Return True if the row was appended together with the row before it."""
+    return row.causation is not None and row.type not in _ALONE
+
+
 def end_of_append(rows: Sequence[Envelope], index: int) -> int:
     """Return the index after the append that begins with the row at `index`."""
     first = rows[index].event_id

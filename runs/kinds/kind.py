@@ -17,7 +17,7 @@ from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.origin import Origin
 from runs.kinds.outcome import Outcome
 from runs.kinds.state import State
-from runs.kinds.tasks import Decision, Start, Task
+from runs.kinds.tasks import Decision, Delegate, Start, Task
 from runs.kinds.view import View
 from runs.record import events
 
@@ -67,6 +67,11 @@ class Kind(View[S], Outcome[S]):
     #: True if its settings name models or files. The API, which may read some folders only, then starts
     #: no such run and changes none.
     names_files: ClassVar[bool] = False
+
+    @property
+    def delegates(self) -> bool:
+        """True if runs of this kind have tasks that are runs."""
+        return Delegate in self.answers.values()
 
     # ---- deciding: pure ----------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ from runs.kinds.state import State
 from runs.panels import markdown
 from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
+from runs.panels.stages import Stage
+from runs.record.journal import Child
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -113,10 +115,22 @@ class View(Generic[S]):
         """
         return default_panels.panels(self, state, curve)
 
-    def overview(self, state: S, curve: Sequence[float | None] = ()) -> Panels:
+    def whole(
+        self, state: S, children: Sequence[Child], curve: Sequence[float | None] = ()
+    ) -> Sequence[Panel]:
+        """Return the panels of a run together with the runs that it delegates, at the same moment."""
+        return self.panels(state, curve)
+
+    def stages(self, state: S, children: Sequence[Child]) -> Sequence[Stage]:
+        """Return the stages of a run whose tasks are runs, in their order."""
+        return ()
+
+    def overview(
+        self, state: S, curve: Sequence[float | None] = (), children: Sequence[Child] = ()
+    ) -> Panels:
         """Return head and panels; of the run list's curve, only as much as the state has done."""
         seen = curve[: self.progress(state)[0]]
-        return Panels(head=self.head(state), panels=tuple(self.panels(state, seen)))
+        return Panels(head=self.head(state), panels=tuple(self.whole(state, children, seen)))
 
     def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
         """Return a further part of what the API says, such as `population`. Raises NotFoundError."""

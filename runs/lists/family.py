@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runs import kinds
 from runs.errors import AmbiguousError, NotFoundError
 from runs.history.repository import full_name, load, stream_of
 from runs.lists import model_registry
+from runs.panels.panels import Edge, Graph, Node
 
 if TYPE_CHECKING:
     from events import EventStore
     from runs.kinds.origin import Ancestor
 
-#: (run, ancestors of a model in it, the model first).
-Generation = tuple[str, list["Ancestor"]]
+#: The lane of what no run of the log has made.
+GIVEN = "given"
+
+
+class Generation(NamedTuple):
+    """A model of one run, and what it was made from in that run, the model first."""
+
+    run: str
+    ancestors: list[Ancestor]
+    #: BLAKE3 of the model's weights; empty for the model that was asked about.
+    digest: str = ""
 
 
 def family(store: EventStore, run: str, model: str = "") -> list[Generation]:
@@ -55,17 +66,78 @@ def named(store: EventStore, text: str) -> list[Generation]:
 
 
 def _family(
-    store: EventStore, run: str, model: str, seen: set[tuple[str, str]]
+    store: EventStore, run: str, model: str, seen: set[tuple[str, str]], digest: str = ""
 ) -> list[Generation]:
     state: Any = load(store, run, showing=True)
     own = kinds.of(state.kind).ancestry(state, model)
-    result = [(run, own)]
+    result = [Generation(run, own, digest)]
     for one in own:
         found = maker(store, run, one.given) if one.given else None
         if found is not None and found not in seen:
             seen.add(found)
-            result += _family(store, *found, seen)
+            result += _family(store, *found, seen, one.given or "")
     return result
+
+
+def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph | None:
+    """Return the models as a graph with a lane for each run; `lanes`: run → what it is called.
+
+    None without any. Pure.
+    """
+    if not generations:
+        return None
+    nodes, edges, made = {}, [], {one.digest: one for one in generations if one.digest}
+    for one in generations:
+        own = one.ancestors[0]
+        nodes[_id(one)] = Node(
+            id=_id(one),
+            name=own.place,
+            group="model",
+            says=own.words,
+            ours=True,
+            lane=lanes.get(one.run, one.run),
+            run=one.run,
+        )
+        behind = {a.recipe_id for a in one.ancestors[1:]}
+        for other in generations:
+            if other.run == one.run and other.ancestors[0].recipe_id in behind:
+                edges.append(Edge(source=_id(other), target=_id(one)))
+        for ancestor in one.ancestors:
+            if ancestor.given and ancestor.given in made:
+                edges.append(Edge(source=_id(made[ancestor.given]), target=_id(one)))
+            elif ancestor.given:
+                leaf = Node(
+                    id=ancestor.given, name=ancestor.words, group=GIVEN, ours=True, lane=GIVEN
+                )
+                nodes.setdefault(leaf.id, leaf)
+                edges.append(Edge(source=leaf.id, target=_id(one)))
+    columns = _columns(nodes, edges)
+    return Graph(
+        name="family",
+        title="Family",
+        says=f"{len(generations)} models, each in the lane of the run that made it.",
+        along="column",
+        nodes=tuple(n.model_copy(update={"column": columns[n.id]}) for n in nodes.values()),
+        edges=tuple(edges),
+    )
+
+
+def _id(one: Generation) -> str:
+    return f"{one.run}:{one.ancestors[0].recipe_id[:12]}"
+
+
+def _columns(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> dict[str, int]:
+    """Return node → column: behind all that it was made from, and no column has two lanes."""
+    depth = dict.fromkeys(nodes, 0)
+    for _ in nodes:  # as often as the longest way has edges
+        for edge in edges:
+            depth[edge.target] = max(depth[edge.target], depth[edge.source] + 1)
+    first: dict[str, int] = {}
+    for node in nodes.values():
+        first[node.lane] = min(depth[node.id], first.get(node.lane, len(nodes)))
+    keys = {n.id: (first[n.lane], n.lane != GIVEN, n.lane, depth[n.id]) for n in nodes.values()}
+    places = sorted(set(keys.values()))
+    return {id_: places.index(key) for id_, key in keys.items()}
 
 
 def maker(store: EventStore, run: str, digest: str) -> tuple[str, str] | None:

@@ -18,6 +18,8 @@ from runs.panels.panels import (
     Panel,
     Samples,
     Shares,
+    Strip,
+    Timeline,
     Units,
 )
 
@@ -86,14 +88,20 @@ def table(panel: Panel) -> tuple[list[str], Iterator[Row]]:
         case Gates():
             return ["gate", "metric", "unit", *_GATE], _gates(panel)
         case Graph():
-            return ["record", "id", "name", "group", "says", "column", "value", "ours", *_ENDS], (
-                _graph(panel)
+            return ["record", *_NODE, *_ENDS], _graph(panel)
+        case Strip():
+            return [*_STAGE, "figure", "unit", *VALUE, "runs"], _strip(panel)
+        case Timeline():
+            return ["group", "lane", "bar", "start (s)", "end (s)", "state", "run"], _timeline(
+                panel
             )
 
 
 VALUE = ("value", "low", "high")
 _GATE = ("value", "baseline", "low", "high", "limit", "verdict", "by", "reason")
+_NODE = ("id", "name", "group", "says", "column", "value", "ours", "lane", "run")
 _ENDS = ("source", "target")
+_STAGE = ("number", "name", "what", "state", "inside", "gate")
 
 
 def _lines(panel: Lines) -> Iterator[Row]:
@@ -145,7 +153,23 @@ def _gates(panel: Gates) -> Iterator[Row]:
 
 def _graph(panel: Graph) -> Iterator[Row]:
     for node in panel.nodes:
-        told = (node.id, node.name, node.group, node.says, node.column, node.value, node.ours)
-        yield ("node", *told, None, None)
+        yield ("node", *(getattr(node, name) for name in _NODE), None, None)
     for edge in panel.edges:
-        yield ("edge", None, None, None, edge.says, None, None, None, edge.source, edge.target)
+        told = (None, None, None, edge.says, *(None,) * 5)
+        yield ("edge", *told, edge.source, edge.target)
+
+
+def _strip(panel: Strip) -> Iterator[Row]:
+    for stage in panel.stages:
+        figure, told = stage.figure, tuple(getattr(stage, name) for name in _STAGE)
+        values: Row = (None,) * 5
+        if figure is not None:
+            metric = figure.metric
+            values = (metric.name, metric.unit, figure.value, figure.low, figure.high)
+        yield (*told, *values, ", ".join(stage.runs))
+
+
+def _timeline(panel: Timeline) -> Iterator[Row]:
+    for lane in panel.lanes:
+        for bar in lane.bars:
+            yield (lane.group, lane.name, bar.name, bar.start, bar.end, bar.state, bar.run)

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from runs.panels.panels import Front, Lines, Panel, Point, Samples, Series, Units
+from runs.panels.panels import Front, Lines, Panel, Point, Samples, Series, Timeline, Units
+from runs.panels.stages import Bar
 
 #: Points of a series, points of a front, rows of a table and samples that go over the wire.
 POINTS, ROWS = 2000, 1000
 
-P = TypeVar("P", Lines, Front, Units, Samples)
+P = TypeVar("P", Lines, Front, Units, Samples, Timeline)
 
 
 def thin(panel: Panel, points: int = POINTS, rows: int = ROWS) -> Panel:
     """Return the panel with at most `points` points a series or front, and `rows` rows.
 
     `total` says how many there are if some are left out. A table keeps its newest rows, samples the
-    first; a matrix, arms, shares, gates and a graph are returned as they are.
+    first, a timeline what failed, what goes on and the longest bars; a matrix, arms, shares, gates, a
+    graph and a strip are returned as they are.
     """
     if isinstance(panel, Lines):
         series = tuple(thin_series(one, points) for one in panel.series)
@@ -33,7 +35,31 @@ def thin(panel: Panel, points: int = POINTS, rows: int = ROWS) -> Panel:
         return _less(panel, {"rows": panel.rows[-rows:]}, rows, len(panel.rows))
     if isinstance(panel, Samples):
         return _less(panel, {"samples": panel.samples[:rows]}, rows, len(panel.samples))
+    if isinstance(panel, Timeline):
+        return _thin_timeline(panel, points)
     return panel
+
+
+def _thin_timeline(panel: Timeline, room: int) -> Timeline:
+    """Return the timeline with at most `room` bars: a page can draw no more."""
+    ranks = [
+        (_rank(bar), at, n)
+        for at, lane in enumerate(panel.lanes)
+        for n, bar in enumerate(lane.bars)
+    ]
+    kept = {(at, n) for _, at, n in sorted(ranks)[:room]}
+    lanes = tuple(
+        lane.model_copy(
+            update={"bars": tuple(b for n, b in enumerate(lane.bars) if (at, n) in kept)}
+        )
+        for at, lane in enumerate(panel.lanes)
+    )
+    return _less(panel, {"lanes": lanes}, len(kept), len(ranks))
+
+
+def _rank(bar: Bar) -> tuple[bool, float]:
+    seconds = 0.0 if bar.start is None or bar.end is None else bar.end - bar.start
+    return bar.state == "done", -seconds
 
 
 def _less(panel: P, parts: dict[str, object], left: int, total: int) -> P:

@@ -57,10 +57,11 @@ def main() -> None:
         cognate_runs.finish(home, RUN)
         with closing(home.open_store()) as store:
             for name, run in runs.items():
-                _write(name, list(repository.history(store, run)))
+                write(name, list(repository.history(store, run)))
 
 
-def _write(name: str, rows: list[Envelope]) -> None:
+def write(name: str, rows: list[Envelope]) -> None:
+    """Write rows as the golden log of a name, and what they fold to."""
     path = FOLDER / f"{name}.jsonl"
     lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
     path.write_text("\n".join(lines) + "\n", "utf-8")

@@ -71,6 +71,11 @@ class Checkpoint:
         return sum(elements(shape) for _, shape in self.shapes.values())
 
     @property
+    def bytes(self) -> int:
+        """Bytes of all stored tensors."""
+        return sum(TORCH[dtype].itemsize * elements(shape) for dtype, shape in self.shapes.values())
+
+    @property
     def positions(self) -> int | None:
         """The longest sequence that the architecture takes; None if its config does not say."""
         inner = self.config.get("text_config") or {}

@@ -17,6 +17,7 @@ from events import ConcurrencyError, Context, EventStore, New, canonical_json, f
 from runs import kinds
 from runs.errors import ForgeError, UnavailableError
 from runs.history import repository
+from runs.history.children import cause, is_child
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.kinds.decide import open_tasks
@@ -40,17 +41,6 @@ ITEMS = "items"
 def exists(store: EventStore, task: Delegate) -> bool:
     """Return True if a run has the child's name; `is_child` says whether it is the child."""
     return repository.stream_of(store, task.run) is not None
-
-
-def is_child(store: EventStore, state: State, run: str) -> bool:
-    """Return True if the run of this whole name was asked for by the run of the state."""
-    first = next(iter(store.iterate(repository.named_stream(store, run), upto=1)))
-    return first.causation == cause(store, state)
-
-
-def cause(store: EventStore, state: State) -> str:
-    """Return the id of the first event in a run's own stream: the cause of its children."""
-    return next(iter(store.iterate(state.stream, upto=1))).event_id
 
 
 def submit(

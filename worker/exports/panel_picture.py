@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from pydantic import BaseModel
 
 from runs.panels import tables, thinning
-from runs.panels.panels import Arms, Axis, Front, Graph, Lines, Matrix, Panel, Shares
+from runs.panels.panels import Arms, Axis, Front, Graph, Lines, Matrix, Panel, Shares, Timeline
 
 #: Rows of a table that a picture has, and letters of a cell.
 ROWS, LETTERS = 30, 40
@@ -200,6 +200,31 @@ def _graph(axes: Any, panel: Graph) -> None:
     axes.set_axis_off()
 
 
+#: State of a bar → its colour.
+_BARS = {"done": "C0", "running": "C2", "failed": "C3", "cancelled": "0.6"}
+
+
+def _timeline(axes: Any, panel: Timeline) -> None:
+    """Draw a row for each lane; failures, and bars whose start is not known, get a mark at the end."""
+    for y, lane in enumerate(panel.lanes):
+        for bar in lane.bars:
+            end = panel.until if bar.end is None else bar.end
+            if bar.start is not None:
+                axes.barh(y, end - bar.start, left=bar.start, height=0.6, color=_BARS[bar.state])
+            if bar.start is None or bar.state == "failed":
+                mark = "x" if bar.state == "failed" else "|"
+                axes.plot(
+                    [end], [y], mark, color=_BARS[bar.state] if bar.start is None else "black"
+                )
+    names = [lane.name[:LETTERS] for lane in panel.lanes]
+    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(0, panel.until or 1)
+    axes.set_xlabel(
+        f"seconds after {panel.began:%Y-%m-%d %H:%M:%S} UTC; x: failed", parse_math=False
+    )
+
+
 def _table(axes: Any, panel: Any) -> None:
     """Draw the newest rows of a panel's table."""
     columns, rows = tables.table(panel)
@@ -226,4 +251,5 @@ _MAKERS: dict[str, Callable[[Any, Any], None]] = {
     "arms": _arms,
     "shares": _shares,
     "graph": _graph,
+    "timeline": _timeline,
 }

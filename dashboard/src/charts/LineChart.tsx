@@ -103,6 +103,13 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines, limit
             {drawn.map(({ line, path }) => (
               <path key={line.key} className="line" data-thin={line.thin} stroke={line.color} strokeDasharray={line.dash} d={path} />
             ))}
+            {drawn.map(({ line, dots }) =>
+              dots.map((index) => {
+                const [low, high] = [line.low?.[index], line.high?.[index]];
+                const at = x(line.x[index] ?? 0);
+                return shows(low, yAxis.log) && shows(high, yAxis.log) && <line key={`${line.key} ${index}`} className="lone-band" stroke={line.color} x1={at} x2={at} y1={y(low)} y2={y(high)} />;
+              }),
+            )}
             {drawn.map(({ line, dots }) => dots.map((index) => <circle key={`${line.key} ${index}`} className="lone" cx={x(line.x[index] ?? 0)} cy={y(line.y[index] ?? 0)} r="3" stroke={line.color} />))}
             {limits.map((limit) => {
               const level = limit.axis === 1;

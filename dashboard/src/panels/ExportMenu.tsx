@@ -7,13 +7,13 @@ import { usePlace } from "./context";
 const FORMS = { png: "PNG picture", svg: "SVG picture", csv: "CSV table", json: "JSON data" };
 
 export function ExportMenu({ name, title }: { name: string; title: string }) {
-  const { run, at } = usePlace();
+  const { run, at, upto } = usePlace();
   const [state, setState] = useState("");
   const menu = useRef<HTMLDetailsElement>(null);
   const save = async (form: string) => {
     setState("Writing …");
     try {
-      await download(withQuery(`runs/${encodeURIComponent(run)}/panels/${name}.${form}`, { at }), `${run}-${name}.${form}`);
+      await download(withQuery(`runs/${encodeURIComponent(run)}/panels/${name}.${form}`, at === null ? { upto } : { at }), `${run}-${name}.${form}`);
       setState("");
       if (menu.current) menu.current.open = false;
     } catch (error) {

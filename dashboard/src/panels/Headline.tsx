@@ -3,15 +3,19 @@ import type { Head, Result } from "../api/types";
 import { number, plural, short } from "../lib/format";
 import { lead, measured, VERDICTS } from "./words";
 
+const ENDED: ReadonlySet<string> = new Set(["completed", "failed", "cancelled"]);
+
 export function Headline({ head }: { head: Head }) {
   return (
     <dl className="headline">
-      <div className="headline-champion">
-        <dt>
-          <i className="diamond" aria-hidden="true" /> {head.result ? titleOf(head.result) : "Result"}
-        </dt>
-        <dd>{head.result ? <Told result={head.result} /> : <span className="quiet">none yet</span>}</dd>
-      </div>
+      {(head.result || !ENDED.has(head.status)) && (
+        <div className="headline-champion">
+          <dt>
+            <i className="diamond" aria-hidden="true" /> {head.result ? titleOf(head.result) : "Result"}
+          </dt>
+          <dd>{head.result ? <Told result={head.result} /> : <span className="quiet">none yet</span>}</dd>
+        </div>
+      )}
       <Fact name={plural(2, head.unit).slice(2)} value={number(head.done)} more={head.of === null ? "" : `of ${number(head.of)}`} />
       {head.facts.filter((fact) => fact.name !== "reason").map((fact) => (  // the page says it in a line of its own
         <Fact key={fact.name} name={fact.name} value={measured(fact.value, fact.unit)} more="" />

@@ -10,6 +10,8 @@ import { LinesPanel } from "./kinds/LinesPanel";
 import { MatrixPanel } from "./kinds/MatrixPanel";
 import { SamplesPanel } from "./kinds/SamplesPanel";
 import { SharesPanel } from "./kinds/SharesPanel";
+import { StripPanel } from "./kinds/StripPanel";
+import { TimelinePanel } from "./kinds/TimelinePanel";
 import { UnitsPanel } from "./kinds/UnitsPanel";
 
 export type Panel = Panels["panels"][number];
@@ -77,6 +79,10 @@ function drawn(panel: Panel, frame?: Panel) {
       return <GatesPanel panel={panel} />;
     case "graph":
       return <GraphPanel panel={panel} />;
+    case "strip":
+      return <StripPanel panel={panel} />;
+    case "timeline":
+      return <TimelinePanel panel={panel} />;
     default:
       return unknown(panel);
   }

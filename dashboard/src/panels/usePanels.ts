@@ -10,14 +10,15 @@ export interface Overview {
   newest: Panels | undefined;
 }
 
-export function usePanels(run: string, at: number | null): Overview {
+export function usePanels(run: string, at: number | null, upto: number | null): Overview {
   const path = `runs/${encodeURIComponent(run)}/panels`;
   const live = useResource<Panels>(path);
   // While the slider is dragged, only the place where it rests is asked for.
-  const settled = useDebounced(at, 150);
-  const past = useResource<Panels>(at === null ? null : withQuery(path, { at: settled ?? at }));
+  const wanted = at === null && upto === null ? null : withQuery(path, at === null ? { upto } : { at });
+  const settled = useDebounced(wanted, 150);
+  const past = useResource<Panels>(wanted === null ? null : (settled ?? wanted));
   // A place inside of one append is left for the next one: the page of the run says so.
   const error = past.error instanceof ApiError && [409, 422].includes(past.error.status) ? null : past.error;
-  const shown = at === null ? live : { ...past, error, data: past.data ?? live.data };
-  return { shown, newest: at === null ? undefined : live.data };
+  const shown = wanted === null ? live : { ...past, error, data: past.data ?? live.data };
+  return { shown, newest: wanted === null ? undefined : live.data };
 }

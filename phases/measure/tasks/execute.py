@@ -87,10 +87,13 @@ class Context:
         """Read models and items; return the event that pins them. Raises SourceError, DataError."""
         sources: dict[str, SourceRecord] = {}
         roles: dict[Role, tuple[str, ...]] = {}
+        sizes: dict[str, int] = {}
         for role, models in self.state.submitted.given().items():
             records = [self._record(model) for model in models]
-            sources |= {one.recipe_id: one for one in records if one.recipe_id not in sources}
-            roles[role] = tuple(one.recipe_id for one in records)
+            for one, size in records:
+                sources.setdefault(one.recipe_id, one)
+                sizes[one.recipe_id] = size
+            roles[role] = tuple(one.recipe_id for one, _ in records)
         supply, pinned = self._cache.supply, data_items.digest(self.items)
         kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
         counts = {domain: len(some) for domain, some in self.texts.items()}
@@ -101,16 +104,17 @@ class Context:
             data_digest=pinned,
             documents=counts,
             profile=self.profile(),
+            bytes=sizes,
         )
 
-    def _record(self, given: ModelReference) -> SourceRecord:
-        """Return the record of a model, whose copy is shared. Raises SourceError."""
+    def _record(self, given: ModelReference) -> tuple[SourceRecord, int]:
+        """Return (record, bytes of tensors) of a model, whose copy is shared. Raises SourceError."""
         place = self._cache.supply.model(given, None)
         checkpoint = open_checkpoint(place, Path(given.path))
         found = digest(checkpoint.tensors())
         check_named(given, found, place)
         self._cache.supply.share_model(place)
-        return SourceRecord(
+        record = SourceRecord(
             name=given.name,
             recipe_id=Source(digest=found).id,
             digest=found,
@@ -119,6 +123,7 @@ class Context:
             model=place.name,
             files=companions.digests(place),
         )
+        return record, checkpoint.bytes
 
     def profile(self) -> Profile:
         """Return the profile of this process: all facts that can change the last bit of a number."""

@@ -36,6 +36,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/runs/{run}/panels/{name}.png"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.svg"): "viewer",
     ("GET", "/runs/{run}/events"): "viewer",
+    ("GET", "/runs/{run}/moments"): "viewer",
     ("GET", "/runs/{run}/population"): "viewer",
     ("GET", "/runs/{run}/candidates/{candidate}"): "viewer",
     ("GET", "/runs/{run}/lineage"): "viewer",

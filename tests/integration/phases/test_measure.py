@@ -95,6 +95,8 @@ def test_values_are_those_of_transformers_alone(measured: Home, toys: Toys) -> N
 def test_a_measurement_says_what_it_found(measured: Home) -> None:
     done = state(measured)
     assert set(done.completed.figures) == set(findings.FIGURES)
+    sizes = {one.recipe_id: 4 * one.parameters for one in done.started.sources}  # all are float32
+    assert done.started.bytes == sizes
     roles = {role: len(ids) for role, ids in done.started.roles.items()}
     assert roles == {"model": 1, "against": 2, "first": 1}
     assert done.started.documents == {"animals": 3, "numbers": 3}

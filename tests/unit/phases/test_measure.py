@@ -52,6 +52,7 @@ def world(**roles: str) -> MeasureState:
         data_digest="0" * 64,
         documents={domain: len(sizes) for domain, sizes in SIZES.items()},
         profile=PROFILE,
+        bytes={x * 64: 100 * int(x) for x in every},
     )
     state.take(started, key="m/start")
     return state
@@ -96,7 +97,9 @@ def test_figures_are_those_worked_out_by_hand() -> None:
         "cumulative": 1.95 / 1.5,
     }
     found = findings.figures(state)
-    assert set(found) == set(wanted) == set(findings.FIGURES)
+    sizes = {name: found.pop(name).value for name in ("bytes", "size")}
+    assert sizes == {"bytes": 100, "size": 100 / 300}
+    assert {*found, *sizes} == {*wanted, *sizes} == set(findings.FIGURES)
     for name, value in wanted.items():
         figure = found[name]
         assert (figure.value, figure.low, figure.high) == pytest.approx((value,) * 3)
@@ -123,6 +126,14 @@ def test_a_model_beside_itself_has_no_interval_however_documents_differ() -> Non
 
 def test_without_others_there_is_nothing_to_compare() -> None:
     state = world(model="1")
+    measure(state, even("1", 1.0, 2.0))
+    assert set(findings.figures(state)) == {"bits_per_byte", "bytes"}
+
+
+def test_a_log_that_recorded_no_bytes_gives_none() -> None:
+    """Its recorded figures are then what the audit derives again."""
+    state = world(model="1")
+    state.started = state.started.model_copy(update={"bytes": {}})
     measure(state, even("1", 1.0, 2.0))
     assert set(findings.figures(state)) == {"bits_per_byte"}
 

@@ -1,6 +1,7 @@
 /** One model: what it measures, how it was made, where it is used from. */
 import type { Model, ModelLineage } from "../../api/types";
 import { bytes, NONE, number, score, words } from "../../lib/format";
+import { GraphPanel } from "../../panels/graph/GraphPanel";
 import { useMaySubmit } from "../../lib/currentUser";
 import { useResource, useTitle } from "../../lib/hooks";
 import { href } from "../../lib/router";
@@ -111,11 +112,12 @@ function Made({ lineage }: { lineage: ModelLineage }) {
   if (lineage.runs.length === 0) return <p className="soft">No run of this log made it.</p>;
   return (
     <>
+      {lineage.tree && lineage.tree.nodes.length > 1 && <GraphPanel panel={lineage.tree} />}
       {lineage.runs.map((one) => (
-        <div key={one.run} className="sheet bare" tabIndex={0} role="region" aria-label={`In run ${one.run}`}>
+        <div key={`${one.run} ${one.ancestors[0]?.recipe_id}`} className="sheet bare" tabIndex={0} role="region" aria-label={`${one.ancestors[0]?.place} in run ${one.run}`}>
         <table className="table">
           <caption>
-            In run <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
+            {one.ancestors[0]?.place} in run <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
           </caption>
           <thead>
             <tr>

@@ -3,33 +3,36 @@ import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { plural } from "../../lib/format";
 import { useStored } from "../../lib/hooks";
 import { useNarrow } from "../../lib/media";
-import { currentRoute, replace, withParts } from "../../lib/router";
+import { currentRoute, replace } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { VirtualRows } from "../../ui/VirtualRows";
 import { useRun } from "./context";
 import { EventData } from "./EventData";
 import { eventIndex, type LightEvent } from "./eventIndex";
+import { addressOf, asked, placeIn } from "./moment";
 import { leave } from "./nearestBoundary";
 
 const OPEN = 340;
 
 export default function Events() {
   const { live, shown, at } = useRun();
-  const index = useMemo(() => eventIndex(live.run), [live.run]);
-  const { rows, loading, error } = useSyncExternalStore(index.subscribe, index.snapshot);
+  const index = useMemo(() => eventIndex(live.run, live.delegates), [live.run, live.delegates]);
+  const { rows, total, loading, error } = useSyncExternalStore(index.subscribe, index.snapshot);
   const [type, setType] = useState("");
   const [text, setText] = useState("");
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   const [oldest, setOldest] = useStored("events.oldest", false);
   const narrow = useNarrow();
-  const upto = at === null ? live.places : shown.place;
+  const places = live.delegates ? rows.length : live.places;
+  const past = live.delegates ? placeIn(rows, asked(currentRoute()), live.run) : at === null ? null : shown.place;
+  const upto = past ?? places;
   useEffect(() => index.want(live.places), [index, live.places]);
 
   const types = useMemo(() => [...new Set(rows.map((row) => row.type))].sort(), [rows]);
   const found = useMemo(
     () => {
-      const kept = rows.filter((row) => row.place <= upto && (!type || row.type === type) && (!text || `${row.type} ${row.gist} ${row.actor}`.includes(text)));
+      const kept = rows.filter((row) => row.place <= upto && (!type || row.type === type) && (!text || `${row.type} ${row.gist} ${row.actor} ${row.run}`.includes(text)));
       return oldest ? kept : kept.reverse();
     },
     [rows, upto, type, text, oldest],
@@ -60,7 +63,7 @@ export default function Events() {
         </label>
         <span className="quiet small" role="status">
           {plural(found.length, "event")}
-          {loading && `, reading: ${rows.length} of ${live.places}`}
+          {loading && `, reading: ${rows.length} of ${live.delegates ? total : live.places}`}
         </span>
       </div>
       {error && <Failure error={new Error(error)} onRetry={() => index.want(live.places)} />}
@@ -80,7 +83,10 @@ export default function Events() {
           reveal={at === null ? null : oldest ? found.length - 1 : 0}
           render={(position) => {
             const row = found[position];
-            return row ? <EventRow row={row} run={live.run} here={row.place === upto && at !== null} open={opened.has(row.place)} onToggle={toggle} /> : null;
+            return row ? (
+              <EventRow row={row} of={live.run} here={row.place === past} open={opened.has(row.place)} onToggle={toggle}
+                onShow={() => replace(addressOf(currentRoute(), row.place, rows, live))} />
+            ) : null;
           }}
         />
       )}
@@ -90,13 +96,15 @@ export default function Events() {
 
 interface RowProps {
   row: LightEvent;
-  run: string;
+  /** The run whose page it is; events of its children say theirs. */
+  of: string;
   here: boolean;
   open: boolean;
   onToggle: (place: number) => void;
+  onShow: () => void;
 }
 
-function EventRow({ row, run, here, open, onToggle }: RowProps) {
+function EventRow({ row, of, here, open, onToggle, onShow }: RowProps) {
   return (
     <div role="listitem" className="event" data-here={here}>
       <div className="event-line">
@@ -106,7 +114,7 @@ function EventRow({ row, run, here, open, onToggle }: RowProps) {
           aria-label={`Show the run after event ${row.place}`}
           onClick={() => {
             leave(row.place);
-            replace(withParts(currentRoute(), { at: row.place }));
+            onShow();
           }}
         >
           {row.place}
@@ -115,14 +123,17 @@ function EventRow({ row, run, here, open, onToggle }: RowProps) {
           <span className="mono event-type" data-type={row.type}>
             {row.type}
           </span>
-          <span className="event-gist cut">{row.gist}</span>
+          <span className="event-gist cut">
+            {row.run !== of && <span className="quiet">{row.run.replace(`${of}.`, "")}: </span>}
+            {row.gist}
+          </span>
         </button>
         <span className="event-actor cut quiet">{row.actor}</span>
         <span className="event-time quiet">
           <Time at={row.recorded_at} />
         </span>
       </div>
-      {open && <EventData run={run} place={row.place} />}
+      {open && <EventData run={row.run} place={row.own} />}
     </div>
   );
 }

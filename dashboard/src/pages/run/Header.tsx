@@ -3,6 +3,7 @@ import { type Action, type Headline as Score, isMerging, type Run } from "../../
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
 import { useMaySubmit, useOwns } from "../../lib/currentUser";
 import { href } from "../../lib/router";
+import { usePlace } from "../../panels/context";
 import { Fact, Headline } from "../../panels/Headline";
 import { Icon, type IconName } from "../../ui/Icon";
 import { StatusMark } from "../../ui/StatusMark";
@@ -24,6 +25,7 @@ const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
 
 export function Header({ onAction }: { onAction: (action: Action) => void }) {
   const { live, shown, at, overview, open } = useRun();
+  const { upto } = usePlace();
   const maySubmit = useMaySubmit();
   const own = useOwns()(live.owner);
   const head = useHead(live, at);
@@ -37,7 +39,11 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
       <div className="run-title">
         <h1 className="mono">{live.run}</h1>
         <StatusMark status={shown.status} />
-        {at !== null && <span className="tag past">as it was at event {shown.place.toLocaleString("en-US")}</span>}
+        {at !== null && (
+          <span className="tag past">
+            {live.delegates && upto !== null ? `as it was at position ${upto.toLocaleString("en-US")} of the log` : `as it was at event ${shown.place.toLocaleString("en-US")}`}
+          </span>
+        )}
         {live.labels.map((label) => (
           <a key={label} className="tag" href={href(["runs"], { label })}>
             {label}

@@ -13,6 +13,8 @@ import { Arriving, Boundary } from "../../ui/Boundary";
 import { Empty, Failure } from "../../ui/Messages";
 import { Tabs } from "../../ui/Tabs";
 import { RunProvider, runPath } from "./context";
+import { asked, queried } from "./moment";
+import { Breadcrumb, NotYet } from "./Breadcrumb";
 import { eventIndex } from "./eventIndex";
 import { ActionDialog } from "./dialogs/ActionDialog";
 import { ForkDialog } from "./dialogs/ForkDialog";
@@ -38,41 +40,53 @@ const MANY = 2000;
 
 export default function RunPage({ run, route }: { run: string; route: Route }) {
   const tab = route.parts[2] ?? "overview";
-  const given = Number(route.query.get("at"));
-  const at = Number.isInteger(given) && given > 0 ? given : null;
+  const moment = asked(route);
   const live = useResource<RunFacts>(runPath(run));
-  const past = useResource<RunFacts>(at === null ? null : runPath(run, "", { at }));
-  const overview = usePanels(run, at);
+  const isPast = moment.at !== null || moment.upto !== null;
+  const past = useResource<RunFacts>(isPast ? runPath(run, "", queried(moment)) : null);
+  const settled = !isPast || (past.data !== undefined && !past.stale);
+  const delegates = live.data?.delegates ?? false;
+  const family = live.data?.part_of?.run ?? run;
+  // A position in the log means a place of the run's history, which the server says.
+  const at = moment.at ?? (isPast ? (past.data?.place ?? 1) : null);
+  const overview = usePanels(run, moment.at, moment.upto);
   const owns = useOwns();
   const [dialog, setDialog] = useState<Action | null>(null);
   const [snapped, setSnapped] = useState<{ why: string; at: number } | null>(null);
-  const index = useMemo(() => eventIndex(run), [run]);
+  const index = useMemo(() => eventIndex(run, delegates), [run, delegates]);
   useTitle(run);
 
   const places = live.data?.places ?? 0;
   const again = (large: boolean) => {
     const prefix = runPath(run);
     // The past, single events and a recipe's layers stay as they are.
-    const fixed = /[?&]at=|\/events|\/layers/;
+    const fixed = /[?&](at|upto)=|\/events|\/moments|\/layers/;
     const own = (path: string) => path === prefix || path.startsWith(`${prefix}/`);
     invalidate((path) => own(path) && !fixed.test(path) && (path.includes("generation=all") || (path === `${prefix}/panels` && places > MANY)) === large);
   };
   const fresh = useThrottled(() => again(false), 600);
   const freshAll = useThrottled(() => again(true), 5000);
   useTold((told) => {
-    if (told.type !== "reconnected" && told.run !== run) return;
-    if (told.event) index.take(told.event);
+    // Runs of one pipeline change each other's pages: their names begin with its name.
+    const near = told.run === run || told.run === family || (told.run?.startsWith(`${family}.`) ?? false);
+    if (told.type !== "reconnected" && !near) return;
+    if (told.event && (told.run === run || delegates)) index.take(told.event);
     fresh();
     freshAll();
   });
 
+  // A run without runs of its own is moved over by its own places.
+  useEffect(() => {
+    if (live.data && !delegates && moment.at === null && moment.upto !== null && settled && past.data) replace(withParts(route, { at: past.data.place }));
+  }, [live.data, delegates, moment.at, moment.upto, settled, past.data, route]);
+
   // A place inside of one append is none: the nearest one that is, in the direction of travel.
   useEffect(() => {
-    const nearest = at !== null && past.error instanceof ApiError ? snap(past.error.problem, at) : null;
+    const nearest = moment.at !== null && past.error instanceof ApiError ? snap(past.error.problem, moment.at) : null;
     if (nearest === null || !(past.error instanceof ApiError)) return;
     setSnapped({ why: past.error.message, at: nearest });
     replace(withParts(route, { at: nearest }));
-  }, [past.error, at, route]);
+  }, [past.error, moment.at, route]);
 
   if (!live.data) {
     if (live.error instanceof ApiError && live.error.status === 404) {
@@ -85,34 +99,38 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
     }
     return live.error ? <Failure error={live.error} onRetry={() => void live.reload()} /> : <p className="loading">Loading …</p>;
   }
-  const shown = (at === null ? live.data : past.data) ?? live.data;
+  if (moment.at === null && past.error instanceof ApiError && past.error.status === 404) {
+    return <NotYet run={live.data} upto={moment.upto} now={withParts(route, { upto: null })} />;
+  }
+  const shown = (isPast ? past.data : live.data) ?? live.data;
   const merging = isMerging(shown);
   const graphs = (overview.newest ?? overview.shown.data)?.panels.some((panel) => panel.kind === "graph") ?? tab === "lineage";
   const has = (id: string) => merging || (COMMON.includes(id) && (id !== "lineage" || graphs));
   const open = (candidate: string) => replace(withParts(route, { candidate }));
   const candidate = route.query.get("candidate");
-  const pastFailed = at !== null && past.error !== null && !(past.error instanceof ApiError && snap(past.error.problem, at));
+  const pastFailed = isPast && past.error !== null && !(moment.at !== null && past.error instanceof ApiError && snap(past.error.problem, moment.at));
   return (
-    <RunProvider value={{ live: live.data, shown, at, overview, open }}>
-      <PanelPlaceProvider value={{ run, at, pick: merging ? open : null, mayAct: at === null && owns(live.data.owner) }}>
+    <RunProvider value={{ live: live.data, shown, at, settled, overview, open }}>
+      <PanelPlaceProvider value={{ run, at: moment.at, upto: moment.upto, pick: merging ? open : null, mayAct: at === null && owns(live.data.owner) }}>
       <div className="run" data-past={at !== null} data-tab={tab}>
+        {live.data.part_of && <Breadcrumb part={live.data.part_of} upto={moment.upto} />}
         <Header onAction={setDialog} />
         <Tabs
           label="Parts of the run"
           tabs={Object.entries(TABS).filter(([id]) => has(id)).map(([id, label]) => ({ id, label }))}
           current={tab}
-          onPick={(id) => replace(href(["runs", run, ...(id === "overview" ? [] : [id])], { at }))}
+          onPick={(id) => replace(href(["runs", run, ...(id === "overview" ? [] : [id])], { ...moment }))}
         />
         <div className="run-body" role="tabpanel" id={`panel-${tab}`} aria-labelledby={`tab-${tab}`} tabIndex={-1}>
           {live.error !== null && <Failure error={live.error} onRetry={() => void live.reload()} />}
           {pastFailed && <Failure error={past.error} />}
-          <div className={at !== null && past.stale ? "stale" : undefined}>
+          <div className={isPast && past.stale ? "stale" : undefined}>
             <Boundary at={route.text}>
               <Suspense fallback={<Arriving />}>{bodyOf(has(tab) ? tab : "overview", merging)}</Suspense>
             </Boundary>
           </div>
         </div>
-        <TimeSlider route={route} index={index} snapped={snapped && snapped.at === at ? snapped.why : null} onFork={() => setDialog("fork")} />
+        <TimeSlider route={route} index={index} snapped={snapped && snapped.at === moment.at ? snapped.why : null} onFork={() => setDialog("fork")} />
         {dialog === "fork" && <ForkDialog onClose={() => setDialog(null)} />}
         {dialog !== null && dialog !== "fork" && <ActionDialog action={dialog} onClose={() => setDialog(null)} />}
         {candidate && merging && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}

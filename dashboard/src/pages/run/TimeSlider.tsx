@@ -2,12 +2,13 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { useThrottled } from "../../lib/hooks";
 import { useMaySubmit } from "../../lib/currentUser";
-import { replace, type Route, withParts } from "../../lib/router";
+import { replace, type Route } from "../../lib/router";
 import { Icon } from "../../ui/Icon";
 import { Time } from "../../ui/Time";
 import { useRun } from "./context";
 import type { EventIndex, LightEvent } from "./eventIndex";
 import { closings, type Closing, settle } from "./unitBoundaries";
+import { addressOf, asked, placeIn } from "./moment";
 import { leave } from "./nearestBoundary";
 
 interface Props {
@@ -21,25 +22,28 @@ interface Props {
 const UNASKED = 5000;
 
 export function TimeSlider({ route, index, snapped, onFork }: Props) {
-  const { live, shown, at } = useRun();
+  const { live, settled, at: isPast } = useRun();
   const { rows, loading } = useSyncExternalStore(index.subscribe, index.snapshot);
   const maySubmit = useMaySubmit();
   const [held, setHeld] = useState<number | null>(null);
   const [playing, setPlaying] = useState(false);
-  const places = live.places;
+  const places = live.delegates ? Math.max(1, rows.length) : live.places;
+  const at = isPast === null ? null : live.delegates ? placeIn(rows, asked(route), live.run) : isPast;
+  const addressAt = (to: number | null) => addressOf(route, to, rows, live);
   const unit = live.progress.unit;
   const place = held ?? at ?? places;
   const ends = useMemo(() => closings(rows), [rows]);
   useEffect(() => {
-    if (places <= UNASKED) index.want(places);
-  }, [index, places]);
+    if (live.delegates) index.want(1);
+    else if (places <= UNASKED) index.want(places);
+  }, [index, places, live.delegates]);
 
   const sent = useRef<number | null>(null);
   const commit = useThrottled(() => {
     if (held === null) return;
     sent.current = held >= places ? null : held;
     if (sent.current === at) setHeld(null);
-    else replace(withParts(route, { at: sent.current }));
+    else replace(addressAt(sent.current));
   }, 80);
   const show = (next: number) => {
     const to = settle(rows, Math.max(1, Math.min(places, next)), next > place);
@@ -56,15 +60,15 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
   }, [at, places]);
   useEffect(() => {
     // The page is at each place before the next one is asked for, however slow the server is.
-    if (!playing || (at !== null && shown.place !== at)) return;
+    if (!playing || !settled) return;
     const timer = window.setTimeout(() => {
       const next = settle(rows, place + 1, true);
       if (next >= places) setPlaying(false);
       leave(place);
-      replace(withParts(route, { at: next >= places ? null : next }));
+      replace(addressOf(route, next >= places ? null : next, rows, live));
     }, 350);
     return () => window.clearTimeout(timer);
-  }, [playing, place, places, rows, route, at, shown.place]);
+  }, [playing, place, places, rows, route, at, settled, live]);
 
   const jump = (step: 1 | -1) => {
     const next = step > 0 ? ends.find((end) => end.place > place) : ends.findLast((end) => end.place < place);
@@ -100,7 +104,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
           onChange={(event) => show(Number(event.target.value))}
         />
       </div>
-      <Caption here={here} place={place} places={places} loading={loading} snapped={snapped} />
+      <Caption here={here} run={live.run} place={place} places={places} loading={loading} snapped={snapped} />
       <div className="dock-buttons dock-end">
         {maySubmit && at !== null && (
           <button type="button" className="button small" onClick={onFork}>
@@ -115,7 +119,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
             onClick={() => {
               setPlaying(false);
               setHeld(null);
-              replace(withParts(route, { at: null }));
+              replace(addressAt(null));
             }}
           >
             Back to live
@@ -128,13 +132,14 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
 
 interface CaptionProps {
   here: LightEvent | undefined;
+  run: string;
   place: number;
   places: number;
   loading: boolean;
   snapped: string | null;
 }
 
-function Caption({ here, place, places, loading, snapped }: CaptionProps) {
+function Caption({ here, run, place, places, loading, snapped }: CaptionProps) {
   return (
     <p className="dock-caption cut" title={snapped ?? here?.gist}>
       <b>
@@ -144,6 +149,7 @@ function Caption({ here, place, places, loading, snapped }: CaptionProps) {
         <span role="status">{snapped}</span>
       ) : here ? (
         <>
+          {here.run !== run && <span className="quiet">{here.run} </span>}
           <span className="mono">{here.type}</span> <span className="soft">{here.gist}</span>{" "}
           <span className="quiet">
             <Time at={here.recorded_at} />

@@ -10,6 +10,8 @@ export interface RunView<Kind extends RunFacts = RunFacts> {
   /** The run as it is shown: now, or as it was at `at`. */
   shown: Kind;
   at: number | null;
+  /** What is shown is the moment that was asked for, and not an earlier one that still stands. */
+  settled: boolean;
   /** Head and panels. */
   overview: Overview;
   /** Opens a candidate's recipe. */

@@ -1,5 +1,6 @@
 /** The drawing of a graph: boxes and the lines between them. */
 import { useState } from "react";
+import type { Node } from "../../api/types";
 import { score } from "../../lib/format";
 import { BOX, type Box, type Line, type Plan } from "./layout";
 
@@ -7,18 +8,21 @@ interface Props {
   title: string;
   drawing: Plan;
   fit: boolean;
-  /** Opens a node; null where nodes have no page. */
-  onOpen: ((id: string) => void) | null;
+  /** What opens a node; null if the node has no page. */
+  opens: (node: Node) => (() => void) | null;
   onToggle: (group: string) => void;
 }
 
-export function Drawing({ title, drawing, fit, onOpen, onToggle }: Props) {
+export function Drawing({ title, drawing, fit, opens, onToggle }: Props) {
   const [on, setOn] = useState<string | null>(null);
   const { width, height } = drawing;
   return (
     <div className="sheet lineage" tabIndex={0} role="region" aria-label={`Drawing: ${title}`}>
       <svg viewBox={`0 0 ${width} ${height}`} width={fit ? "100%" : width} height={fit ? undefined : height} role="group" aria-label={`${title}, from left to right`}>
         <title>{title}</title>
+        {drawing.lanes.map((lane) => (
+          <rect key={lane.x} className="lane" x={lane.x} y="2" width={lane.width} height={height - 4} rx="6" />
+        ))}
         {drawing.columns.map((column) => (
           <text key={column.x} className="lineage-head" x={column.x} y="18">
             {column.label}
@@ -31,7 +35,7 @@ export function Drawing({ title, drawing, fit, onOpen, onToggle }: Props) {
           </path>
         ))}
         {drawing.boxes.map((box) => (
-          <BoxNode key={box.key} box={box} onPoint={setOn} onOpen={onOpen} onToggle={onToggle} />
+          <BoxNode key={box.key} box={box} onPoint={setOn} opens={opens} onToggle={onToggle} />
         ))}
       </svg>
     </div>
@@ -50,15 +54,16 @@ function curve({ from, to }: Line): string {
 interface NodeProps {
   box: Box;
   onPoint: (key: string | null) => void;
-  onOpen: ((id: string) => void) | null;
+  opens: Props["opens"];
   onToggle: (group: string) => void;
 }
 
-function BoxNode({ box, onPoint, onOpen, onToggle }: NodeProps) {
+function BoxNode({ box, onPoint, opens, onToggle }: NodeProps) {
   const first = box.members[0];
   if (!first) return null;
   const many = box.members.length > 1;
-  const act = () => (many ? onToggle(box.key) : onOpen?.(first.id));
+  const onOpen = opens(first);
+  const act = () => (many ? onToggle(box.key) : onOpen?.());
   const kinds = [...new Set(box.members.map((one) => one.group))].filter(Boolean).join(", ");
   const title = many ? `${box.members.length} siblings` : first.name;
   const below = many ? kinds : [first.group, first.value === null ? "" : score(first.value)].filter(Boolean).join(" · ");

@@ -1,15 +1,21 @@
 /** Nodes and edges, such as a lineage, in columns from left to right. */
 import { useMemo, useState } from "react";
-import type { Graph } from "../../api/types";
+import type { Graph, Node } from "../../api/types";
 import { ChartTable } from "../../charts/ChartTable";
 import { plural, score, short } from "../../lib/format";
+import { go, href } from "../../lib/router";
 import { usePlace } from "../context";
 import { Drawing } from "./Drawing";
 import { draw } from "./layout";
 
 /** The result of the run, which is marked; null if it has none. */
 export function GraphPanel({ panel, result = null }: { panel: Graph; result?: string | null }) {
-  const { pick } = usePlace();
+  const { pick, upto } = usePlace();
+  const opens = (node: Node) => {
+    if (pick) return () => pick(node.id);
+    const run = node.run;
+    return run ? () => go(href(["runs", run], { upto })) : null;
+  };
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const [all, setAll] = useState(false);
   const [fit, setFit] = useState(false);
@@ -34,7 +40,7 @@ export function GraphPanel({ panel, result = null }: { panel: Graph; result?: st
         {panel.nodes.some((node) => !node.ours) && (
           <label className="check small">
             <input type="checkbox" checked={aside} onChange={(event) => setAside(event.target.checked)} />
-            {result ? "Show siblings" : "Show inputs and unfinished nodes"}
+            {result ? "Show siblings" : "Show all nodes"}
           </label>
         )}
         <label className="check small">
@@ -46,18 +52,18 @@ export function GraphPanel({ panel, result = null }: { panel: Graph; result?: st
           {drawing.groups > 0 && !all && `; ${plural(drawing.groups, "stack")} of siblings: click to open`}
         </span>
       </div>
-      <Drawing title={panel.title} drawing={drawing} fit={fit} onOpen={pick} onToggle={toggle} />
+      <Drawing title={panel.title} drawing={drawing} fit={fit} opens={opens} onToggle={toggle} />
       <ChartTable
         caption={panel.title}
         heads={["Name", "Kind", panel.along || "Column", panel.metric?.name ?? "Value", "Made from", "What", "Of the result"]}
         rows={() => panel.nodes.map((node) => [
-          pick ? (
-            <button key="open" type="button" className="link" onClick={() => pick(node.id)}>
+          opens(node) ? (
+            <button key="open" type="button" className="link" onClick={() => opens(node)?.()}>
               {node.name || short(node.id)}
             </button>
           ) : node.name,
           node.group,
-          node.column ?? "–",
+          node.lane || (node.column ?? "–"),
           score(node.value),
           panel.edges.filter((edge) => edge.target === node.id).map((edge) => [names.get(edge.source), edge.says && `(${edge.says})`].filter(Boolean).join(" ")).join(", "),
           node.says,

@@ -28,6 +28,8 @@ export interface Plan {
   boxes: Box[];
   lines: Line[];
   columns: { label: string; x: number }[];
+  /** Stretches of columns that belong together, such as a phase. */
+  lanes: { x: number; width: number }[];
   width: number;
   height: number;
   groups: number;
@@ -148,9 +150,11 @@ function place(boxes: Box[], lines: Line[], along: string): Omit<Plan, "lines" |
     box.x = 8 + box.column * (BOX.width + GAP.x);
     box.y = centre + box.row * (BOX.height + GAP.y) - BOX.height / 2;
   }
+  const names = stacks.map((stack) => stack[0]?.members[0]?.lane ?? "");
   return {
     boxes,
-    columns: stacks.map((stack, column) => ({ label: headOf(stack, along), x: 8 + column * (BOX.width + GAP.x) })),
+    columns: stacks.map((stack, column) => ({ label: laned(names, column) ?? headOf(stack, along), x: 8 + column * (BOX.width + GAP.x) })),
+    lanes: lanesOf(names),
     width: 16 + count * BOX.width + (count - 1) * GAP.x,
     height,
   };
@@ -158,6 +162,22 @@ function place(boxes: Box[], lines: Line[], along: string): Omit<Plan, "lines" |
 
 function middle(boxes: Box[] | undefined): number | null {
   return boxes && boxes.length > 0 ? boxes.reduce((sum, box) => sum + box.row, 0) / boxes.length : null;
+}
+
+/** A lane's name above its first column, and nothing above its others; undefined without lanes. */
+function laned(names: string[], column: number): string | undefined {
+  return names.every((name) => !name) ? undefined : names[column] === names[column - 1] ? "" : names[column];
+}
+
+function lanesOf(names: string[]): Plan["lanes"] {
+  const found: Plan["lanes"] = [];
+  names.forEach((name, column) => {
+    const step = BOX.width + GAP.x;
+    const last = found.at(-1);
+    if (last && name === names[column - 1]) last.width += step;
+    else if (name) found.push({ x: column * step, width: BOX.width + 16 });
+  });
+  return found;
 }
 
 /** "generation 3" where the graph has a word for its columns; "given" above what has no column. */

@@ -40,7 +40,7 @@ export function GatesPanel({ panel }: { panel: Gates }) {
                 {gate.low !== null && gate.high !== null && <small className="quiet">{` ${number(gate.low)} … ${number(gate.high)}`}</small>}
               </td>
               <td className="num">{number(gate.baseline)}</td>
-              <td className="num">{gate.limit === null ? NONE : number(gate.limit)}</td>
+              <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${number(gate.limit)}`}</td>
               <td>
                 <span className={VERDICTS[gate.verdict].tone}>
                   <span aria-hidden="true">{VERDICTS[gate.verdict].mark}</span> {gate.verdict}

@@ -1,0 +1,104 @@
+"""A run together with the runs that it delegates: its panels, its place in its parent, all events.
+
+Locks are taken from the parent down: no function here is called while the state of a child is held.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from api.state.run_cache import Desk
+from runs import kinds
+from runs.kinds.state import State
+from runs.lists import queries
+from runs.panels.head import Panels
+from runs.record.journal import Child, Line
+
+
+def overview(desk: Desk, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
+    """Return head and panels of a run at a moment, and True if they are those of now.
+
+    `at` is a place of the run's history, `upto` a position in the log; None for both is now. The runs
+    that it delegates are shown as they were at the same position. Raises ConfigError, NotFoundError.
+    """
+    place = desk.place(run, at, upto)
+    with desk.state(run) as state:
+        delegates = kinds.of(state.kind).delegates
+        if place is None or (place == state.place and not delegates):
+            return _newest(desk, state), True
+    if delegates and upto is None:
+        assert place
+        lines = desk.journals.lines(run)
+        upto = lines[place - 1].position if place <= len(lines) else None
+    with desk.state(run, place) as state, desk.journals.children(state, upto) as children:
+        return _seen(desk, state, children), False
+
+
+def _newest(desk: Desk, state: State) -> Panels:
+    with desk.journals.children(state) as children:
+        versions = tuple((child.run, len(child.lines)) for child in children)
+        return desk.seen(state.run, "panels", state, lambda s: _seen(desk, s, children), versions)
+
+
+def _seen(desk: Desk, state: Any, children: Sequence[Child]) -> Panels:
+    row = queries.row(desk.store, state.run)
+    curve = json.loads(row["curve"]) if row else ()
+    return kinds.of(state.kind).overview(state, curve, children)
+
+
+def part_of(desk: Desk, run: str) -> dict[str, Any] | None:
+    """Return the run that a run is a task of, its stage there, and the runs before and after it.
+
+    None for a run that is a task of none.
+    """
+    parent = desk.journals.parent(run)
+    if parent is None:
+        return None
+    with desk.state(parent) as state, desk.journals.children(state) as children:
+        stages = kinds.of(state.kind).stages(state, children)
+        what = {child.run: child.state.kind for child in children}
+    for at, stage in enumerate(stages):
+        if run in stage.runs:
+            first = stage.runs[0]
+            other = what[run] if what[run] != what[first] else "earlier run"
+            before = next((one.runs[0] for one in reversed(stages[:at]) if one.runs), None)
+            after = next((one.runs[0] for one in stages[at + 1 :] if one.runs), None)
+            return {
+                "run": parent,
+                "stage": f"{stage.number} {stage.name}" + ("" if run == first else f", {other}"),
+                "previous": before,
+                "next": after,
+            }
+    return None
+
+
+def moments(desk: Desk, run: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """Return (events of a run and of the runs that it delegates, the number of all of them).
+
+    They are in the order of the log, from behind the position `after`. Raises NotFoundError.
+    """
+    with desk.state(run) as state, desk.journals.children(state) as children:
+        every = [(run, desk.journals.lines(run)), *((c.run, c.lines) for c in children)]
+    rows = merge(
+        *(_newer(name, lines, after) for name, lines in every), key=lambda row: row[1].position
+    )
+    told = [_told(name, line, own=name == run) for name, line in islice(rows, limit)]
+    return told, sum(len(lines) for _, lines in every)
+
+
+def _newer(run: str, lines: Sequence[Line], after: int) -> Iterator[tuple[str, Line]]:
+    """Yield the events of one run behind a position."""
+    first = bisect_right(lines, after, key=lambda line: line.position)
+    return ((run, line) for line in islice(lines, first, None))
+
+
+def _told(run: str, line: Line, own: bool) -> dict[str, Any]:
+    """Return an event; only those of the run itself end units of it."""
+    names = ("position", "place", "type", "inside", "actor", "recorded_at", "gist")
+    told = {name: getattr(line, name) for name in names}
+    return {"run": run, **told, "unit": line.unit if own else None}

@@ -1,0 +1,135 @@
+"""Quality and size of a pipeline's models along its phases, as they were measured. Pure.
+
+A phase without a measurement has no point. Bits per byte are those of the measurement of a phase's
+model, on the items that no phase chose by. `retention` is bits per byte of the best input over those of
+the model on the same documents, so both together say the best input's; bytes and `size` likewise say
+the largest input's. Without bytes there are the parameters that the runs record of the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pipeline.events import PipelineState
+from runs import kinds
+from runs.panels.panels import Lines, Series
+from runs.panels.shapes import Axis
+from runs.record.journal import Child
+
+BITS, RETENTION, BYTES, SIZE = "bits_per_byte", "retention", "bytes", "size"
+PHASE = Axis(name="phase", whole=True)
+#: Bytes that are so many times others are told apart on a logarithmic axis.
+FAR = 10
+
+
+def along(state: PipelineState, children: Sequence[Child]) -> list[Lines]:
+    """Return the panels of quality and size that have a point; `children`: the pipeline's runs."""
+    found = [_quality(state), _bytes(state) or _parameters(state, children)]
+    return [panel for panel in found if panel is not None]
+
+
+def _numbers(state: PipelineState) -> range:
+    return range(1, len(state.submitted.config.phases) + 1 if state.submitted else 1)
+
+
+def _quality(state: PipelineState) -> Lines | None:
+    return _pair(
+        state,
+        Lines(
+            name="quality",
+            title="Quality along the way",
+            says="Bits per byte of the measured models, on items that no phase chose by; bands are "
+            "95 % intervals.",
+            x=PHASE,
+            y=Axis(name="bits per byte", unit="bit/B", better="down"),
+            series=(),
+        ),
+        BITS,
+        lambda own, retention: own * retention,
+        (RETENTION, "best of its inputs"),
+    )
+
+
+def _bytes(state: PipelineState) -> Lines | None:
+    return _pair(
+        state,
+        Lines(
+            name="bytes",
+            title="Bytes along the way",
+            says="Bytes of the measured models' tensors.",
+            x=PHASE,
+            y=Axis(name="bytes", unit="B", better="down", whole=True),
+            series=(),
+        ),
+        BYTES,
+        lambda own, size: own / size,
+        (SIZE, "largest of its inputs"),
+    )
+
+
+def _pair(
+    state: PipelineState,
+    panel: Lines,
+    name: str,
+    input_of: Callable[[float, float], float],
+    ratio: tuple[str, str],
+) -> Lines | None:
+    """Return the panel with a figure of each phase's model, and with that of its inputs.
+
+    `ratio`: the figure that says the input's from the model's own, by `input_of`, and the input's name.
+    None if no phase has the figure.
+    """
+    phases = tuple(_numbers(state))
+    figures = [state.figures(number) for number in phases]
+    own = [found.get(name) for found in figures]
+    if not any(own):
+        return None
+    inputs = tuple(
+        input_of(one.value, found[ratio[0]].value) if one and ratio[0] in found else None
+        for one, found in zip(own, figures, strict=True)
+    )
+    banded = any(one.low is not None for one in own if one)
+    result = Series(
+        name="result of the phase",
+        x=phases,
+        y=tuple(one and one.value for one in own),
+        low=tuple(one and one.low for one in own) if banded else None,
+        high=tuple(one and one.high for one in own) if banded else None,
+    )
+    before = Series(name=ratio[1], role="reference", x=phases, y=inputs)
+    series = (result, before) if any(value is not None for value in inputs) else (result,)
+    values = [value for one in series for value in one.y if value]
+    far = panel.y.name == BYTES and max(values) >= FAR * min(values)
+    axis = panel.y.model_copy(update={"log": far})
+    return panel.model_copy(update={"series": series, "y": axis})
+
+
+def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None:
+    """Return the parameters of each phase's largest model, and of its smallest if they differ."""
+    sizes = {number: list(_sizes(state, children, number)) for number in _numbers(state)}
+    if not any(sizes.values()):
+        return None
+    largest = tuple(max(some, default=None) for some in sizes.values())
+    smallest = tuple(min(some, default=None) for some in sizes.values())
+    found = [Series(name="largest model", x=tuple(sizes), y=largest)]
+    if smallest != largest:
+        found.append(Series(name="smallest model", x=tuple(sizes), y=smallest))
+    return Lines(
+        name="parameters",
+        title="Parameters along the way",
+        says="Parameters of the models, as the runs of the phases record them.",
+        x=PHASE,
+        y=Axis(name="parameters", whole=True),
+        series=tuple(found),
+    )
+
+
+def _sizes(state: PipelineState, children: Sequence[Child], number: int) -> Iterator[int]:
+    """Yield the parameters of a phase's models, if its run says them."""
+    ended = state.ended_phase(number)
+    states = [child.state for child in children if ended and child.run == ended.child]
+    for child in states if ended else ():
+        if child.completed is not None:
+            told = kinds.of(child.kind).models(child.completed, child)
+            made = {model.digest for model in ended.models.values()} if ended else set()
+            yield from (one["parameters"] for one in told if one["digest"] in made)

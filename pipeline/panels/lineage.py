@@ -1,0 +1,183 @@
+"""The family of a pipeline's models: a lane for each phase, what was given before them. Pure.
+
+A model stands in the lane of the phase whose run made it, behind the models of the same run that it was
+made from. What it was made from is what its run records of it (`View.ancestry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline import plan
+from pipeline.events import PipelineState
+from pipeline.panels.along import BITS
+from runs import kinds
+from runs.errors import NotFoundError
+from runs.event_types import MadeModel
+from runs.kinds.origin import Ancestor
+from runs.panels.panels import Edge, Graph, Metric, Node
+from runs.record.journal import Child
+
+#: The lane of what the pipeline was given, and groups of its nodes.
+GIVEN, MODEL, CORPUS = "given", "given model", "corpus"
+
+
+@dataclass
+class _Family:
+    """Nodes and edges that were found so far."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    edges: list[Edge] = field(default_factory=list)
+    #: Digest of weights → node.
+    holders: dict[str, str] = field(default_factory=dict)
+    #: (phase, role) → node.
+    made: dict[tuple[int, str], str] = field(default_factory=dict)
+
+    def put(self, node: Node, digest: str | None = None) -> None:
+        self.nodes[node.id] = node
+        if digest is not None:
+            self.holders.setdefault(digest, node.id)
+
+    def join(self, sources: Iterable[str], target: str, says: str) -> None:
+        known = {(edge.source, edge.target) for edge in self.edges}
+        for source in dict.fromkeys(sources):
+            if source != target and (source, target) not in known:
+                self.edges.append(Edge(source=source, target=target, says=says))
+
+
+def lineage(state: PipelineState, children: Sequence[Child]) -> Graph | None:
+    """Return the models of all phases that have ended, in lanes; None if no phase gave a model."""
+    if state.submitted is None:
+        return None
+    family, column = _Family(), 1
+    for number in range(1, len(state.submitted.config.phases) + 1):
+        column += _phase(state, number, {c.run: c for c in children}, family, column)
+    if not family.made:
+        return None
+    ours = _ours(state, family)
+    nodes = [node.model_copy(update={"ours": node.id in ours}) for node in family.nodes.values()]
+    return Graph(
+        name="family",
+        title="Family of the models",
+        says=f"{len(family.made)} models of {len({n for n, _ in family.made})} phases, each in the "
+        "lane of the phase that made it.",
+        metric=Metric(name="bits per byte", unit="bit/B", better="down"),
+        along="phase",
+        nodes=tuple(nodes),
+        edges=tuple(family.edges),
+    )
+
+
+def _phase(
+    state: PipelineState, number: int, runs: Mapping[str, Child], family: _Family, column: int
+) -> int:
+    """Add a phase's models and what it was given; return the number of columns that they take."""
+    ended, phase = state.ended_phase(number), state.submitted.config.phase(number)
+    if ended is None or not ended.models:
+        return 0
+    behind = _ancestries(runs.get(ended.child), ended.models)
+    depths = {role: len(_within(role, ended.models, behind)) for role in ended.models}
+    levels = sorted(set(depths.values()))
+    measured = state.measured_phase(number)
+    bits = measured.figures.get(BITS) if measured and len(ended.models) == 1 else None
+    for role, model in ended.models.items():
+        id_ = model.recipe_id if model.recipe_id not in family.nodes else f"{phase.name}:{role}"
+        family.made[number, role] = id_
+        node = Node(
+            id=id_,
+            name=f"{phase.name}:{role}",
+            group=phase.kind,
+            says=f"weights {model.digest[:12]}, made by run {ended.child}",
+            column=column + levels.index(depths[role]),
+            value=bits.value if bits else None,
+            lane=f"{number} {phase.name}",
+            run=ended.child,
+        )
+        family.put(node, model.digest)
+    given = _given(state, number, family)
+    for role in ended.models:
+        _descend(number, role, ended.models, behind, given, family, phase.kind)
+    return len(levels)
+
+
+def _ancestries(
+    child: Child | None, models: Mapping[str, MadeModel]
+) -> dict[str, list[Ancestor] | None]:
+    """Return role → what the run says that the model was made from; None if the run is not known."""
+    if child is None:
+        return dict.fromkeys(models)
+    kind = kinds.of(child.state.kind)
+    found: dict[str, list[Ancestor] | None] = {}
+    for role, model in models.items():
+        try:
+            found[role] = kind.ancestry(child.state, model.recipe_id)
+        except NotFoundError:  # a kind that makes no models of others
+            found[role] = None
+    return found
+
+
+def _within(
+    role: str, models: Mapping[str, MadeModel], behind: Mapping[str, list[Ancestor] | None]
+) -> list[str]:
+    """Return the roles of the same run that a model was made from, directly or not."""
+    ids = {ancestor.recipe_id for ancestor in behind[role] or ()}
+    return [r for r, model in models.items() if r != role and model.recipe_id in ids]
+
+
+def _given(state: PipelineState, number: int, family: _Family) -> list[str]:
+    """Return the nodes of what a phase was given, data first; add those of no phase."""
+    phase, found = state.submitted.config.phase(number), []
+    for place in state.submitted.places.get(phase.name, ()):
+        if state.submitted.config.items_of(place) is None:
+            name = place.rstrip("/").rpartition("/")[2]
+            node = Node(id=f"data {place}", name=name, group=CORPUS, says=place, lane=GIVEN)
+            family.put(node.model_copy(update={"column": 0}))
+            found.append(node.id)
+    for reference in phase.given:
+        model = plan.resolved(state, reference)
+        if isinstance(model, tuple):
+            found.append(family.holders[model[1].digest])
+        elif model is not None:
+            told = state.submitted.given.get(model)
+            node = Node(
+                id=f"given {model}", name=told.name if told else model, group=MODEL, lane=GIVEN
+            )
+            digest = told.digest if told else None
+            family.put(node.model_copy(update={"column": 0}), digest)
+            found.append(node.id)
+    return found
+
+
+def _descend(
+    number: int,
+    role: str,
+    models: Mapping[str, MadeModel],
+    behind: Mapping[str, list[Ancestor] | None],
+    given: Sequence[str],
+    family: _Family,
+    kind: str,
+) -> None:
+    """Add the edges to one model: from its own run, and from what the run was given.
+
+    Inputs of no phase, and all inputs if the run does not say which it used, count as used.
+    """
+    inside = _within(role, models, behind)
+    above = {r for parent in inside for r in _within(parent, models, behind)}
+    target = family.made[number, role]
+    family.join((family.made[number, r] for r in inside if r not in above), target, kind)
+    if inside:
+        return
+    ancestors = behind[role]
+    used = {family.holders.get(a.given) for a in ancestors if a.given} if ancestors else set(given)
+    family.join((g for g in given if g in used or family.nodes[g].lane == GIVEN), target, kind)
+
+
+def _ours(state: PipelineState, family: _Family) -> set[str]:
+    """Return the nodes of the newest models that go on, and of all that these were made from."""
+    last = max(number for number, _ in family.made)
+    newest = plan.outgoing(state, last).values()
+    found = {family.holders[model.digest] for _, model in newest if model.digest in family.holders}
+    while more := {edge.source for edge in family.edges if edge.target in found} - found:
+        found |= more
+    return found

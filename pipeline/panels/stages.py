@@ -1,0 +1,143 @@
+"""The strip of a pipeline's phases: how each stands, its gates in four words, its figure. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pipeline import plan
+from pipeline.events import GateDecided, PipelineState
+from runs import kinds
+from runs.event_types import Figure
+from runs.kinds.decide import pending
+from runs.panels.shapes import Metric
+from runs.panels.stages import Measured, Stage, Standing, Strip
+from runs.record.journal import Child
+
+#: Verdicts of gates, the one that is told first if a phase has several.
+TELLING = ("stop", "pass unchanged", "pass")
+
+
+def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
+    """Return the phases as stages; `children`: the pipeline's runs at this moment, None if unknown."""
+    found = stages(state, children)
+    ended = sum(state.ended_phase(stage.number) is not None for stage in found)
+    return Strip(
+        name="strip",
+        title="Phases in a row",
+        says=f"{ended} of {len(found)} phases have ended.",
+        unit="phase",
+        stages=tuple(found),
+    )
+
+
+def stages(state: PipelineState, children: Sequence[Child] | None) -> list[Stage]:
+    """Return the phases as stages."""
+    config = state.submitted.config if state.submitted else None
+    return [_stage(state, n + 1, children) for n in range(len(config.phases) if config else 0)]
+
+
+def names(state: PipelineState, children: Sequence[Child]) -> dict[str, str]:
+    """Return run → what it is in the pipeline: "2 merge", "2 merge, measurement"."""
+    told = {"phase": "", "measure": ", measurement"}
+    found: dict[str, str] = {}
+    for child in children:
+        work, number = child.task.split("/")[:2]
+        name = f"{number} {state.submitted.config.phase(int(number)).name}{told[work]}"
+        again = sum(other == name or other.startswith(f"{name}, run ") for other in found.values())
+        found[child.run] = f"{name}, run {again + 1}" if again else name
+    return found
+
+
+def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) -> Stage:
+    phase = state.submitted.config.phase(number)
+    runs = list(_runs(state, number, children or ()))
+    standing, at_work = _standing(state, number, runs)
+    if children is None and number in _open(state):
+        standing = "running"
+    return Stage(
+        number=number,
+        name=phase.name,
+        what=phase.kind,
+        state=standing,
+        inside=_inside(at_work) if at_work and standing == "running" else None,
+        gate=_gate(state, number),
+        figure=_figure(state, number),
+        runs=tuple(child.run for child in runs),
+    )
+
+
+def _runs(state: PipelineState, number: int, children: Sequence[Child]) -> Iterator[Child]:
+    """Yield a phase's runs: the one whose models count, its measurement, those that were given up."""
+    own = [c for c in children if c.task.split("/")[1] == str(number)]
+    newest = {plan.child_name(state, number), plan.child_name(state, number, "measure")}
+    first = [child for child in own if child.run in newest]
+    yield from sorted(first, key=lambda child: child.task.startswith("measure/"))
+    yield from (child for child in own if child.run not in newest)
+
+
+def _standing(
+    state: PipelineState, number: int, runs: Sequence[Child]
+) -> tuple[Standing, Child | None]:
+    """Return how a phase stands, and its run or measurement that is under way."""
+    if living := [child for child in runs if not child.state.ended]:
+        words: dict[str, Standing] = {"submitted": "waiting", "paused": "paused"}
+        return words.get(living[-1].state.status, "running"), living[-1]
+    if number in state.overridden:
+        return "overridden", None
+    if any(gate.verdict == "stop" for gate in state.gates.get(number, ())):
+        return "gate stopped", None
+    if number in state.passed:
+        return "passed unchanged", None
+    troubles = state.troubles(number, "measure" if state.ended_phase(number) else "phase")
+    if troubles and state.measured_phase(number) is None:
+        return ("cancelled" if troubles[-1].status == "cancelled" else "failed"), None
+    return ("ended" if state.ended_phase(number) else "waiting"), None
+
+
+def _open(state: PipelineState) -> set[int]:
+    """Return the phases whose run, or its measurement, is an open task of the pipeline."""
+    tasks = (key.split("/") for key in pending(state))
+    return {int(parts[1]) for parts in tasks if parts[0] in ("phase", "measure")}
+
+
+def _inside(child: Child) -> float | None:
+    """Return the share of a run's units that are done; None if they cannot be counted."""
+    done, of = kinds.of(child.state.kind).progress(child.state)
+    return min(1.0, done / of) if of else None
+
+
+def _gate(state: PipelineState, number: int) -> str:
+    """Return a phase's gates in at most four words."""
+    wanted, decided = plan.gates(state, number), state.gates.get(number, ())
+    if not wanted:
+        return ""
+    if not decided:
+        return "1 gate waits" if len(wanted) == 1 else f"{len(wanted)} gates wait"
+    told = _telling(decided)
+    if told.verdict == "pass":
+        return f"{told.gate.metric} passes" if len(decided) == 1 else f"{len(decided)} gates pass"
+    if told.verdict == "stop":
+        how = "overridden" if number in state.overridden else "not met"
+        return f"{told.gate.metric} {how}"
+    return f"{told.gate.metric}: input goes on"
+
+
+def _telling(decided: Sequence[GateDecided]) -> GateDecided:
+    """Return the verdict that says most: the first that stops, or else that passes the input on."""
+    return min(decided, key=lambda one: TELLING.index(one.verdict))
+
+
+def _figure(state: PipelineState, number: int) -> Measured | None:
+    """Return the figure that the telling gate decided by, or else the phase's first figure."""
+    if decided := state.gates.get(number, ()):
+        told = _telling(decided)
+        if told.figure is not None:
+            better = "up" if told.gate.at_least is not None else "down"
+            return _measured(Metric(name=told.gate.metric, better=better), told.figure)
+    for name, figure in state.figures(number).items():
+        return _measured(Metric(name=name), figure)
+    return None
+
+
+def _measured(metric: Metric, figure: Figure) -> Measured:
+    return Measured(metric=metric, value=figure.value, low=figure.low, high=figure.high)

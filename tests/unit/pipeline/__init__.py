@@ -1,0 +1,1 @@
+"""What a pipeline shows."""

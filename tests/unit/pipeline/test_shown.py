@@ -1,0 +1,223 @@
+"""What is shown of a pipeline follows from the logs: strip, quality and size, family."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events import Envelope
+from pipeline import plan
+from pipeline.decide import due
+from pipeline.events import GateOverridden, PipelineState
+from pipeline.kind import Pipeline
+from pipeline.panels import stages
+from runs.event_types import Figure
+from runs.history import repository
+from runs.panels.panels import Graph, Lines
+from runs.panels.stages import Stage
+from runs.record.journal import Child, Line
+from runs.record.user_events import Cancelled, Paused, Retried
+from testing.toy.toy_kind import KNOWN
+from testing.toy.toy_state import Started, StepCompleted, Submitted, ToyConfig, ToyState
+from tests.unit.runs.test_pipelines import (
+    GOOD,
+    MERGE,
+    PHASES,
+    end,
+    follow,
+    measured,
+    model,
+    standard,
+    world,
+)
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "pipeline-1.jsonl"
+KIND = Pipeline()
+BYTES = {"bytes": Figure(value=800), "size": Figure(value=0.5)}
+BITS = {"bits_per_byte": Figure(value=2.0, low=1.9, high=2.1, n=30)}
+
+
+def golden() -> list[Envelope]:
+    """Return the rows of the recorded pipeline."""
+    return [Envelope(**json.loads(line)) for line in GOLDEN.read_text("utf-8").splitlines()]
+
+
+def line(place: int, type_: str = "counted") -> Line:
+    """Return an event of a child."""
+    return Line(place, place, type_, False, "ada", "2026-11-26T03:42:05+00:00", "", None)
+
+
+def child(task: str, run: str, steps: int = 0, *events: Any) -> Child:
+    """Return a child that counts to 4, of which `steps` are done; then the events."""
+    state = ToyState()
+    state.take(Submitted(run=run, owner="ada", config=ToyConfig(steps=4)), key=f"{run}/submitted")
+    if steps:
+        state.take(Started(warnings=(), arithmetic="1"), key=f"{run}/start")
+    for step in range(steps):
+        state.take(StepCompleted(step=step, total=1), key=f"{run}/step/{step}")
+    for event in events:
+        state.take(event, key=f"{run}/asked")
+    return Child(task, state, [line(1, "submitted")])
+
+
+def told(state: PipelineState, children: list[Child] | None = None) -> list[str]:
+    """Return how each phase stands."""
+    return [stage.state for stage in stages.stages(state, children)]
+
+
+def only(state: PipelineState, number: int, children: list[Child] | None = None) -> Stage:
+    """Return one phase as a stage."""
+    return stages.stages(state, children)[number - 1]
+
+
+def panel(state: PipelineState, name: str) -> Any:
+    """Return a panel of the pipeline, by its own log; None if there is none of the name."""
+    return next((one for one in KIND.panels(state) if one.name == name), None)
+
+
+# ---- the strip -------------------------------------------------------------------------------
+
+
+def test_the_recorded_pipeline_stands_at_each_event_as_it_did() -> None:
+    """Stopped, overridden, cancelled, tried again, passed unchanged: all of it from the log alone."""
+    rows = golden()
+    seen = {place: told(repository.fold(rows[:place])) for place in (1, 2, 3, 4, 7, 9, 11, 18)}
+    assert seen == {
+        1: ["waiting", "waiting"],
+        2: ["running", "waiting"],
+        3: ["ended", "waiting"],
+        4: ["gate stopped", "waiting"],
+        7: ["overridden", "running"],
+        9: ["overridden", "cancelled"],
+        11: ["overridden", "running"],
+        18: ["overridden", "passed unchanged"],
+    }
+
+
+def test_a_gate_is_told_in_at_most_four_words_with_its_figure() -> None:
+    state = repository.fold(golden())
+    first, second = stages.stages(state, None)
+    assert (first.gate, second.gate) == ("lead overridden", "lead_over_sources: input goes on")
+    assert first.figure is not None
+    assert first.figure.metric.better == "up"
+    assert first.figure.value == pytest.approx(0.17705060292627667)
+    rows = golden()
+    every = {s.gate for n in range(1, 19) for s in stages.stages(repository.fold(rows[:n]), None)}
+    assert {"1 gate waits", "4 gates wait", "lead not met"} < every
+    assert all(len(gate.split()) <= 4 for gate in every)
+
+
+def test_a_phase_under_way_says_how_far_its_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share is that of the run's own units at that moment; a run that has not started waits."""
+    monkeypatch.setenv("FORGE_KINDS", KNOWN)
+    state = world(PHASES)
+    one = only(state, 1, [child("phase/1", "p.1-a", 3)])
+    assert (one.state, one.inside, one.runs) == ("running", 0.75, ("p.1-a",))
+    assert only(state, 1, [child("phase/1", "p.1-a")]).state == "waiting"
+    paused = only(state, 1, [child("phase/1", "p.1-a", 1, Paused())])
+    assert (paused.state, paused.inside) == ("paused", None)
+    assert told(state, []) == ["waiting"] * 3
+
+
+def test_a_run_that_was_given_up_stands_behind_the_one_that_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A click opens the newest; the names in the timeline tell both apart."""
+    monkeypatch.setenv("FORGE_KINDS", KNOWN)
+    state = world(PHASES)
+    first = child("phase/1", "p.1-a", 1, Cancelled(reason="a try"))
+    state.take(plan.returned(state, due(state).tasks[0], first.state), key="p/phase/1")
+    follow(state)
+    assert told(state) == ["cancelled", "waiting", "waiting"]
+    state.take(Retried(), key="p/retried/1")
+    assert told(state)[0] == "running"
+    both = [first, child("phase/1/1", "p.1-a-1", 2)]
+    one = only(state, 1, both)
+    assert (one.state, one.inside, one.runs) == ("running", 0.5, ("p.1-a-1", "p.1-a"))
+    assert stages.names(state, both) == {"p.1-a": "1 a", "p.1-a-1": "1 a, run 2"}
+
+
+def test_a_phase_that_is_measured_is_under_way_and_fails_with_its_measurement() -> None:
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    assert told(state) == ["ended", "running"]
+    assert only(state, 2).gate == "3 gates wait"
+    [task] = due(state).tasks
+    state.take(plan.refused(state, task, "no text"), key=f"p/{task.key}")
+    follow(state)
+    assert told(state) == ["ended", "failed"]
+
+
+def test_a_stopped_gate_says_interval_and_limit_until_it_is_overridden() -> None:
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    measured(state, 2, **{**GOOD, "retention": Figure(value=0.9, low=0.8, high=1.0)})
+    assert (only(state, 2).state, only(state, 2).gate) == ("gate stopped", "retention not met")
+    gate = panel(state, "gates").gates[0]
+    assert (gate.low, gate.high, gate.limit, gate.verdict) == (0.8, 1.0, 0.95, "stop")
+    assert "(0.8 to 1), and must be at least 0.95" in (gate.reason or "")
+    state.take(GateOverridden(phase=2, reason="good enough"), key="p/gate_overridden/1")
+    assert (only(state, 2).state, only(state, 2).gate) == ("overridden", "retention overridden")
+    gate = panel(state, "gates").gates[0]
+    assert (gate.verdict, gate.reason) == ("overridden", "good enough")
+
+
+# ---- quality and size ------------------------------------------------------------------------
+
+
+def test_only_what_was_measured_has_a_point() -> None:
+    """The best input's bits per byte are the model's times `retention`; bytes likewise."""
+    state = standard(PHASES[0], MERGE)
+    assert panel(state, "quality") is panel(state, "bytes") is None
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    measured(state, 2, **GOOD, **BITS, **BYTES)
+    quality, sizes = panel(state, "quality"), panel(state, "bytes")
+    assert isinstance(quality, Lines)
+    own, best = quality.series
+    assert (own.x, own.y, own.low, own.high) == ((1, 2), (None, 2.0), (None, 1.9), (None, 2.1))
+    assert best.y == (None, pytest.approx(2.0 * 1.02))
+    own, largest = sizes.series
+    assert (own.y, own.low, largest.y) == ((None, 800), None, (None, 1600))
+
+
+def test_the_head_has_bits_per_byte_of_a_result_that_goes_on() -> None:
+    state = standard(PHASES[0], MERGE)
+    assert KIND.head(state).result is None
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    measured(state, 2, **GOOD, **BITS)
+    result = KIND.head(state).result
+    assert result is not None
+    assert (result.name, result.value, result.n) == ("b:champion", 2.0, 30)
+    passed = KIND.head(repository.fold(golden()))
+    assert passed.result is None  # its input went on, which is the result
+    assert [fact.value for fact in passed.facts if fact.name == "result"] == ["specialists:base"]
+
+
+# ---- the family ------------------------------------------------------------------------------
+
+
+def test_models_stand_in_the_lanes_of_their_phases_and_only_the_way_of_the_last_is_ours() -> None:
+    """The merge was passed by, so that its input is the result, and what that was made from."""
+    graph = panel(repository.fold(golden()), "family")
+    assert isinstance(graph, Graph)
+    lanes = {node.name: (node.lane, node.column) for node in graph.nodes}
+    assert lanes["small.jsonl"] == ("given", 0)
+    assert lanes["specialists:base"] == ("1 specialists", 1)
+    assert lanes["merge:champion"] == ("2 merge", 2)
+    assert {node.name for node in graph.nodes if node.ours} == {"small.jsonl", "specialists:base"}
+    names = {node.id: node.name for node in graph.nodes}
+    into = {names[e.source] for e in graph.edges if names[e.target] == "merge:champion"}
+    assert into == {f"specialists:{role}" for role in ("base", "code", "math", "data")}
+    assert {node.run for node in graph.nodes if node.lane == "2 merge"} == {"p.2-merge-1"}
+
+
+def test_a_pipeline_that_has_not_begun_shows_its_phases_and_no_family() -> None:
+    state = world(PHASES)
+    assert [one.name for one in KIND.panels(state)] == ["strip", "gates", "phases"]
