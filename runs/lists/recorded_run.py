@@ -27,9 +27,9 @@ class Family:
 
     def __repr__(self) -> str:
         lines = []
-        for run, ancestors in self.runs:
-            lines.append(f"run {run}:")
-            lines += [f"  {a.recipe_id[:12]}  {a.place:18s} {a.words}" for a in ancestors]
+        for one in self.runs:
+            lines.append(f"run {one.run}:")
+            lines += [f"  {a.recipe_id[:12]}  {a.place:18s} {a.words}" for a in one.ancestors]
         return "\n".join(lines)
 
 
