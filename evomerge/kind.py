@@ -221,6 +221,28 @@ class EvoMerge(RunView, Kind[RunState]):
                 found[name] = Figure(value=least.difference, low=least.low, high=least.high)
         return found
 
+    def inputs(self, state: RunState) -> dict[str, list[str]]:
+        """Return the digests of sources and base."""
+        started, found = state.started, {}
+        assert started
+        assert state.submitted
+        found["sources"] = [source.digest for source in started.sources]
+        if state.submitted.base is not None:
+            found["base"] = [started.base.digest]
+        return found
+
+    def pins(self, state: RunState) -> dict[str, Any]:
+        """Return what `started` pins, but for what the settings leave to a probe of the speed."""
+        assert state.submitted
+        config, found = state.submitted.config, super().pins(state)
+        probed = {
+            "batch_tokens": config.batch_tokens,
+            "evaluation": config.evaluation_dtype,
+            "compiled": config.evaluation_compile,
+        }
+        left = {name: "probe" for name, setting in probed.items() if setting == "probe"}
+        return {**found, "profile": {**found["profile"], **left}}
+
     def find(self, state: RunState, name: str) -> str:
         """Return the recipe id that "champion", an id or the beginning of an id means."""
         return candidates.find(state, name)

@@ -41,7 +41,8 @@ class PipelineView(View[PipelineState]):
             case "submitted":
                 return " → ".join(phase["name"] for phase in data["config"]["phases"])
             case "phase_ended":
-                return f"phase {data['name']}: run {data['child']} completed"
+                how = "had ended already" if data.get("reused") else "completed"
+                return f"phase {data['name']}: run {data['child']} {how}"
             case "phase_measured":
                 told = ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
                 return f"phase {data['name']}: {told}"
@@ -154,6 +155,8 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
     for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
         ended, troubles = state.ended_phase(number), state.troubles(number)
         word = "ended" if ended else troubles[-1].status if troubles else "open"
+        if ended and ended.reused:
+            word = "reused"
         if state.troubles(number, "measure") and not state.measured_phase(number):
             word = "not measured"
         if number in state.passed:

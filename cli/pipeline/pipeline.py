@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ pipeline_command.add_command(init_command)
 @click.argument("file", type=click.Path())
 @click.option("--output-dir", type=click.Path(), help="Folder for the result.")
 @click.option("--check", is_flag=True, help="Only check the file and what it names.")
+@click.option("--reuse", is_flag=True, help="Take equal runs that have ended instead of running.")
 @click.option("--detach", is_flag=True, help="Only submit; workers carry the pipeline on.")
 @queue_options
 @json_option
@@ -41,6 +43,7 @@ def run_command(
     file: str,
     output_dir: str | None,
     check: bool,
+    reuse: bool,
     detach: bool,
     as_json: bool,
     **queued: Any,
@@ -51,6 +54,9 @@ def run_command(
     every command knows. The same command goes on with the same pipeline after a crash or Ctrl-C; with
     a file that was changed it starts another, and `forge start --resume RUN` goes on with the old one.
 
+    With --reuse, a phase whose settings, inputs, profile and version equal those of a run that has
+    completed takes that run's result. This is recorded and checked by `forge verify`.
+
     \b
     Example:
       forge pipeline run examples/speedrun.toml --output-dir speedrun
@@ -60,6 +66,7 @@ def run_command(
 
     home = Home.default()
     plan = _plan(home, Path(file), output_dir, detach)
+    plan = replace(plan, fields={**plan.fields, "reuse": reuse})
     if check:
         _checked(plan, as_json)
         return
@@ -82,9 +89,13 @@ def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Pl
 
 
 def _key(plan: Plan, file: Path) -> str:
-    """Return the pipeline's key: the same file, unchanged, and the same folder mean the same run."""
+    """Return the pipeline's key: the same file, unchanged, and the same folder mean the same run.
+
+    With --reuse it is another run, which takes what the one without has finished.
+    """
     given = json.dumps(plan.config.model_dump(mode="json"), sort_keys=True)
-    return f"pipeline {file.resolve()} {plan.output_dir} {given}"
+    reuse = " reuse" if plan.fields["reuse"] else ""
+    return f"pipeline {file.resolve()} {plan.output_dir} {given}{reuse}"
 
 
 def _checked(plan: Plan, as_json: bool) -> None:

@@ -201,6 +201,14 @@ class Cognate(CognateView, Kind[CognateState]):
         least = min(leads, key=lambda lead: lead.low)
         return {"lead": Figure(value=least.difference, low=least.low, high=least.high)}
 
+    def inputs(self, state: CognateState) -> dict[str, list[str]]:
+        """Return the digest of the base that was given, if one was."""
+        return {"base": [state.started.base.digest]} if state.started.base else {}
+
+    def asked_for(self, given: Mapping[str, Any], config: CognateConfig) -> bool:
+        """Return True if the settings are those; domains that were not given are those of the data."""
+        return super().asked_for({"domains": config.domains, **given}, config)
+
     def items_file(self, state: CognateState, cache: Any) -> Path:
         """Return the file of the items that the run measures on."""
         from phases.cognate.tasks import folders as model_folders

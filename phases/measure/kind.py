@@ -106,6 +106,11 @@ class Measure(MeasureView, Kind[MeasureState]):
         """Return what the comparison found."""
         return dict(state.completed.figures)
 
+    def inputs(self, state: MeasureState) -> dict[str, list[str]]:
+        """Return the digests of the models of each role."""
+        digests = {source.recipe_id: source.digest for source in state.started.sources}
+        return {role: [digests[id_] for id_ in ids] for role, ids in state.started.roles.items()}
+
     def context(self, state: MeasureState, cache: Any) -> Any:
         """Open the run's items in this process."""
         from phases.measure.tasks.execute import Context

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from phases.measure import events as measure
+from phases.measure.config import MeasureConfig
+from phases.measure.events import MeasureState
 from pipeline import plan
 from pipeline.config import GateConfig, PipelineConfig
 from pipeline.decide import due
@@ -20,7 +24,10 @@ from pipeline.events import (
     Started,
     Submitted,
 )
-from runs.event_types import Figure, MadeModel, ModelReference
+from runs import kinds
+from runs.event_types import Figure, MadeModel, ModelReference, Profile, SourceRecord
+from runs.history import reuse
+from runs.kinds.tasks import Delegate
 from runs.record.events import Failed
 from runs.record.user_events import Retried
 
@@ -30,6 +37,34 @@ PHASES = [
     {"name": "b", "kind": "evomerge", "models": {"base": "a:base"}, "gates": [GATE]},
     {"name": "c", "kind": "evomerge", "models": {"base": "b:champion"}, "gates": [GATE]},
 ]
+
+
+def measurement(documents: dict[str, int] | None = None, **roles: str) -> MeasureState:
+    """Return a measurement that has started; each digit of a role is a model."""
+    state = MeasureState()
+    given = {
+        role: tuple(ModelReference(name=x, path=f"/models/{x}") for x in letters)
+        for role, letters in roles.items()
+    }
+    state.take(measure.Submitted(run="m", owner="ada", config=MeasureConfig(), **given))
+    every = dict.fromkeys("".join(roles.values()))
+    sources = (
+        SourceRecord(name=x, recipe_id=x * 64, digest=x * 64, sketch="", parameters=9)
+        for x in every
+    )
+    names = ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy")
+    profile = Profile(**dict.fromkeys(names, "x"), threads=1, batch_tokens=1)
+    state.take(
+        measure.Started(
+            warnings=(),
+            sources=tuple(sources),
+            roles={role: tuple(x * 64 for x in letters) for role, letters in roles.items()},
+            data_digest="0" * 64,
+            documents=documents or {"a": 2},
+            profile=profile,
+        )
+    )
+    return state
 
 
 def model(letter: str) -> MadeModel:
@@ -249,3 +284,80 @@ def test_a_measurement_that_fails_fails_the_pipeline_and_is_begun_again_by_a_ret
     state.take(Retried(), key="p/retried/1")
     [task] = due(state).tasks
     assert (task.key, task.run) == ("measure/2/1", "p.2-b-test-1")
+
+
+# ---- reuse -----------------------------------------------------------------------------------
+
+
+def _measurable() -> tuple[PipelineState, Delegate]:
+    """Return a pipeline whose second phase is to be measured, and the task of that."""
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    [task] = due(state).tasks
+    return state, task
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ({"model": "3", "against": "12", "first": "12"}, None),
+        ({"model": "4", "against": "12", "first": "12"}, "other models as model"),
+        ({"model": "3", "against": "21", "first": "12"}, "other models as against"),
+        ({"model": "3", "against": "1", "first": "12"}, "other models as against"),
+        ({"model": "3", "against": "12"}, "other models as first"),
+    ],
+)
+def test_a_run_is_taken_only_if_it_was_given_the_models_of_the_phases_before(
+    roles: dict[str, str], said: str | None
+) -> None:
+    """By the digests of their weights, role by role: their names tell nothing."""
+    state, task = _measurable()
+    found = plan.unlike(state, task, measurement(**roles))
+    assert found == (said and f"phase b asks for {said}")
+
+
+def test_a_run_with_another_model_than_the_one_that_was_named_is_not_taken() -> None:
+    """A model of an earlier run is named with its digest when the pipeline is submitted."""
+    given = {"G": ModelReference(name="G", path="/models/g", digest="5" * 64)}
+    phases = [{"name": "a", "kind": "measure", "models": {"model": "G"}}]
+    state = world(phases, given)
+    [task] = due(state).tasks
+    assert plan.unlike(state, task, measurement(model="5")) is None
+    assert plan.unlike(state, task, measurement(model="6")) == (
+        "phase a asks for other models as model"
+    )
+
+
+def test_another_setting_or_kind_is_another_run() -> None:
+    phases = [{"name": "a", "kind": "measure", "settings": {"seed": 4}, "models": {"model": "G"}}]
+    state = world(phases, {"G": ModelReference(name="G", path="/models/g")})
+    [task] = due(state).tasks
+    assert plan.unlike(state, task, measurement(model="5")) == "phase a asks for other settings"
+    other, task = _measurable()
+    assert plan.unlike(other, replace(task, key="phase/2"), measurement(model="5")) == (
+        "phase b asks for a merging run"
+    )
+
+
+def test_equal_runs_have_one_identity_whatever_their_models_are_called() -> None:
+    """A model of a pipeline is called after its run; that, notes and luck are no inputs."""
+    first, second = measurement(model="1"), measurement(model="1")
+    renamed = first.started.sources[0].model_copy(update={"name": "p.1-other"})
+    second.started = first.started.model_copy(update={"sources": (renamed,), "warnings": ("x",)})
+    assert reuse.identity(first, "v1") == reuse.identity(second, "v1")
+    for other in (
+        (measurement(model="2"), "v1"),
+        (first, "v2"),
+        (measurement(model="1", documents={"a": 3}), "v1"),
+    ):
+        assert reuse.identity(*other) != reuse.identity(first, "v1")
+
+
+def test_specialists_of_the_data_s_domains_are_what_was_asked_for() -> None:
+    """Domains that the settings leave out are those of the data."""
+    cognate = kinds.of("cognate")
+    made = cognate.parse({"preset": "mini", "domains": ["law"]})
+    assert cognate.asked_for({"preset": "mini"}, made)
+    assert not cognate.asked_for({"preset": "mini", "domains": ["code"]}, made)
+    assert not cognate.asked_for({"preset": "tiny"}, made)
