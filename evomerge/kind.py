@@ -18,6 +18,7 @@ from evomerge.run.views import candidates, generations
 from evomerge.view import RunView
 from runs.event_types import Figure, MadeModel
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.tasks import Decision, Start
@@ -242,6 +243,12 @@ class EvoMerge(RunView, Kind[RunState]):
         }
         left = {name: "probe" for name, setting in probed.items() if setting == "probe"}
         return {**found, "profile": {**found["profile"], **left}}
+
+    def forecast(self, submitted: events.Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a run costs here, by a count of its tasks and a probe of their prices."""
+        from evomerge.tasks.estimate import forecast
+
+        return forecast(submitted, folder)
 
     def find(self, state: RunState, name: str) -> str:
         """Return the recipe id that "champion", an id or the beginning of an id means."""

@@ -16,6 +16,7 @@ from phases.cognate.view import CognateView
 from runs.errors import ConfigError
 from runs.event_types import Figure, MadeModel
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.retries import failure
@@ -214,6 +215,12 @@ class Cognate(CognateView, Kind[CognateState]):
         from phases.cognate.tasks import folders as model_folders
 
         return model_folders.items_file(state, cache)
+
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a run costs here, by its start, some steps and a measurement."""
+        from phases.cognate.tasks.forecast import forecast
+
+        return forecast(submitted, cache, folder)
 
     def find(self, state: CognateState, name: str) -> str:
         """Return the recipe id that a role, an id or the beginning of an id means."""

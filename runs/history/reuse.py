@@ -9,12 +9,14 @@ an audit of the found run derives again with the program at hand.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from events import Envelope, canonical_json
 from runs import kinds
+from runs.history.repository import Log
 from runs.kinds.state import State
-from runs.record import events
+from runs.record import events, lineage
+from runs.record.events import Submitted
 
 #: Type of an event → why the result of a run that has one can be taken for no other run's.
 _UNFIT = {
@@ -39,6 +41,16 @@ def unfit(rows: Sequence[Envelope]) -> str | None:
     found = (_UNFIT[row.type] for row in rows if row.type in _UNFIT)
     several = len({row.code_version for row in rows[: ends[0]]}) > 1
     return next(found, "several versions of the program have carried it" if several else None)
+
+
+def alike(log: Log, wanted: Submitted, kind: str) -> Iterator[list[Envelope]]:
+    """Yield the histories of the runs of a kind with these settings whose results can be taken."""
+    settings = lineage.entry(wanted.type, wanted.payload())
+    for row in log.streams(f"{kind}/"):
+        if row.type == wanted.type and lineage.entry(row.type, row.data) == settings:
+            rows = list(log.iterate(row.stream))
+            if unfit(rows) is None:
+                yield rows
 
 
 def wrong(rows: Sequence[Envelope], state: State, reused: str) -> str | None:

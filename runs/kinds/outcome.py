@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from runs.errors import NotFoundError
 from runs.event_types import Figure, MadeModel, SourceRecord
+from runs.kinds.forecast import Forecast, unknown
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
 from runs.record import lineage
@@ -56,6 +57,13 @@ class Outcome(Generic[S]):
     def items_file(self, state: S, cache: Any) -> Path:
         """Return the file of the items that a run has pinned, JSON lines. Raises ForgeError."""
         raise NotFoundError(f"run {state.run} has no items to measure on.")
+
+    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
+        """Return what a run that is submitted so costs here; try the work, and record nothing.
+
+        `folder` takes the stand-ins of its models. It may take a minute. Raises the errors of a start.
+        """
+        return unknown("its kind of run cannot tell before it has run")
 
     # ---- of a kind whose tasks are runs --------------------------------------------------------
 

@@ -18,7 +18,6 @@ from runs.history.audit import audit
 from runs.history.repository import fold
 from runs.kinds.state import State
 from runs.kinds.tasks import Start
-from runs.record import lineage
 from runs.record.events import Submitted
 from weights.storage.weight_cache import Artifacts
 
@@ -27,7 +26,8 @@ log = logging.getLogger(__name__)
 
 def equal(store: EventStore, cache: Artifacts, wanted: Submitted, kind: str) -> Iterator[Any]:
     """Yield (state, identity) of each run that is equal to one submitted so, the oldest first."""
-    alike = list(_alike(store, wanted, kind))
+    found = reuse.alike(store, wanted, kind)
+    alike = [rows for rows in found if rows[0].code_version == CODE_VERSION]
     own = _begun(cache, wanted, kind) if alike else None
     if own is None:
         return
@@ -36,17 +36,6 @@ def equal(store: EventStore, cache: Artifacts, wanted: Submitted, kind: str) -> 
         state = fold(rows)
         if reuse.wrong(rows, state, identity) is None and _sound(rows):
             yield state, identity
-
-
-def _alike(store: EventStore, wanted: Submitted, kind: str) -> Iterator[list[Envelope]]:
-    """Yield the histories of the runs of a kind with these settings whose results can be taken."""
-    settings = lineage.entry(wanted.type, wanted.payload())
-    for row in store.streams(f"{kind}/"):
-        same = row.type == wanted.type and lineage.entry(row.type, row.data) == settings
-        if same and row.code_version == CODE_VERSION:
-            rows = list(store.iterate(row.stream))
-            if reuse.unfit(rows) is None:
-                yield rows
 
 
 def _begun(cache: Artifacts, wanted: Submitted, kind: str) -> State | None:
