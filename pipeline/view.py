@@ -8,6 +8,7 @@ from typing import Any
 from events import Envelope, Event
 from pipeline import decide, origins, plan
 from pipeline.events import GateDecided, PhaseEnded, PipelineState
+from pipeline.reports import document
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.view import View
@@ -131,6 +132,10 @@ class PipelineView(View[PipelineState]):
     def report(self, state: PipelineState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a pipeline that has completed."""
         return report(state)
+
+    def markdown(self, state: PipelineState, rows: Sequence[Envelope]) -> str:
+        """Return the report for people, without what only the phases' own logs say."""
+        return document.markdown(state, rows, {})
 
 
 def report(state: PipelineState) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import click
 from cli.options import emit, json_option, queue_options, say
 from cli.pipeline import dry_run as dry_run_costs
 from cli.pipeline.init import init_command
+from cli.pipeline.report import report_command
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -30,6 +31,7 @@ def pipeline_command() -> None:
 
 
 pipeline_command.add_command(init_command)
+pipeline_command.add_command(report_command)
 
 
 @pipeline_command.command("run")

@@ -41,7 +41,10 @@ class Outcome(Generic[S]):
         return {}
 
     def inputs(self, state: S) -> Mapping[str, Sequence[str]]:
-        """Return role → digests of the models' weights that `started` pins, in the order given."""
+        """Return role → digests of the models' weights that `started` pins, in the order given.
+
+        A run that was given models is taken for an equal one only if its kind says this.
+        """
         return {}
 
     def pins(self, state: S) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from events import Envelope
 from phases.measure import events as measure
 from phases.measure.config import MeasureConfig
 from phases.measure.events import MeasureState
@@ -24,12 +25,16 @@ from pipeline.events import (
     Started,
     Submitted,
 )
+from pipeline.reports.document import markdown
 from runs import kinds
 from runs.event_types import Figure, MadeModel, ModelReference, Profile, SourceRecord
 from runs.history import reuse
+from runs.history.repository import fold
 from runs.kinds.tasks import Delegate
 from runs.record.events import Failed
 from runs.record.user_events import Retried
+from tests.golden.test_golden import rows_of
+from tests.golden.test_golden_kinds import FOLDER as GOLDEN
 
 GATE = {"metric": "lead", "at_least": 0.0, "otherwise": "pass unchanged"}
 PHASES = [
@@ -361,3 +366,61 @@ def test_specialists_of_the_data_s_domains_are_what_was_asked_for() -> None:
     assert cognate.asked_for({"preset": "mini"}, made)
     assert not cognate.asked_for({"preset": "mini", "domains": ["code"]}, made)
     assert not cognate.asked_for({"preset": "tiny"}, made)
+
+
+# ---- the report ------------------------------------------------------------------------------
+
+
+def merged(cumulative: Figure, **gate: Any) -> str:
+    """Return the report of a pipeline whose second phase's model was measured."""
+    state = standard(PHASES[0], {**MERGE, "unchanged": "a:base", **gate})
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    bits = Figure(value=2.0, low=1.9, high=2.1, n=30)
+    measured(state, 2, **{**GOOD, "cumulative": cumulative, "bits_per_byte": bits})
+    row = Envelope._make([1, "pipeline/p", *[None] * 9, "2026-01-01T10:00:00", "v", "", ""])
+    return markdown(state, [row], {})
+
+
+def test_the_gain_over_the_beginning_is_told_in_words_with_its_interval() -> None:
+    """1.25 times the bits of the result are needed by the best first model: 1/5 fewer."""
+    text = merged(Figure(value=1.25, low=1.0 / 0.9, high=4 / 3, n=30))
+    assert (
+        "The model of phase b needs 20.0 % fewer bits per byte than the best model that the pipeline "
+        "began with, on 30 documents that no phase may choose by (95 % interval: 10.0 % fewer bits per "
+        "byte to 25.0 % fewer bits per byte)."
+    ) in text
+    assert "| the best at the beginning | 2.5000 | 100.0 % |  |" in text
+    assert "| b | 2.0000 (1.9000 to 2.1000) | 125.0 % (111.1 % to 133.3 %) | yes |" in text
+
+
+def test_a_gain_whose_interval_has_no_gain_in_it_may_be_noise() -> None:
+    assert ": that may be noise." in merged(Figure(value=1.01, low=0.99, high=1.03, n=30))
+    worse = merged(Figure(value=0.95, low=0.9, high=0.98, n=30))
+    assert "needs 5.3 % more bits per byte" in worse
+    assert "noise" not in worse
+
+
+def test_what_a_phase_that_was_passed_by_would_have_gained_is_not_told_as_a_gain() -> None:
+    """Its model does not go on: the ladder says so, and the opening says why."""
+    gate = {"metric": "retention", "at_least": 1.5, "otherwise": "pass unchanged"}
+    text = merged(Figure(value=1.25, low=1.2, high=1.3, n=30), gates=[gate])
+    assert "The model of phase b needs" not in text
+    assert "| no: its input goes on |" in text
+    assert (
+        "phase b passed it on unchanged, because retention is 1.02 (1 to 1.04), and must be" in text
+    )
+    assert f"Its result is `a:base` (weights `{'1' * 12}`)" in text
+
+
+def test_each_kind_tells_its_finding_in_sentences() -> None:
+    """Of runs that have completed; the default is the head's result."""
+    told: dict[str, list[str]] = {}
+    for kind in ("cognate-2", "measure-1", "schema-1-1"):
+        rows = rows_of(GOLDEN / f"{kind}.jsonl")
+        state: Any = fold(rows)
+        told[kind] = list(kinds.of(state.kind).summary(state, rows))
+    assert told["cognate-2"][0].startswith("- The ")
+    assert "the next best model on its own domain" in told["cognate-2"][0]
+    assert any(line.startswith("- retention: ") for line in told["measure-1"])
+    assert "generations had" in told["schema-1-1"][1]
