@@ -18,8 +18,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from events import EventStore
@@ -93,7 +94,7 @@ class PipelineOrchestrator:
             results = pipeline.run_full_pipeline()
 
     `config` is a TOML file, or its content as a mapping. The same content in the same home means the
-    same pipeline.
+    same pipeline. With `reuse`, a phase that would be equal to a completed run takes that run's result.
     """
 
     def __init__(
@@ -101,13 +102,15 @@ class PipelineOrchestrator:
         config: str | Path | Mapping[str, Any] | PipelineConfig,
         home: str | Path | None = None,
         key: str | None = None,
+        reuse: bool = False,
     ) -> None:
         if isinstance(config, PipelineConfig):
             config = config.model_dump(mode="json")
         if isinstance(config, str | Path):
             config = pipeline_file.read(Path(config))
         self._asked = Asked("pipeline", dict(config))
-        self._home, self._key = _home(home), key
+        self._home, self._key = _home(home), f"{key or ''} reuse" if reuse else key
+        self._fields = {"reuse": reuse}
         self._store: EventStore | None = None
         #: The run's name, once it is submitted.
         self.run = ""
@@ -116,7 +119,7 @@ class PipelineOrchestrator:
         """Check the pipeline whole and submit it, or find it. Raises ConfigError."""
         self._store = self._home.open_store()
         try:
-            self.run = _submitted(self._home, self._store, self._asked, self._key)
+            self.run = _submitted(self._home, self._store, self._asked, self._key, self._fields)
         except BaseException:
             self.__exit__()
             raise
@@ -185,10 +188,20 @@ def _home(given: str | Path | None) -> Home:
     return Home(Path(given).absolute()) if given else Home.default()
 
 
-def _submitted(home: Home, store: EventStore, asked: Asked, key: str | None) -> str:
-    """Submit a run, or find the one that the same request has started; return its name."""
+def _submitted(
+    home: Home,
+    store: EventStore,
+    asked: Asked,
+    key: str | None,
+    fields: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """Submit a run, or find the one that the same request has started; return its name.
+
+    `fields` has further fields of `submitted`.
+    """
     found = delegation.with_items(store, Artifacts.of(home), asked)
     plan = validate.plan(found, Lookup(named=finder(home, log.info)))
+    plan = replace(plan, fields={**plan.fields, **fields})
     digest = delegation.digest_of(asked)
     return submit.submit(store, plan, key=f"python {key or ''} {digest}", asked=digest)
 

@@ -18,6 +18,7 @@ from evomerge.run.views import candidates, generations
 from evomerge.view import RunView
 from runs.event_types import Figure, MadeModel
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.tasks import Decision, Start
@@ -220,6 +221,34 @@ class EvoMerge(RunView, Kind[RunState]):
                 least = min(leads, key=lambda lead: lead.low)
                 found[name] = Figure(value=least.difference, low=least.low, high=least.high)
         return found
+
+    def inputs(self, state: RunState) -> dict[str, list[str]]:
+        """Return the digests of sources and base."""
+        started, found = state.started, {}
+        assert started
+        assert state.submitted
+        found["sources"] = [source.digest for source in started.sources]
+        if state.submitted.base is not None:
+            found["base"] = [started.base.digest]
+        return found
+
+    def pins(self, state: RunState) -> dict[str, Any]:
+        """Return what `started` pins, but for what the settings leave to a probe of the speed."""
+        assert state.submitted
+        config, found = state.submitted.config, super().pins(state)
+        probed = {
+            "batch_tokens": config.batch_tokens,
+            "evaluation": config.evaluation_dtype,
+            "compiled": config.evaluation_compile,
+        }
+        left = {name: "probe" for name, setting in probed.items() if setting == "probe"}
+        return {**found, "profile": {**found["profile"], **left}}
+
+    def forecast(self, submitted: events.Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a run costs here, by a count of its tasks and a probe of their prices."""
+        from evomerge.tasks.estimate import forecast
+
+        return forecast(submitted, folder)
 
     def find(self, state: RunState, name: str) -> str:
         """Return the recipe id that "champion", an id or the beginning of an id means."""

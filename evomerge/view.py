@@ -47,6 +47,16 @@ class RunView(View[RunState]):
 
         rows.note(entry, event)
 
+    def summary(self, state: RunState, rows: Sequence[Envelope]) -> list[str]:
+        """Return the verdict of a completed run, and what was searched."""
+        from evomerge.reports import report
+
+        if not state.completed:
+            return []
+        count = len(state.candidates)
+        searched = f"{len(state.generations)} generations had {count} candidates."
+        return [report.ending(state)["verdict"]["sentence"], searched]
+
     def models(self, event: Event, state: RunState) -> list[dict[str, Any]]:
         """Return the base and the sources at `started`, the champion at `completed`."""
         from evomerge.reports import rows

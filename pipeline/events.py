@@ -29,6 +29,8 @@ class Submitted(common.Submitted):
     places: dict[str, tuple[str, ...]] = {}
     #: The items that results are measured on, likewise.
     test: tuple[str, ...] = ()
+    #: Ended runs may take the place of phases that would be equal to them.
+    reuse: bool = False
 
 
 class Forked(common.Forked):
@@ -141,8 +143,12 @@ def _decided(state: PipelineState, event: GateDecided) -> None:
 
 
 def _forked(state: PipelineState, event: Forked) -> None:
-    """Branch off; a phase that had failed is tried again, in a run of the fork's."""
+    """Branch off; a phase that had failed is tried again, in a run of the fork's.
+
+    A fork runs its phases: it takes no ended runs.
+    """
     common_state.on_forked(state, event)
+    state.submitted = state.submitted.model_copy(update={"reuse": False})
     for key in [k for k, answer in state.answers.items() if isinstance(answer, PhaseFailed)]:
         del state.answers[key]
 

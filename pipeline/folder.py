@@ -1,34 +1,41 @@
 """Folder of a pipeline's result: the last phase's result in a folder of its own, and the report.
 
 OUT/PHASE            the folder that the phase's kind writes
-OUT/pipeline.json    the report: phases, gates, figures. It marks the folder as a pipeline's, so that a
-                     writing that was interrupted is begun again
+OUT/pipeline.json    phases, gates, figures. It marks the folder as a pipeline's, so that a writing that
+                     was interrupted is begun again
+OUT/report.md, .html the report for people
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from events.store import CODE_VERSION
 from pipeline import plan
 from pipeline.events import PipelineState
+from pipeline.reports.children import gathered
+from pipeline.reports.document import markdown
 from pipeline.view import report as reported
 from runs import kinds
-from runs.errors import DataError
+from runs.errors import DataError, UnavailableError
 from runs.event_types import MadeModel
 from runs.history import repository
 from runs.history.audit import Finding
 from runs.home import Home
+from runs.panels import report_html
 from runs.system import bounded_files
 from weights.storage.output_folder import PIPELINE as REPORT
 from weights.storage.output_folder import check_target
 
 #: Bytes of the largest report that is read.
 MOST_BYTES = 4 << 20
+#: Name of the report for people.
+MARKDOWN = "report.md"
 
 
 def write(home: Home, state: PipelineState, out: Path, report: dict[str, Any]) -> dict[str, Any]:
@@ -39,8 +46,9 @@ def write(home: Home, state: PipelineState, out: Path, report: dict[str, Any]) -
     """
     out = check_target(out)
     out.mkdir(parents=True, exist_ok=True)
-    whole = {**report, "chain_head": state.head}
+    whole = {**report, "chain_head": state.head, "written_by": CODE_VERSION}
     (out / REPORT).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    put(out, documents(home, state.run, state.head))
     number = len(state.submitted.config.phases)
     ended = state.ended_phase(number)
     assert ended
@@ -51,6 +59,31 @@ def write(home: Home, state: PipelineState, out: Path, report: dict[str, Any]) -
         child = _child(home, ended.child)
         kinds.of(child.kind).write_result(home, child, out / ended.name)
     return {**report, "folder": str(out)}
+
+
+def documents(home: Home, run: str, head: str | None = None) -> dict[str, bytes]:
+    """Return name → content of the report for people, of a run up to the event with the hash `head`."""
+    with closing(home.open_store()) as store:
+        rows = list(repository.history(store, run))
+        ends = [place for place, row in enumerate(rows, start=1) if row.hash == head]
+        rows = rows[: ends[0]] if ends else rows
+        state = repository.fold(rows)
+        text = markdown(state, rows, gathered(store, state))
+    page = report_html.page(text, f"Pipeline {run}")
+    return {MARKDOWN: text.encode(), report_html.NAME: page}
+
+
+def put(place: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a report into a folder. Raises UnavailableError."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (place / name).write_bytes(content)
+    except OSError as error:
+        why = error.strerror or error
+        raise UnavailableError(
+            f"{place} cannot be written: {why}. Choose another folder."
+        ) from error
 
 
 def _child(home: Home, run: str) -> Any:
@@ -89,7 +122,30 @@ def verify(
     for name, value in json.loads(json.dumps(reported(state))).items():
         if document.get(name) != value:
             yield Finding("error", "files", f"{REPORT} has another {name} than the run")
+    yield from _report(home, folder, document, state)
     yield from _result(home, folder, state)
+
+
+def _report(
+    home: Home, folder: Path, document: dict[str, Any], state: PipelineState
+) -> Iterator[Finding]:
+    """Yield a finding if the report for people is not what the log says.
+
+    Another version of the program may word it otherwise.
+    """
+    if document.get("written_by") != CODE_VERSION:
+        by = document.get("written_by") or "an earlier version"
+        yield Finding("unchecked", "files", f"{MARKDOWN} was written by {by}")
+        return
+    wanted = documents(home, state.run, document["chain_head"])
+    for name, content in wanted.items():
+        file = folder / name
+        found = file.read_bytes() if file.is_file() else b""
+        by = report_html.renderer(found) if name == report_html.NAME else None
+        if by not in (None, report_html.RENDERER):
+            yield Finding("unchecked", "files", f"{name} was rendered by {by}")
+        elif found != content:
+            yield Finding("error", "files", f"{name} is not what the log says")
 
 
 def _result(home: Home, folder: Path, state: PipelineState) -> Iterator[Finding]:

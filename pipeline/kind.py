@@ -75,7 +75,11 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         ):
             number, measured = plan.number_of(task), plan.work_of(task) == "measure"
             name = state.submitted.config.phase(number).name
-            if (event.child, event.phase, event.name) != (task.run, number, name):
+            if (event.phase, event.name) != (number, name):
+                return "another phase has ended than the one that was asked for"
+            if event.reused and (isinstance(event, PhaseFailed) or not state.submitted.reuse):
+                return "it takes an ended run, and was not asked to"
+            if (event.child == task.run) == bool(event.reused):
                 return "another run has ended than the one that was asked for"
             if isinstance(event, PhaseEnded if measured else PhaseMeasured):
                 return "a phase's end and its measurement are taken for one another"
@@ -129,6 +133,14 @@ class Pipeline(PipelineView, Kind[PipelineState]):
     def retries(self, state: PipelineState, task: Delegate) -> str | None:
         """Return the key of the retry that the phase's failed run gets; None if it gets none."""
         return plan.retry_key(state, task)
+
+    def reuses(self, state: PipelineState) -> bool:
+        """Return True if the user asked for that."""
+        return state.submitted.reuse
+
+    def unlike(self, state: PipelineState, task: Delegate, child: State) -> str | None:
+        """Return why a run is not what a phase asks for; None if it may be."""
+        return plan.unlike(state, task, child)
 
     def children(self, state: PipelineState) -> Iterator[tuple[Delegate, ChildEnded]]:
         """Yield the tasks whose run has completed, each with its answer: phases, measurements."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pipeline.config import ITEMS, GateConfig, PhaseConfig, PipelineConfig
 from pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineState, Work
 from runs import kinds
-from runs.event_types import MadeModel
+from runs.event_types import MadeModel, ModelReference
 from runs.kinds.asked import Asked
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
@@ -144,7 +144,11 @@ def _model(state: PipelineState, reference: str) -> str:
     if isinstance(found, tuple):
         run, model = found
         return f"{run}:{model.recipe_id}"
-    given = state.submitted.given[found]
+    return _name(state.submitted.given[found])
+
+
+def _name(given: ModelReference) -> str:
+    """Return the name of a model of no phase, as it is looked up."""
     return f"{given.hub_id}@{given.revision}" if given.hub_id else given.path
 
 
@@ -211,6 +215,42 @@ def returned(
         reason=why or "no reason was given",
         retries=state.retries,
     )
+
+
+def unlike(state: PipelineState, task: Delegate, child: State) -> str | None:
+    """Return why an ended run is not what a phase asks for, as far as the logs tell.
+
+    The device that is asked for is left out: a fork may change it, and the pinned profile says what it
+    was. Files of data and models of no phase are compared by what the run has pinned, not here.
+    """
+    number, work = number_of(task), work_of(task)
+    phase = state.submitted.config.phase(number)
+    wanted = measurement(state, number) if work == "measure" else asked(state, phase)
+    kind = kinds.of(wanted.kind)
+    if child.kind != kind.name:
+        return f"phase {phase.name} asks for {kind.title}"
+    settings = child.submitted.config
+    if not kind.asked_for({**wanted.config, "device": settings.device}, settings):
+        return f"phase {phase.name} asks for other settings"
+    pinned = kind.inputs(child)
+    for role in {**wanted.models, **pinned}:
+        models, found = wanted.models.get(role, ()), pinned.get(role, ())
+        digests = [_digest(state, model) for model in models]
+        if len(digests) != len(found) or any(
+            known not in (None, digest) for known, digest in zip(digests, found, strict=True)
+        ):
+            return f"phase {phase.name} asks for other models as {role}"
+    return None
+
+
+def _digest(state: PipelineState, model: str) -> str | None:
+    """Return the digest of a model by the name that `_model` gives it; None if no log tells it."""
+    known = {_name(given): given.digest for given in state.submitted.given.values()}
+    for number in range(1, len(state.submitted.config.phases) + 1):
+        if (ended := state.ended_phase(number)) is not None:
+            made = ended.models.values()
+            known |= {f"{ended.child}:{one.recipe_id}": one.digest for one in made}
+    return known.get(model)
 
 
 def refused(state: PipelineState, task: Delegate, why: str) -> PhaseFailed:

@@ -9,6 +9,7 @@ from events import Envelope, Event
 from pipeline import decide, origins, plan
 from pipeline.events import GateDecided, PhaseEnded, PipelineState
 from pipeline.panels import along, lineage, stages
+from pipeline.reports import document
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.view import View
@@ -45,7 +46,8 @@ class PipelineView(View[PipelineState]):
             case "submitted":
                 return " → ".join(phase["name"] for phase in data["config"]["phases"])
             case "phase_ended":
-                return f"phase {data['name']}: run {data['child']} completed"
+                how = "had ended already" if data.get("reused") else "completed"
+                return f"phase {data['name']}: run {data['child']} {how}"
             case "phase_measured":
                 told = ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
                 return f"phase {data['name']}: {told}"
@@ -159,6 +161,10 @@ class PipelineView(View[PipelineState]):
         """Return the report of a pipeline that has completed."""
         return report(state)
 
+    def markdown(self, state: PipelineState, rows: Sequence[Envelope]) -> str:
+        """Return the report for people, without what only the phases' own logs say."""
+        return document.markdown(state, rows, {})
+
 
 def report(state: PipelineState) -> dict[str, Any]:
     """Return a completed pipeline as plain data: phases, gates, models."""
@@ -215,6 +221,8 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
     for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
         ended, troubles = state.ended_phase(number), state.troubles(number)
         word = "ended" if ended else troubles[-1].status if troubles else "open"
+        if ended and ended.reused:
+            word = "reused"
         if state.troubles(number, "measure") and not state.measured_phase(number):
             word = "not measured"
         if number in state.passed:

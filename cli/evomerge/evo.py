@@ -9,6 +9,7 @@ import click
 from cli.evomerge.options import model_options
 from cli.options import QUEUED, emit, json_option, queue_options, table
 from cli.runs.carry_on import carry_on, recorded, resumed, tracked
+from runs.system.durations import duration, size
 
 
 @click.command("check")
@@ -119,15 +120,16 @@ def estimated(found: dict[str, Any]) -> list[str]:
     items = ", ".join(
         f"{count:,} {kind}" for kind, count in sorted(found["items"].items()) if count
     )
-    disk = {name: f"{size / 1e6:,.1f} MB" for name, size in found["disk_bytes"].items()}
-    rows = [f"  {what:20s} {_duration(value)}" for what, value in found["seconds"].items() if value]
+    disk = {name: size(count) for name, count in found["disk_bytes"].items()}
+    rows = [f"  {what:20s} {duration(value)}" for what, value in found["seconds"].items() if value]
     return [
         f"generations  {found['generations']}, if no plateau ends it before; then: {found['ends_by']}",
         f"tasks        {tasks}",
         f"items        {items}; {found['tokens']:,} tokens in windows",
         f"disk         {disk['a_model']} a model; {disk['kept_at_the_end']} kept at the end, the "
         f"cache's budget or {disk['at_most']} on the way",
-        f"time         {_duration(found['total_seconds'])} on this machine by one process:",
+        f"memory       {size(found['memory_bytes'])} for weights, cache and activations of a candidate",
+        f"time         {duration(found['total_seconds'])} on this machine by one process:",
         *rows,
         *(f"{name} would end it before that" for name in found["ended_before_by"]),
         *(
@@ -136,14 +138,6 @@ def estimated(found: dict[str, Any]) -> list[str]:
             else []
         ),
     ]
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
 
 
 @click.command("submit")

@@ -13,6 +13,7 @@ from cli.options import emit, json_option, say, split
 _HEAD = """\
 # {title}
 #
+#     forge pipeline run {file} --dry-run           # what it will take here
 #     forge pipeline run {file} --output-dir OUT
 #
 # Each phase is a run of its own: RUN.1-NAME, RUN.2-NAME, … `forge kinds` lists what a phase can be,

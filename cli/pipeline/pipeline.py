@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.options import emit, json_option, queue_options, say
+from cli.pipeline import dry_run as dry_run_costs
 from cli.pipeline.init import init_command
+from cli.pipeline.report import report_command
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -28,12 +31,15 @@ def pipeline_command() -> None:
 
 
 pipeline_command.add_command(init_command)
+pipeline_command.add_command(report_command)
 
 
 @pipeline_command.command("run")
 @click.argument("file", type=click.Path())
 @click.option("--output-dir", type=click.Path(), help="Folder for the result.")
 @click.option("--check", is_flag=True, help="Only check the file and what it names.")
+@click.option("--dry-run", is_flag=True, help="Check, and say what each phase will cost here.")
+@click.option("--reuse", is_flag=True, help="Take equal runs that have ended instead of running.")
 @click.option("--detach", is_flag=True, help="Only submit; workers carry the pipeline on.")
 @queue_options
 @json_option
@@ -41,6 +47,8 @@ def run_command(
     file: str,
     output_dir: str | None,
     check: bool,
+    dry_run: bool,
+    reuse: bool,
     detach: bool,
     as_json: bool,
     **queued: Any,
@@ -51,6 +59,12 @@ def run_command(
     every command knows. The same command goes on with the same pipeline after a crash or Ctrl-C; with
     a file that was changed it starts another, and `forge start --resume RUN` goes on with the old one.
 
+    --check looks at the file and what it names, in seconds. --dry-run does the same and then tries
+    each phase's work, a minute or so each, to say what it takes in time, disk and memory.
+
+    With --reuse, a phase whose settings, inputs, profile and version equal those of a run that has
+    completed takes that run's result. This is recorded and checked by `forge verify`.
+
     \b
     Example:
       forge pipeline run examples/speedrun.toml --output-dir speedrun
@@ -60,8 +74,13 @@ def run_command(
 
     home = Home.default()
     plan = _plan(home, Path(file), output_dir, detach)
-    if check:
-        _checked(plan, as_json)
+    plan = replace(plan, fields={**plan.fields, "reuse": reuse})
+    if check or dry_run:
+        told = _checked(plan)
+        if dry_run:
+            dry_run_costs.run(home, plan, told, as_json)
+        else:
+            _say_checked(told, as_json)
         return
     if queued["key"] is None:
         queued["key"] = _key(plan, Path(file))
@@ -82,13 +101,17 @@ def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Pl
 
 
 def _key(plan: Plan, file: Path) -> str:
-    """Return the pipeline's key: the same file, unchanged, and the same folder mean the same run."""
+    """Return the pipeline's key: the same file, unchanged, and the same folder mean the same run.
+
+    With --reuse it is another run, which takes what the one without has finished.
+    """
     given = json.dumps(plan.config.model_dump(mode="json"), sort_keys=True)
-    return f"pipeline {file.resolve()} {plan.output_dir} {given}"
+    reuse = " reuse" if plan.fields["reuse"] else ""
+    return f"pipeline {file.resolve()} {plan.output_dir} {given}{reuse}"
 
 
-def _checked(plan: Plan, as_json: bool) -> None:
-    """Check what can be checked before a start, and say what will run."""
+def _checked(plan: Plan) -> dict[str, Any]:
+    """Check what can be checked before a start; return what will run, and warnings."""
     from pipeline.plan import gates_of
     from runs import kinds
     from worker.commands import validate
@@ -100,13 +123,18 @@ def _checked(plan: Plan, as_json: bool) -> None:
         models = len(kind.roles(kind.parse(phase.settings)))
         gates = [gate.metric for gate in gates_of(plan.config, number, models)]
         phases.append({"phase": phase.name, "kind": phase.kind, "gates": gates})
+    return {"phases": phases, "warnings": list(notes)}
+
+
+def _say_checked(checked: dict[str, Any], as_json: bool) -> None:
+    """Print what will run."""
     if as_json:
-        emit({"phases": phases, "warnings": list(notes)})
+        emit(checked)
         return
-    for number, told in enumerate(phases, start=1):
+    for number, told in enumerate(checked["phases"], start=1):
         gates = "gates: " + ", ".join(told["gates"]) if told["gates"] else ""
         say(f"{number}  {told['phase']:16s} {told['kind']:10s} {gates}".rstrip())
-    for note in notes:
+    for note in checked["warnings"]:
         click.echo(f"warning: {note}", err=True)
 
 

@@ -18,13 +18,11 @@ from evomerge.reports import generation_rows, search_statistics
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.search import diversity
+from runs.panels.report_html import PICTURE
 from runs.record.budget import elapsed
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
 INACTIVE = 0.05
-
-#: Line of the Markdown that shows the report's picture.
-PICTURE = "![Fitness by generation](report.svg)"
 
 #: Event type → what its seconds were spent on.
 SPENT = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,20 @@ from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.views.dry_run import Tally, rehearse
 from evomerge.tasks.context import Bench
+from runs.kinds.forecast import Amount, Forecast
+from runs.system.durations import size
+from runs.system.stopwatch import least, timed
+from weights.folders import stand_ins
 from weights.folders.checkpoint import digest
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 
-#: Items of a kind that the probe scores per domain; seconds beyond which it does not score again.
-PROBED, PATIENCE = 12, 15.0
+#: Items of a kind that the probe scores per domain.
+PROBED = 12
 #: Generations that are rehearsed at most for a run with `budget_hours`.
 MOST_REHEARSED = 40
+#: A number of blocks, to find out if a search changes it.
+BLOCKS = 100
 
 
 def estimate(submitted: events.Submitted) -> dict[str, Any]:
@@ -67,8 +72,37 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
             "kept_at_the_end": kept * weights,
             "at_most": tally.tasks["build"] * weights,
         },
+        "memory_bytes": int(started.cost.bytes),
         "warnings": list(started.warnings),
     }
+
+
+def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
+    """Return the estimate in the terms of every kind of run, and a model of the champion's shape.
+
+    Where paths through the blocks are searched, the champion's shape is not known before.
+    """
+    found = estimate(submitted)
+    tasks = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found["tasks"].items()))
+    disk = found["disk_bytes"]
+    deep = submitted.config.search.longest_path(BLOCKS) != BLOCKS
+    donor = Path((submitted.base or submitted.sources[0]).path)
+    return Forecast(
+        Amount(
+            found["total_seconds"],
+            f"counted by carrying out its decisions: {tasks}; priced by a probe here",
+        ),
+        Amount(
+            disk["kept_at_the_end"] + disk["a_model"],
+            f"counted: models of {size(disk['a_model'])}, the elite's and the result's; on the way the "
+            "cache comes on top",
+        ),
+        Amount(
+            found["memory_bytes"],
+            "counted: weights, cache and activations of one candidate; sources and batches come on top",
+        ),
+        {} if deep else {"champion": stand_ins.write(donor, folder / "champion", "champion")},
+    )
 
 
 def _tally(
@@ -116,7 +150,7 @@ def _prices(bench: Bench, started: events.Started) -> dict[str, float]:
         sketch(made, bench.origin)
 
     build()  # the first build also compiles and reads files: it is not timed
-    prices = {"build": _timed(build)}
+    prices = {"build": timed(build)}
     bench.resident.load(bench.origin)
     for kind in ("windows", "questions", "problems"):
         draws = {d: _some(pool, kind) for d, pool in started.pools["search"].items()}
@@ -136,14 +170,7 @@ def _scored(bench: Bench, draws: Draws) -> float:
     def score() -> None:
         evaluate(bench.resident, bench.packed["search"], draws, bench.judge)
 
-    first = _timed(score)
-    return first if first > PATIENCE else min(first, _timed(score))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    return least(score)
 
 
 def _seconds(

@@ -16,6 +16,7 @@ from phases.cognate.view import CognateView
 from runs.errors import ConfigError
 from runs.event_types import Figure, MadeModel
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.retries import failure
@@ -201,11 +202,25 @@ class Cognate(CognateView, Kind[CognateState]):
         least = min(leads, key=lambda lead: lead.low)
         return {"lead": Figure(value=least.difference, low=least.low, high=least.high)}
 
+    def inputs(self, state: CognateState) -> dict[str, list[str]]:
+        """Return the digest of the base that was given, if one was."""
+        return {"base": [state.started.base.digest]} if state.started.base else {}
+
+    def asked_for(self, given: Mapping[str, Any], config: CognateConfig) -> bool:
+        """Return True if the settings are those; domains that were not given are those of the data."""
+        return super().asked_for({"domains": config.domains, **given}, config)
+
     def items_file(self, state: CognateState, cache: Any) -> Path:
         """Return the file of the items that the run measures on."""
         from phases.cognate.tasks import folders as model_folders
 
         return model_folders.items_file(state, cache)
+
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a run costs here, by its start, some steps and a measurement."""
+        from phases.cognate.tasks.forecast import forecast
+
+        return forecast(submitted, cache, folder)
 
     def find(self, state: CognateState, name: str) -> str:
         """Return the recipe id that a role, an id or the beginning of an id means."""

@@ -82,6 +82,23 @@ def lines(report: Report) -> list[str]:
     return out
 
 
+def sentences(report: Report) -> list[str]:
+    """Return each specialist's lead on its own domain, and its way from the base, as a list."""
+    out = []
+    for name, lead in report.lead.items():
+        shown = "leads" if lead.low > 0 else "shows no lead over"
+        flat = report.barrier[name] <= findings.BARRIER
+        rise = (
+            "no barrier of the loss lies between" if flat else "a barrier of the loss lies between"
+        )
+        out.append(
+            f"- The {name} specialist {shown} the next best model on its own domain, {lead.rival}: "
+            f"{lead.difference:.4f} bits per byte ({lead.low:.4f} to {lead.high:.4f}). It moved "
+            f"{report.relative_norm[name]:.1%} of the base's norm, and {rise}.".replace("%", " %")
+        )
+    return out
+
+
 def card(role: str, recipe: Train | Transform, report: Report, submitted: Submitted) -> str:
     """Return a model's card; a specialist's names its base.
 

@@ -163,6 +163,10 @@ class CognateView(View[CognateState]):
         """Return the report of a run that has completed."""
         return {**super().report(state, rows), **report.report(state).model_dump()}
 
+    def summary(self, state: CognateState, rows: Sequence[Envelope]) -> list[str]:
+        """Return the specialists' leads and their ways from the base, of a completed run."""
+        return report.sentences(report.report(state)) if state.completed else []
+
     def unit_of(self, row: Envelope) -> int | None:
         """Return None: several trainings advance at once, so no step ends a unit of the run."""
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from evaluation.observing import Observe, Observed
@@ -15,6 +16,7 @@ from phases.measure.view import MeasureView
 from runs.errors import NotFoundError
 from runs.event_types import Figure
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
@@ -105,6 +107,17 @@ class Measure(MeasureView, Kind[MeasureState]):
     def figures(self, state: MeasureState) -> dict[str, Figure]:
         """Return what the comparison found."""
         return dict(state.completed.figures)
+
+    def inputs(self, state: MeasureState) -> dict[str, list[str]]:
+        """Return the digests of the models of each role."""
+        digests = {source.recipe_id: source.digest for source in state.started.sources}
+        return {role: [digests[id_] for id_ in ids] for role, ids in state.started.roles.items()}
+
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a measurement costs here, by some of its documents."""
+        from phases.measure.tasks.forecast import forecast
+
+        return forecast(submitted, cache)
 
     def context(self, state: MeasureState, cache: Any) -> Any:
         """Open the run's items in this process."""

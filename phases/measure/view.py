@@ -125,6 +125,12 @@ class MeasureView(View[MeasureState]):
             "models": {names[id_]: dict(event.values) for id_, event in seen.items()},
         }
 
+    def summary(self, state: MeasureState, rows: Sequence[Envelope]) -> list[str]:
+        """Return the figures, of a completed run."""
+        if not state.completed:
+            return []
+        return [f"- {name}: {one.value:.4f}" for name, one in state.completed.figures.items()]
+
     def view(self, state: MeasureState) -> dict[str, Any]:
         """Return every model's bits per byte by domain, of those that are measured."""
         if state.started is None:

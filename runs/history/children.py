@@ -8,6 +8,7 @@ from typing import Any
 from events import Envelope, EventsError
 from runs import kinds
 from runs.errors import ForgeError
+from runs.history import reuse
 from runs.history.audit import Finding
 from runs.history.repository import Log, fold, history, named_stream, opened
 from runs.record.events import ChildEnded
@@ -41,7 +42,7 @@ def check(log: Log, state: Any) -> Iterator[Finding]:
     for task, ended in kind.children(state):
         try:
             rows = list(history(log, ended.child, ended.child_version))
-            wrong = _unlike(rows, ended) or _other_end(kind, state, task, ended, rows)
+            wrong = _unlike(rows, ended) or _other(kind, state, task, ended, rows)
         except (ForgeError, EventsError) as error:
             wrong = f"its history cannot be read: {error}"
         if wrong:
@@ -59,11 +60,14 @@ def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:
     return None if rows[-1].hash == ended.child_head else "it has another history than it had"
 
 
-def _other_end(
-    kind: Any, state: Any, task: Any, ended: ChildEnded, rows: list[Envelope]
-) -> str | None:
-    """Return that a child's end, told again, is another than the recorded one; None if it is not."""
-    told = kind.returned(state, task, fold(rows))
+def _other(kind: Any, state: Any, task: Any, ended: ChildEnded, rows: list[Envelope]) -> str | None:
+    """Return why a child is another than the recorded one; None if it is that one."""
+    child = fold(rows)
+    if ended.reused and (why := reuse.wrong(rows, child, ended.reused)):
+        return why
+    if ended.reused and (why := kind.unlike(state, task, child)):
+        return f"it was taken for a run that it is not equal to: {why}"
+    told = kind.returned(state, task, child).model_copy(update={"reused": ended.reused})
     if told == ended:
         return None
     names = type(ended).model_fields

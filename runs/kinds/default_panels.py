@@ -48,6 +48,25 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
     )
 
 
+def sentences(head: Head) -> list[str]:
+    """Return a head's result and facts as sentences."""
+    told = []
+    if result := head.result:
+        what = " ".join(dict.fromkeys((result.name, result.metric.name)))
+        between = f" ({result.low:.4g} to {result.high:.4g})" if result.low is not None else ""
+        unit = f" {result.metric.unit}" if result.metric.unit else ""
+        on = f" on {result.on}" if result.on else ""
+        told.append(f"{what[:1].upper()}{what[1:]}: {result.value:.4g}{unit}{between}{on}.")
+    if head.facts:
+        facts = (f"{fact.name} {_said(fact.value)} {fact.unit}".rstrip() for fact in head.facts)
+        told.append(f"{', '.join(facts)}.".capitalize())
+    return told
+
+
+def _said(value: int | float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.6g}"
+
+
 def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel]:
     """Return the curve of scores, if the kind notes one in the run list, and the table of tasks."""
     found: list[Panel] = []

@@ -161,6 +161,10 @@ class Kind(View[S], Outcome[S]):
             said = "; ".join(": ".join(self.fault(e)) for e in error.errors())
             raise ConfigError(f"settings of {self.title}: {said}.") from error
 
+    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+        """Return True if a run that is asked for with these settings can have the settings `config`."""
+        return self.parse(given) == config
+
     def fault(self, error: Any) -> tuple[str, str]:
         """Return the setting that one of pydantic's errors is about, and what is wrong with it."""
         what = str(error["msg"]).removeprefix("Value error, ")

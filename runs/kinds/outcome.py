@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from runs.errors import NotFoundError
-from runs.event_types import Figure, MadeModel
+from runs.event_types import Figure, MadeModel, SourceRecord
+from runs.kinds.forecast import Forecast, unknown
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
+from runs.record import lineage
 from runs.record.events import ChildEnded
 
 S = TypeVar("S", bound=State)
@@ -38,9 +40,33 @@ class Outcome(Generic[S]):
         """Return the figures of a completed run, by the names in `figures_of`."""
         return {}
 
+    def inputs(self, state: S) -> Mapping[str, Sequence[str]]:
+        """Return role → digests of the models' weights that `started` pins, in the order given.
+
+        A run that was given models is taken for an equal one only if its kind says this.
+        """
+        return {}
+
+    def pins(self, state: S) -> dict[str, Any]:
+        """Return what `started` pins, as plain data, without the names of models and without luck.
+
+        Runs with the same settings and the same pins do the same work.
+        """
+        started = state.started
+        unnamed = {name: _unnamed(getattr(started, name)) for name in type(started).model_fields}
+        told = started.model_copy(update=unnamed).model_dump(mode="json")
+        return lineage.shared(started.type, told)
+
     def items_file(self, state: S, cache: Any) -> Path:
         """Return the file of the items that a run has pinned, JSON lines. Raises ForgeError."""
         raise NotFoundError(f"run {state.run} has no items to measure on.")
+
+    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
+        """Return what a run that is submitted so costs here; try the work, and record nothing.
+
+        `folder` takes the stand-ins of its models. It may take a minute. Raises the errors of a start.
+        """
+        return unknown("its kind of run cannot tell before it has run")
 
     # ---- of a kind whose tasks are runs --------------------------------------------------------
 
@@ -59,6 +85,21 @@ class Outcome(Generic[S]):
         """
         return None
 
+    def reuses(self, state: S) -> bool:
+        """Return True if an ended run may take the place of a child that would be equal to it."""
+        return False
+
+    def unlike(self, state: S, task: Delegate, child: State) -> str | None:
+        """Return why a run is not what a task asks for, as far as logs tell; None if it may be."""
+        return None
+
     def children(self, state: S) -> Iterator[tuple[Delegate, ChildEnded]]:
         """Yield the tasks whose child has ended, each with its answer."""
         yield from ()
+
+
+def _unnamed(value: Any) -> Any:
+    """Return a field of `started` with the records of models without their names."""
+    if isinstance(value, SourceRecord):
+        return value.model_copy(update={"name": ""})
+    return tuple(map(_unnamed, value)) if isinstance(value, tuple) else value

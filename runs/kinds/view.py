@@ -144,6 +144,13 @@ class View(Generic[S]):
         """Return the report of a run that has completed as Markdown; by default head and panels."""
         return markdown.markdown(self.overview(state))
 
+    def summary(self, state: S, rows: Sequence[Envelope]) -> Sequence[str]:
+        """Return what the run has found, as lines of Markdown: a part of a report of several runs.
+
+        By default result and facts of the head.
+        """
+        return default_panels.sentences(self.head(state))
+
     def message(self, state: S, unit: int | None = None) -> dict[str, Any]:
         """Return the source documents' progress message, at the end of a unit (the newest)."""
         done, of = self.progress(state)

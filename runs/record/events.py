@@ -12,11 +12,11 @@ from typing import Any, Literal
 from events import Event, Registry
 from events.registry import Upcaster
 from runs.record import user_events
-from runs.system.digests import Digest
+from runs.system.digests import Digest, Pinned
 from runs.system.integers import Count, Signed
 
 #: Fields that may differ between a crashed and an undisturbed run.
-LUCK = frozenset({"seconds", "child", "child_version", "child_head"})
+LUCK = frozenset({"seconds", "child", "child_version", "child_head", "reused"})
 
 #: Priorities go from minus `MOST_PRIORITY` to `MOST_PRIORITY`.
 MOST_PRIORITY = 1_000_000
@@ -90,12 +90,15 @@ class ChildEnded(Event):
     """A run that was delegated has ended: the base of a kind's answers to `Delegate`.
 
     Name, version and head of the child differ between runs that are equal otherwise: they are no part
-    of the lineage.
+    of the lineage, nor is that an ended run was taken.
     """
 
     child: str
     child_version: Count
     child_head: str
+    #: Set if no run was begun for the task, because an equal one had ended: the digest of what both
+    #: have in common (`runs.history.reuse.identity`). Empty: the child is the task's own.
+    reused: Pinned = ""
 
 
 class TaskFailed(Event):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from events import canonical_json
 from runs.record import events, user_events
@@ -31,9 +33,12 @@ UNSHARED = frozenset({"warnings", "segment"})
 
 def entry(type_: str, text: str) -> str:
     """Return the hash of the part of an event's data that all runs of this seed must share."""
-    data = {k: v for k, v in json.loads(text).items() if k not in events.LUCK}
+    return hashlib.sha256(canonical_json(shared(type_, json.loads(text))).encode()).hexdigest()
+
+
+def shared(type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of an event's data that all runs of this seed must share."""
     if type_ == events.Submitted.type:
-        data = {"config": data["config"]}
-    if type_ == events.Started.type:
-        data = {name: value for name, value in data.items() if name not in UNSHARED}
-    return hashlib.sha256(canonical_json(data).encode()).hexdigest()
+        return {"config": data["config"]}
+    left = events.LUCK | UNSHARED if type_ == events.Started.type else events.LUCK
+    return {name: value for name, value in data.items() if name not in left}

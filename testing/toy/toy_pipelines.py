@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from runs.home import Home
@@ -21,8 +22,15 @@ def phase(name: str, gate: dict[str, Any] | None = None, **settings: Any) -> dic
 TWO = [phase("first", {"metric": "total", "at_least": 1}, seed=1), phase("second", seed=2, steps=3)]
 
 
-def submit(home: Home, phases: list[dict[str, Any]] = TWO, run: str = "p", **queued: Any) -> str:
+def submit(
+    home: Home,
+    phases: list[dict[str, Any]] = TWO,
+    run: str = "p",
+    reuse: bool = False,
+    **queued: Any,
+) -> str:
     """Submit a pipeline; return its name."""
     plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    plan = replace(plan, fields={**plan.fields, "reuse": reuse})
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run, **queued)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from runs.home import Home
@@ -40,8 +41,11 @@ PHASES: list[dict[str, Any]] = [
 ]
 
 
-def submit(home: Home, phases: list[dict[str, Any]] = PHASES, run: str = "p") -> str:
+def submit(
+    home: Home, phases: list[dict[str, Any]] = PHASES, run: str = "p", reuse: bool = False
+) -> str:
     """Submit a pipeline; return its name."""
     plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    plan = replace(plan, fields={**plan.fields, "reuse": reuse})
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)

@@ -1,7 +1,7 @@
 """Write the golden logs of a pipeline and a measurement: `python -m tests.golden.record_pipeline 1`.
 
 cognate → evomerge, in miniature: a first run of the merge that is cancelled, a gate that is overridden,
-a gate that passes its input unchanged.
+a gate that passes its input unchanged; then a second pipeline, which takes all of the first one's runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testing.worlds import cognate_runs, pipeline_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 from worker.commands.control import control
 
-RUN = "p"
+RUN, AGAIN = "p", "q"
 #: The first gate stops.
 PHASES = [
     {**pipeline_runs.PHASES[0], "gates": [{"metric": "lead", "at_least": 1e9}]},
@@ -39,7 +39,12 @@ def _ask(home: Home, *asked: Any, run: str = RUN) -> None:
 
 def main() -> None:
     """Carry the pipeline to its end, with what a person does meanwhile, and write the logs."""
-    runs = {f"pipeline-{sys.argv[1]}": RUN, f"measure-{sys.argv[1]}": f"{RUN}.2-merge-test"}
+    number = sys.argv[1]
+    runs = {
+        f"pipeline-{number}": RUN,
+        f"pipeline-{number}-reused": AGAIN,
+        f"measure-{number}": f"{RUN}.2-merge-test",
+    }
     if recorded := [name for name in runs if (FOLDER / f"{name}.jsonl").exists()]:
         raise SystemExit(f"{recorded} are recorded already: choose another number")
     with tempfile.TemporaryDirectory() as folder:
@@ -55,6 +60,8 @@ def main() -> None:
             cognate_runs.finish(home, RUN)
         _ask(home, Retried())
         cognate_runs.finish(home, RUN)
+        pipeline_runs.submit(home, pipeline_runs.PHASES, AGAIN, reuse=True)
+        cognate_runs.finish(home, AGAIN)
         with closing(home.open_store()) as store:
             for name, run in runs.items():
                 write(name, list(repository.history(store, run)))

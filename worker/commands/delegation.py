@@ -19,7 +19,7 @@ from runs.errors import ForgeError, UnavailableError
 from runs.history import repository
 from runs.history.children import cause, is_child
 from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
+from runs.kinds.asked import Asked, Lookup, Plan
 from runs.kinds.decide import open_tasks
 from runs.kinds.kind import Kind
 from runs.kinds.state import State
@@ -29,8 +29,8 @@ from runs.system.plain_text import visible
 from weights.storage.model_origin import finder
 from weights.storage.weight_cache import Artifacts
 from worker.append import project
+from worker.commands import reuse, validate
 from worker.commands import submit as commands_submit
-from worker.commands import validate
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +46,14 @@ def exists(store: EventStore, task: Delegate) -> bool:
 def submit(
     store: EventStore, cache: Artifacts, state: State, task: Delegate, context: Context
 ) -> None:
-    """Submit the child, with the parent's owner, priority and labels.
+    """Submit the child, with the parent's owner, priority and labels; or take an equal ended run.
 
     A child that cannot be submitted answers its task. Raises UnavailableError: later it may be.
     """
     try:
         made = validate.plan(with_items(store, cache, task.asked), _lookup(cache))
+        if _reused(store, cache, state, task, made, context):
+            return
         commands_submit.submit(
             store,
             made,
@@ -69,6 +71,24 @@ def submit(
     except ForgeError as error:
         kind = kinds.of(state.kind)
         _answer(store, state, task, kind.refused(state, task, visible(str(error))), context)
+
+
+def _reused(
+    store: EventStore, cache: Artifacts, state: State, task: Delegate, made: Plan, context: Context
+) -> bool:
+    """Return True if an ended run that is equal to the child was recorded in the child's place."""
+    kind = kinds.of(state.kind)
+    if not kind.reuses(state):
+        return False
+    wanted = commands_submit.event_of(made, task.run, state.submitted.owner)
+    for child, identity in reuse.equal(store, cache, wanted, made.kind):
+        if kind.unlike(state, task, child) is None and not exists(store, task):
+            log.info("run %s takes the place of %s", child.run, task.run)
+            failpoints.hit("child-found")
+            answer = kind.returned(state, task, child).model_copy(update={"reused": identity})
+            _answer(store, state, task, answer, context)
+            return True
+    return False
 
 
 def settle(store: EventStore, state: State, task: Delegate, context: Context) -> bool:

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 import uuid
+from typing import Any
 
 from events import Appended, Context, EventStore, IdempotencyError, New
 from runs import kinds
@@ -62,16 +63,14 @@ def submit(
     run = run or (new_name() if key is None else keyed_name(key, by))
     check_name(run)
     kind = kinds.of(plan.kind)
-    event = kind.submitted(
-        run=run,
-        owner=by or actor(),
-        config=plan.config,
-        output_dir=plan.output_dir,
+    event = event_of(
+        plan,
+        run,
+        by or actor(),
         priority=priority or 0,
         labels=labels,
         quarantine=quarantine or "fail",
         reason=reason,
-        **plan.fields,
     )
     for text, what in ((reason, "the reason"), (plan.output_dir, "a path"), *kind.texts(event)):
         check(text or "", what)
@@ -82,6 +81,18 @@ def submit(
             f"key {key!r} started run {run} with other settings. Use another key, or the old settings."
         )
     return run
+
+
+def event_of(plan: Plan, run: str, owner: str, **queued: Any) -> Submitted:
+    """Return the event that records a plan's run; `queued` has what else every `submitted` has."""
+    return kinds.of(plan.kind).submitted(
+        run=run,
+        owner=owner,
+        config=plan.config,
+        output_dir=plan.output_dir,
+        **queued,
+        **plan.fields,
+    )
 
 
 def _append(store: EventStore, name: str, event: Submitted, context: Context) -> Appended:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from evomerge.reports import report
-from evomerge.reports.outputs import report_html
 from evomerge.reports.pictures import plot
 from evomerge.run.state import RunState
 from evomerge.tasks.results import champion
 from runs.history import repository
 from runs.home import Home
+from runs.panels import report_html
 from weights.storage.weight_cache import Artifacts
 
 

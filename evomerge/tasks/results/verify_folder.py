@@ -11,13 +11,13 @@ from events import Envelope
 from events.store import CODE_VERSION
 from evomerge.merging.builder import Weights
 from evomerge.reports import report
-from evomerge.reports.outputs import report_html
 from evomerge.run.state import RunState, fold
 from evomerge.tasks.results import champion, champion_folder
 from runs.errors import ForgeError, SourceError
 from runs.history import repository
 from runs.history.audit import Finding
 from runs.home import Home
+from runs.panels import report_html
 from weights.folders import companions
 from weights.folders.checkpoint import open_checkpoint
 from weights.storage.weight_cache import Artifacts

@@ -182,7 +182,7 @@ class Context:
         )
         findings.check_lengths(started)
         made.held_out(started.context, findings.SLICE)  # raises if there is nothing to measure on
-        start = self._initial(started)
+        start = self.initial(started)
         if base is None:
             size.check(sum(t.numel() for t in start.weights.values()))
         else:
@@ -235,7 +235,7 @@ class Context:
         while True:
             divided = started.model_copy(update={"accumulation": parts})
             try:
-                return (divided, *self._canary(divided, start))
+                return (divided, *self.canary(divided, start))
             except OutOfMemoryError as error:
                 if parts == batch:
                     raise OutOfMemoryError(
@@ -244,7 +244,7 @@ class Context:
                     ) from error
                 parts = next(n for n in range(parts + 1, batch + 1) if batch % n == 0)
 
-    def _canary(self, started: Started, start: Model) -> tuple[str, float]:
+    def canary(self, started: Started, start: Model) -> tuple[str, float]:
         """Return the digest of a training's first steps here, and the seconds that they took."""
         submitted = self.state.submitted
         recipe = plan.base(submitted, started)
@@ -273,13 +273,14 @@ class Context:
         self.text.folder  # noqa: B018 - raises if it is another
         other = self.profile().unlike(started.profile)
         if not other:
-            found, _ = self._canary(started, self._initial(started))
+            found, _ = self.canary(started, self.initial(started))
             if found == started.canary:
                 return
             other = [f"three steps of training give {found[:12]} here, not {started.canary[:12]}"]
         raise unsuited(other)
 
-    def _initial(self, started: Started) -> Model:
+    def initial(self, started: Started) -> Model:
+        """Return the model that the base's training begins with, or the base that was given."""
         recipe = plan.initial(self.state.submitted, started)
         return operations.apply(recipe, {"of": self.given()} if started.base else {})
 

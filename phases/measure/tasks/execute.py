@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -144,21 +144,32 @@ class Context:
 
     def observed(self, task: Observe) -> Observed:
         """Score every document. Raises SourceError for a model that gives no finite numbers."""
-        began, items, sizes = time.monotonic(), {}, {}
-        place, model = self._opened(task.recipe_id)
+        began = time.monotonic()
+        return answered(task, *self.scored(task.recipe_id, self.texts), began)
+
+    def scored(
+        self, recipe_id: str, texts: Mapping[str, Sequence[Text]]
+    ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
+        """Return domain → −log p in nats of each document, and domain → their bytes.
+
+        Raises SourceError for a model that gives no finite numbers.
+        """
+        items: dict[str, tuple[float, ...]] = {}
+        sizes: dict[str, tuple[int, ...]] = {}
+        place, model = self._opened(recipe_id)
         tokenizer = load_tokenizer(str(place))
         context = min(self.state.submitted.config.context, model.positions or 1 << 30)
-        for domain, some in self.texts.items():
+        for domain, some in texts.items():
             split = documents(some, tokenizer, context)
             items[domain] = tuple(rolling.score(model, split))
             sizes[domain] = tuple(one.bytes for one in split)
             for document, nats in zip(split, items[domain], strict=True):
                 if not math.isfinite(nats):
                     raise SourceError(
-                        f"model {self._source(task.recipe_id)[1].name} gives no finite number for "
+                        f"model {self._source(recipe_id)[1].name} gives no finite number for "
                         f"text {document.id!r}: it cannot be measured."
                     )
-        return answered(task, items, sizes, began)
+        return items, sizes
 
     def _source(self, recipe_id: str) -> tuple[ModelReference, SourceRecord]:
         """Return a model as it was given, and as it is pinned."""

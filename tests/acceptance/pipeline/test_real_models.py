@@ -11,14 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import forge
+from phases.cognate import plan as cognate_plan
+from pipeline import dry_run
 from pipeline.events import PipelineState
 from runs import kinds
 from runs.history import audit
 from runs.home import Home
+from runs.kinds.asked import Asked
 from testing.worlds import cognate_runs, pipeline_runs
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
+from worker.commands import validate
 
 #: What ends the names of the pipeline's children.
 CHILDREN = ("1-specialists", "2-merge", "2-merge-test")
@@ -101,3 +105,21 @@ def test_killed_at_forty_random_moments_pipelines_end_with_the_same_digests(
             process.kill()
             process.communicate(60)
         assert finished(other).lineage_digest() == digest
+
+
+@pytest.mark.slow
+def test_what_phases_cost_is_tried_on_stand_ins_before_their_models_exist(tmp_path: Path) -> None:
+    """A training, a merge of what it will make and a measurement of that: all amounts are known."""
+    phases = {"phases": pipeline_runs.PHASES}
+    plan = validate.plan(Asked("pipeline", phases))
+    found = list(dry_run.costs(plan, lambda name: None, None))
+    assert [cost.label for cost in found] == ["specialists", "merge", "merge, measured"]
+    for cost in found:
+        amounts = (cost.forecast.seconds, cost.forecast.memory)
+        assert all(one.value and one.value > 0 for one in amounts), cost
+    training, _, measured = (cost.forecast for cost in found)
+    size = kinds.of("cognate").parse(pipeline_runs.PHASES[0]["settings"]).size
+    tokens = [size.base_tokens, *[size.specialist_tokens] * 3]
+    steps = sum(cognate_plan.steps(size, size.context, count) for count in tokens)
+    assert f"and it has {steps:,};" in training.seconds.how
+    assert "; 5 models are to read" in measured.seconds.how

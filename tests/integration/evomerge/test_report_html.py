@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from evomerge.reports import report
-from evomerge.reports.outputs import report_html
+from runs.panels import report_html
 from testing.worlds.fake_world import World, small
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from events import Envelope
+from phases.measure import events as measure
+from phases.measure.config import MeasureConfig
+from phases.measure.events import MeasureState
 from pipeline import plan
 from pipeline.config import GateConfig, PipelineConfig
 from pipeline.decide import due
@@ -20,9 +25,16 @@ from pipeline.events import (
     Started,
     Submitted,
 )
-from runs.event_types import Figure, MadeModel, ModelReference
+from pipeline.reports.document import markdown
+from runs import kinds
+from runs.event_types import Figure, MadeModel, ModelReference, Profile, SourceRecord
+from runs.history import reuse
+from runs.history.repository import fold
+from runs.kinds.tasks import Delegate
 from runs.record.events import Failed
 from runs.record.user_events import Retried
+from tests.golden.test_golden import rows_of
+from tests.golden.test_golden_kinds import FOLDER as GOLDEN
 
 GATE = {"metric": "lead", "at_least": 0.0, "otherwise": "pass unchanged"}
 PHASES = [
@@ -30,6 +42,34 @@ PHASES = [
     {"name": "b", "kind": "evomerge", "models": {"base": "a:base"}, "gates": [GATE]},
     {"name": "c", "kind": "evomerge", "models": {"base": "b:champion"}, "gates": [GATE]},
 ]
+
+
+def measurement(documents: dict[str, int] | None = None, **roles: str) -> MeasureState:
+    """Return a measurement that has started; each digit of a role is a model."""
+    state = MeasureState()
+    given = {
+        role: tuple(ModelReference(name=x, path=f"/models/{x}") for x in letters)
+        for role, letters in roles.items()
+    }
+    state.take(measure.Submitted(run="m", owner="ada", config=MeasureConfig(), **given))
+    every = dict.fromkeys("".join(roles.values()))
+    sources = (
+        SourceRecord(name=x, recipe_id=x * 64, digest=x * 64, sketch="", parameters=9)
+        for x in every
+    )
+    names = ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy")
+    profile = Profile(**dict.fromkeys(names, "x"), threads=1, batch_tokens=1)
+    state.take(
+        measure.Started(
+            warnings=(),
+            sources=tuple(sources),
+            roles={role: tuple(x * 64 for x in letters) for role, letters in roles.items()},
+            data_digest="0" * 64,
+            documents=documents or {"a": 2},
+            profile=profile,
+        )
+    )
+    return state
 
 
 def model(letter: str) -> MadeModel:
@@ -249,3 +289,138 @@ def test_a_measurement_that_fails_fails_the_pipeline_and_is_begun_again_by_a_ret
     state.take(Retried(), key="p/retried/1")
     [task] = due(state).tasks
     assert (task.key, task.run) == ("measure/2/1", "p.2-b-test-1")
+
+
+# ---- reuse -----------------------------------------------------------------------------------
+
+
+def _measurable() -> tuple[PipelineState, Delegate]:
+    """Return a pipeline whose second phase is to be measured, and the task of that."""
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    [task] = due(state).tasks
+    return state, task
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ({"model": "3", "against": "12", "first": "12"}, None),
+        ({"model": "4", "against": "12", "first": "12"}, "other models as model"),
+        ({"model": "3", "against": "21", "first": "12"}, "other models as against"),
+        ({"model": "3", "against": "1", "first": "12"}, "other models as against"),
+        ({"model": "3", "against": "12"}, "other models as first"),
+    ],
+)
+def test_a_run_is_taken_only_if_it_was_given_the_models_of_the_phases_before(
+    roles: dict[str, str], said: str | None
+) -> None:
+    """By the digests of their weights, role by role: their names tell nothing."""
+    state, task = _measurable()
+    found = plan.unlike(state, task, measurement(**roles))
+    assert found == (said and f"phase b asks for {said}")
+
+
+def test_a_run_with_another_model_than_the_one_that_was_named_is_not_taken() -> None:
+    """A model of an earlier run is named with its digest when the pipeline is submitted."""
+    given = {"G": ModelReference(name="G", path="/models/g", digest="5" * 64)}
+    phases = [{"name": "a", "kind": "measure", "models": {"model": "G"}}]
+    state = world(phases, given)
+    [task] = due(state).tasks
+    assert plan.unlike(state, task, measurement(model="5")) is None
+    assert plan.unlike(state, task, measurement(model="6")) == (
+        "phase a asks for other models as model"
+    )
+
+
+def test_another_setting_or_kind_is_another_run() -> None:
+    phases = [{"name": "a", "kind": "measure", "settings": {"seed": 4}, "models": {"model": "G"}}]
+    state = world(phases, {"G": ModelReference(name="G", path="/models/g")})
+    [task] = due(state).tasks
+    assert plan.unlike(state, task, measurement(model="5")) == "phase a asks for other settings"
+    other, task = _measurable()
+    assert plan.unlike(other, replace(task, key="phase/2"), measurement(model="5")) == (
+        "phase b asks for a merging run"
+    )
+
+
+def test_equal_runs_have_one_identity_whatever_their_models_are_called() -> None:
+    """A model of a pipeline is called after its run; that, notes and luck are no inputs."""
+    first, second = measurement(model="1"), measurement(model="1")
+    renamed = first.started.sources[0].model_copy(update={"name": "p.1-other"})
+    second.started = first.started.model_copy(update={"sources": (renamed,), "warnings": ("x",)})
+    assert reuse.identity(first, "v1") == reuse.identity(second, "v1")
+    for other in (
+        (measurement(model="2"), "v1"),
+        (first, "v2"),
+        (measurement(model="1", documents={"a": 3}), "v1"),
+    ):
+        assert reuse.identity(*other) != reuse.identity(first, "v1")
+
+
+def test_specialists_of_the_data_s_domains_are_what_was_asked_for() -> None:
+    """Domains that the settings leave out are those of the data."""
+    cognate = kinds.of("cognate")
+    made = cognate.parse({"preset": "mini", "domains": ["law"]})
+    assert cognate.asked_for({"preset": "mini"}, made)
+    assert not cognate.asked_for({"preset": "mini", "domains": ["code"]}, made)
+    assert not cognate.asked_for({"preset": "tiny"}, made)
+
+
+# ---- the report ------------------------------------------------------------------------------
+
+
+def merged(cumulative: Figure, **gate: Any) -> str:
+    """Return the report of a pipeline whose second phase's model was measured."""
+    state = standard(PHASES[0], {**MERGE, "unchanged": "a:base", **gate})
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    bits = Figure(value=2.0, low=1.9, high=2.1, n=30)
+    measured(state, 2, **{**GOOD, "cumulative": cumulative, "bits_per_byte": bits})
+    row = Envelope._make([1, "pipeline/p", *[None] * 9, "2026-01-01T10:00:00", "v", "", ""])
+    return markdown(state, [row], {})
+
+
+def test_the_gain_over_the_beginning_is_told_in_words_with_its_interval() -> None:
+    """1.25 times the bits of the result are needed by the best first model: 1/5 fewer."""
+    text = merged(Figure(value=1.25, low=1.0 / 0.9, high=4 / 3, n=30))
+    assert (
+        "The model of phase b needs 20.0 % fewer bits per byte than the best model that the pipeline "
+        "began with, on 30 documents that no phase may choose by (95 % interval: 10.0 % fewer bits per "
+        "byte to 25.0 % fewer bits per byte)."
+    ) in text
+    assert "| the best at the beginning | 2.5000 | 100.0 % |  |" in text
+    assert "| b | 2.0000 (1.9000 to 2.1000) | 125.0 % (111.1 % to 133.3 %) | yes |" in text
+
+
+def test_a_gain_whose_interval_has_no_gain_in_it_may_be_noise() -> None:
+    assert ": that may be noise." in merged(Figure(value=1.01, low=0.99, high=1.03, n=30))
+    worse = merged(Figure(value=0.95, low=0.9, high=0.98, n=30))
+    assert "needs 5.3 % more bits per byte" in worse
+    assert "noise" not in worse
+
+
+def test_what_a_phase_that_was_passed_by_would_have_gained_is_not_told_as_a_gain() -> None:
+    """Its model does not go on: the ladder says so, and the opening says why."""
+    gate = {"metric": "retention", "at_least": 1.5, "otherwise": "pass unchanged"}
+    text = merged(Figure(value=1.25, low=1.2, high=1.3, n=30), gates=[gate])
+    assert "The model of phase b needs" not in text
+    assert "| no: its input goes on |" in text
+    assert (
+        "phase b passed it on unchanged, because retention is 1.02 (1 to 1.04), and must be" in text
+    )
+    assert f"Its result is `a:base` (weights `{'1' * 12}`)" in text
+
+
+def test_each_kind_tells_its_finding_in_sentences() -> None:
+    """Of runs that have completed; the default is the head's result."""
+    told: dict[str, list[str]] = {}
+    for kind in ("cognate-2", "measure-1", "schema-1-1"):
+        rows = rows_of(GOLDEN / f"{kind}.jsonl")
+        state: Any = fold(rows)
+        told[kind] = list(kinds.of(state.kind).summary(state, rows))
+    assert told["cognate-2"][0].startswith("- The ")
+    assert "the next best model on its own domain" in told["cognate-2"][0]
+    assert any(line.startswith("- retention: ") for line in told["measure-1"])
+    assert "generations had" in told["schema-1-1"][1]

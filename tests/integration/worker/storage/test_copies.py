@@ -15,12 +15,12 @@ import pytest
 from evaluation import kept_items
 from evomerge.merging.builder import Weights
 from evomerge.merging.dataflow import settings_for
-from evomerge.reports.outputs import report_html
 from evomerge.run.state import RunState
 from evomerge.tasks.context import Bench
 from evomerge.tasks.results import verify, verify_folder
 from runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
 from runs.home import Home
+from runs.panels import report_html
 from testing.models.toys import Toys
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun

@@ -17,10 +17,10 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from evomerge.reports.report import PICTURE
-
-#: Name of the file in a champion's folder.
+#: Name of the file in a result's folder.
 NAME = "report.html"
+#: Line of the Markdown that shows the report's picture.
+PICTURE = "![Fitness by generation](report.svg)"
 #: Program that renders the Markdown; another version of it may write other HTML.
 RENDERER = f"markdown-it-py {version('markdown-it-py')}"
 
@@ -69,7 +69,7 @@ _PAGE = """\
 """
 
 
-def page(markdown: str, title: str, svg: bytes | None) -> bytes:
+def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
     """Return a report's Markdown as an HTML file in UTF-8, with its picture (an SVG file) inside.
 
     Without `svg` the picture is left out.

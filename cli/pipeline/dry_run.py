@@ -1,0 +1,66 @@
+"""`forge pipeline run FILE --dry-run`: what each phase will cost here, and all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cli.options import emit, say, table
+from runs.system.durations import duration, size
+
+#: Amount → (heading, how it is said).
+_AMOUNTS = {"seconds": ("time", duration), "disk": ("disk", size), "memory": ("memory", size)}
+
+
+def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
+    """Print the costs of a pipeline's phases; nothing is recorded."""
+    from contextlib import closing, nullcontext
+
+    from pipeline import dry_run
+    from weights.storage.model_origin import finder
+
+    click.echo("trying each phase's work here; a minute or so each", err=True)
+    for note in checked["warnings"]:
+        click.echo(f"warning: {note}", err=True)
+    named, found = finder(home, lambda told: click.echo(told, err=True)), []
+    there = home.url is not None or home.database.exists()
+    with closing(home.open_store()) if there else nullcontext() as store:
+        for cost in dry_run.costs(plan, named, store):
+            found.append(cost)
+            click.echo(f"tried {cost.label}", err=True)
+    told = dry_run.told(found)
+    if as_json:
+        emit({**checked, **told})
+        return
+    _show(told)
+
+
+def _show(told: dict[str, Any]) -> None:
+    """Print the table, and from what its numbers are derived."""
+    rows = [
+        [row["label"], row["kind"], *(_amount(row, n) for n in _AMOUNTS)] for row in told["costs"]
+    ]
+    whole = [_whole(told["in_all"][name], name) for name in _AMOUNTS]
+    rows.append(["in all", "", whole[0], whole[1], f"{whole[2]} at once"])
+    table(["phase", "kind", *(heading for heading, _ in _AMOUNTS.values())], rows)
+    say("")
+    for row in told["costs"]:
+        reasons = {name: row[name]["from"] for name in _AMOUNTS}
+        if len(set(reasons.values())) == 1:
+            say(f"{row['label']}: {next(iter(reasons.values()))}")
+            continue
+        for name, why in reasons.items():
+            say(f"{row['label']}, {_AMOUNTS[name][0]}: {why}")
+
+
+def _amount(row: dict[str, Any], name: str) -> str:
+    value = row[name]["value"]
+    return "not known" if value is None else _AMOUNTS[name][1](value)
+
+
+def _whole(found: dict[str, Any], name: str) -> str:
+    if found["value"] is None:
+        return "not known"
+    least = "at least " if found["without"] else ""
+    return least + _AMOUNTS[name][1](found["value"])

@@ -1,0 +1,100 @@
+"""Forecast of a cognate run: its start and its first steps are done here, and nothing is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.observing import Observe
+from phases.cognate import findings, plan
+from phases.cognate.events import CognateState, Submitted
+from phases.cognate.tasks import measure
+from phases.cognate.tasks.execute import Context
+from phases.cognate.tasks.text import ITEMS, STREAMS
+from runs.kinds.forecast import Amount, Forecast
+from runs.system.durations import duration
+from runs.system.stopwatch import PATIENCE, least, timed
+from weights.folders import stand_ins
+from weights.folders.checkpoint import SHARD_BYTES, write_weights
+from weights.model import Model
+from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
+from weights.training import modules
+from weights.training.canary import STEPS
+
+#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
+STORED, TRAINED = 4, 16
+
+
+def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+    """Return what a run costs here. Raises the errors of a start."""
+    set_threads()
+    state = CognateState()
+    state.take(submitted)
+    context = Context(state, cache)
+    opening = timed(lambda: state.take(context.started()))
+    initial = context.initial(state.started)
+    stepping = _stepping(context, initial)
+    scoring = _scoring(context, initial)
+    steps = sum(recipe.upto for recipe in plan.trainings(state).values())
+    passes = sum(_passes(task) for task in findings.observations(state))
+    seconds = opening + steps * stepping / STEPS + passes * scoring
+    models = _stand_ins(context, initial, folder)
+    numbers, text = state.started.parameters, _bytes(context.text.folder)
+    return Forecast(
+        Amount(
+            seconds,
+            f"timed here: {STEPS} steps of training took {duration(stepping)}, and it has {steps:,}; a "
+            f"pass over the held-out text {duration(scoring)}, and it has {passes}; the start "
+            f"{duration(opening)}",
+        ),
+        Amount(
+            len(models) * numbers * STORED + text,
+            f"counted: {len(models)} models of {numbers:,} numbers in float32, and the text; snapshots "
+            "on the way are removed",
+        ),
+        Amount(
+            numbers * TRAINED,
+            "counted: weights, gradients and two moments of one training; activations come on top",
+        ),
+        models,
+        context.text.folder / ITEMS,
+    )
+
+
+def _passes(task: Observe) -> int:
+    """Return how often a measurement reads the held-out text."""
+    return {findings.QUALITY: 1, findings.LINE: len(findings.PLACES)}.get(task.measure, 0)
+
+
+def _stepping(context: Context, initial: Model) -> float:
+    """Return the seconds of `STEPS` steps of training, by the clock of the training itself."""
+    _, first = context.canary(context.state.started, initial)
+    return (
+        first if first > PATIENCE else min(first, context.canary(context.state.started, initial)[1])
+    )
+
+
+def _scoring(context: Context, initial: Model) -> float:
+    """Return the seconds of a pass over the held-out text."""
+    started = context.state.started
+    held_out = context.text.held_out(started.context, findings.SLICE)
+    model = ResidentModel.from_module(modules.build(initial, context.device).eval())
+    task = findings.observations(context.state)[0]
+    return least(lambda: measure.quality(task, model, initial.weights, held_out))
+
+
+def _stand_ins(context: Context, initial: Model, folder: Path) -> dict[str, Path]:
+    """Write untrained models in the place of base and specialists; return role → folder."""
+    base = folder / plan.BASE
+    base.mkdir(parents=True)
+    write_weights(base, initial.weights, SHARD_BYTES)
+    for file in context.text.folder.iterdir():
+        if file.name not in (STREAMS, ITEMS):
+            (base / file.name).write_bytes(file.read_bytes())
+    roles = context.state.submitted.config.domains
+    return {plan.BASE: base, **{r: stand_ins.write(base, folder / r, r) for r in roles}}
+
+
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())

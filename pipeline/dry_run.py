@@ -1,0 +1,196 @@
+"""Dry run of a pipeline: what each of its phases will cost here. Nothing is recorded.
+
+The phases are gone through in order, as if each had ended. If a phase's kind can say the shape of the
+models that the phase will make, there is a stand-in for each, and later work is tried on these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pipeline import plan as plans
+from pipeline.config import ITEMS
+from pipeline.events import PhaseEnded, PipelineState, Started, Submitted, Work
+from runs import kinds
+from runs.errors import ForgeError
+from runs.event_types import MadeModel, ModelReference
+from runs.history import repository, reuse
+from runs.history.repository import Log
+from runs.kinds.asked import Lookup, Plan
+from runs.kinds.forecast import Forecast, unknown
+from runs.kinds.kind import Kind
+from runs.kinds.tasks import Delegate
+
+#: The name that stands for the pipeline's.
+RUN = "dry-run"
+#: Digest of a history that there is not.
+NOTHING = "0" * 64
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a phase's run, or of its measurement."""
+
+    #: From 1.
+    phase: int
+    name: str
+    work: Work
+    kind: str
+    forecast: Forecast
+
+    @property
+    def label(self) -> str:
+        """The run in words."""
+        return self.name + (", measured" if self.work == "measure" else "")
+
+
+@dataclass
+class _Made:
+    """Stand-ins for what the phases so far would give."""
+
+    #: Name of a model, as a later phase asks for it → its stand-in.
+    models: dict[str, ModelReference] = field(default_factory=dict)
+    #: RUN:items → file.
+    items: dict[str, str] = field(default_factory=dict)
+    #: Run → its phase.
+    phases: dict[str, str] = field(default_factory=dict)
+
+
+def costs(
+    made: Plan, named: Callable[[str], ModelReference | None], log: Log | None
+) -> Iterator[Cost]:
+    """Yield the cost of each phase of a plan in order, and of each measurement behind its phase.
+
+    `named` looks up models of other runs. `log` has runs that may have cost the same; None: there is no
+    log yet.
+    """
+    state, there = PipelineState(), _Made()
+    state.take(Submitted(run=RUN, owner="", config=made.config, **made.fields))
+    state.take(Started(warnings=()))
+    with tempfile.TemporaryDirectory() as folder:
+        for number, phase in enumerate(made.config.phases, start=1):
+            task = plans.delegate(state, number)
+            kind = kinds.of(phase.kind)
+            forecast, roles = _tried(task, there, named, log, Path(folder))
+            yield Cost(number, phase.name, "phase", kind.name, forecast)
+            _end(state, there, task, number, roles, forecast)
+            if plans.to_measure(state, number):
+                task = plans.delegate(state, number, "measure")
+                forecast, _ = _tried(task, there, named, log, Path(folder))
+                yield Cost(number, phase.name, "measure", plans.MEASURE, forecast)
+
+
+def _tried(
+    task: Delegate,
+    there: _Made,
+    named: Callable[[str], ModelReference | None],
+    log: Log | None,
+    folder: Path,
+) -> tuple[Forecast, tuple[str, ...]]:
+    """Return what a task's run costs, and the roles of the models that it gives."""
+    from weights.storage.weight_cache import Artifacts
+
+    kind, asked = kinds.of(task.asked.kind), task.asked
+    roles = tuple(kind.roles(kind.parse(asked.config)))
+    given = [model for some in asked.models.values() for model in some]
+    for name in (*given, *asked.data):
+        phase = there.phases.get(name.partition(":")[0])
+        if phase and name not in {**there.models, **there.items}:
+            return unknown(
+                f"it builds on phase {phase}, whose result has no known shape yet"
+            ), roles
+    data = [there.items.get(entry, entry) for entry in asked.data]
+    lookup = Lookup({}, lambda name: there.models.get(name) or named(name), elsewhere=True)
+    try:
+        plan = kind.plan(replace(asked, data=data), lookup)
+        roles = tuple(kind.roles(plan.config))
+        wanted = kind.submitted(run=task.run, owner="", config=plan.config, **plan.fields)
+        found = kind.forecast(wanted, Artifacts(folder / "artifacts"), folder / task.run)
+    except ForgeError as error:
+        return unknown(f"it could not be tried here: {error}"), roles
+    if found.seconds.value is None and not given and log is not None:
+        found = _as_before(log, kind, wanted, found)
+    return found, roles
+
+
+def _as_before(log: Log, kind: Kind, wanted: Any, found: Forecast) -> Forecast:
+    """Return a forecast with the time that a run with the same settings took on such a machine."""
+    for rows in reversed(list(reuse.alike(log, wanted, kind.name))):
+        state: Any = repository.fold(rows)
+        if state.started.machine is None or state.started.machine == _machine(wanted.config.device):
+            took = state.spent.device
+            return found.took(took, f"as run {state.run} took, with the same settings")
+    return found
+
+
+def _machine(device: str) -> str:
+    """Return this machine's profile, as `started` pins it."""
+    from evaluation.machine_profile import machine_profile
+    from weights.devices import of_process
+
+    return machine_profile(of_process(device)).of_machine
+
+
+def _end(
+    state: PipelineState,
+    there: _Made,
+    task: Delegate,
+    number: int,
+    roles: tuple[str, ...],
+    forecast: Forecast,
+) -> None:
+    """Go on as if the phase had ended, with stand-ins for its models."""
+    name = state.submitted.config.phase(number).name
+    there.phases[task.run] = name
+    models = {role: _model(task.run, role) for role in roles}
+    for role, folder in forecast.models.items():
+        asked = f"{task.run}:{models[role].recipe_id}"
+        there.models[asked] = ModelReference(name=f"{name}-{role}", path=str(folder))
+    if forecast.items is not None:
+        there.items[f"{task.run}:{ITEMS}"] = str(forecast.items)
+    ended = PhaseEnded(
+        child=task.run,
+        child_version=1,
+        child_head=NOTHING,
+        phase=number,
+        name=name,
+        lineage=NOTHING,
+        models=models,
+        figures={},
+    )
+    state.take(ended, key=f"{RUN}/{task.key}")
+
+
+def _model(run: str, role: str) -> MadeModel:
+    """Return a name for a model that there is not."""
+    id_ = hashlib.sha256(f"{run}:{role}".encode()).hexdigest()
+    return MadeModel(recipe_id=id_, digest=id_)
+
+
+def told(found: list[Cost]) -> dict[str, Any]:
+    """Return costs as plain data, with the sums: of time and disk, and the most memory at once."""
+
+    def plain(cost: Cost) -> dict[str, Any]:
+        amounts = {n: getattr(cost.forecast, n) for n in ("seconds", "disk", "memory")}
+        return {
+            "phase": cost.name,
+            "label": cost.label,
+            "kind": cost.kind,
+            **{name: {"value": one.value, "from": one.how} for name, one in amounts.items()},
+        }
+
+    rows = [plain(cost) for cost in found]
+    return {"costs": rows, "in_all": {n: _sum(rows, n) for n in ("seconds", "disk", "memory")}}
+
+
+def _sum(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return what is known in all, and which parts are not."""
+    values: list[float] = [row[name]["value"] for row in rows if row[name]["value"] is not None]
+    whole = max(values, default=None) if name == "memory" else sum(values) if values else None
+    left = [row["label"] for row in rows if row[name]["value"] is None]
+    return {"value": whole, "without": left}

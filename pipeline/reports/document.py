@@ -1,0 +1,212 @@
+"""The report of a pipeline as Markdown: how it stands, quality, and a section a phase. Pure.
+
+A pipeline that is under way, or that has failed, has a report as well: of what is known so far.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from events import Envelope
+from pipeline import decide, plan
+from pipeline.events import PipelineState
+from pipeline.reports.children import Child
+from pipeline.reports.phases import section, stands
+from pipeline.reports.words import code, count, day, percent, plain, table, value, weights
+from runs.record import events as common
+from runs.system.durations import duration
+
+
+def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]) -> str:
+    """Return the report; `rows` are the pipeline's, `children` what `gathered` returns."""
+    phases = state.submitted.config.phases
+    names = " → ".join(phase.name for phase in phases)
+    lines = [f"# Pipeline {state.run}: {names}", "", *_opening(state, rows, children), ""]
+    lines += _overview(state, children)
+    lines += _ladder(state)
+    lines.append("")
+    for number, phase in enumerate(phases, start=1):
+        lines += section(state, rows, children, number, phase)
+    lines += ["## How to check this report", "", *_checking(state), ""]
+    return "\n".join(lines)
+
+
+def _opening(
+    state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]
+) -> list[str]:
+    """Return how the pipeline stands, what it gained, and how long it took."""
+    phases = len(state.submitted.config.phases)
+    ended = sum(state.ended_phase(n) is not None for n in range(1, phases + 1))
+    told = []
+    if state.completed:
+        told.append(f"**The pipeline has completed.** {_result(state)}")
+    elif state.failed:
+        told.append(f"**The pipeline has stopped.** {plain(state.failed.reason)}.")
+    elif state.cancelled:
+        why = f": {plain(state.cancelled.reason)}" if state.cancelled.reason else ""
+        told.append(f"**The pipeline was cancelled{why}.**")
+    else:
+        told.append(
+            f"**The pipeline is {state.status}:** {ended} of {count(phases, 'phase')} "
+            f"{'has' if ended == 1 else 'have'} ended. This is what is known so far."
+        )
+    if gain := _gain(state):
+        told.append(gain)
+    owner = plain(state.submitted.owner)
+    spent = [f"Submitted by {owner} on {day(rows[0].recorded_at)}."]
+    if state.spent.wall:
+        spent.append(f"It has taken {duration(state.spent.wall)} by the clock so far.")
+    if state.completed:
+        spent[-1] = spent[-1].replace("has taken", "took").replace(" so far", "")
+    if saved := _saved(state, children):
+        spent.append(saved)
+    return [" ".join(told), "", " ".join(spent)]
+
+
+def _result(state: PipelineState) -> str:
+    """Return which models the pipeline gives, and why if its last phase was passed by."""
+    number = len(state.submitted.config.phases)
+    last, name = plan.outgoing(state, number), _name(state, number)
+    if (passed := state.passed.get(number)) is not None:
+        what = "".join(f" ({weights(model)})" for _, model in last.values())
+        missed = next(g for g in state.gates[number] if g.verdict == "pass unchanged")
+        return (
+            f"Its result is {code(passed.reference)}{what}: phase {name} passed it on unchanged, "
+            f"because {plain(decide.told(missed))}."
+        )
+    if not last:
+        return f"Its last phase, {name}, makes no model."
+    models = ", ".join(f"{code(f'{name}:{r}')} ({weights(m)})" for r, (_, m) in last.items())
+    return f"It gives {count(len(last), 'model')}: {models}."
+
+
+def _gain(state: PipelineState) -> str:
+    """Return what the newest model that goes on has gained over the beginning; empty if unknown."""
+    for number in range(len(state.submitted.config.phases), 0, -1):
+        figure = state.figures(number).get("cumulative")
+        if figure is None or number in state.passed:
+            continue
+        what = f"{_saving(figure.value)} than the best model that the pipeline began with"
+        if figure.low is None or figure.high is None:
+            return f"The model of phase {_name(state, number)} needs {what}."
+        noise = figure.low <= 1 <= figure.high
+        between = f"95 % interval: {_saving(figure.low)} to {_saving(figure.high)}"
+        on = f", on {count(figure.n, 'document')} that no phase may choose by" if figure.n else ""
+        return f"The model of phase {_name(state, number)} needs {what}{on} ({between})" + (
+            ": that may be noise." if noise else "."
+        )
+    return ""
+
+
+def _saving(ratio: float) -> str:
+    """Return in words how many bits per byte a model needs, by the rival's bits over its own."""
+    share = 1 - 1 / ratio
+    return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} bits per byte".replace("%", " %")
+
+
+def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
+    """Return how much work was taken from runs that had ended; empty if none was."""
+    taken = [
+        children[answer.child].state.spent.device
+        for answer in state.answers.values()
+        if isinstance(answer, common.ChildEnded) and answer.reused and answer.child in children
+    ]
+    if not taken:
+        return ""
+    runs = count(len(taken), "run")
+    return f"It took over {runs} that had ended: {duration(sum(taken))} of work not done again."
+
+
+def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
+    """Return the table of phases."""
+    rows = [
+        (
+            str(number),
+            phase.name,
+            phase.kind,
+            stands(state, number),
+            _worked(state, number, children),
+            _judged(state, number),
+        )
+        for number, phase in enumerate(state.submitted.config.phases, start=1)
+    ]
+    return table(("", "phase", "kind", "state", "time of work", "gates"), rows)
+
+
+def _worked(state: PipelineState, number: int, children: Mapping[str, Child]) -> str:
+    """Return the time that devices worked for a phase and its measurement."""
+    ends = [state.ended_phase(number), state.measured_phase(number)]
+    done = [children[e.child].state.spent.device for e in ends if e and e.child in children]
+    if not done:
+        name = plan.child_name(state, number)
+        done = [children[name].state.spent.device] if name in children else []
+    return duration(sum(done)) if done else "–"
+
+
+def _judged(state: PipelineState, number: int) -> str:
+    """Return how many of a phase's gates were passed."""
+    decided = state.gates.get(number, ())
+    if not decided:
+        return "–" if state.ended_phase(number) else "open"
+    passed = sum(gate.verdict == "pass" for gate in decided)
+    return f"{passed} of {len(decided)} passed"
+
+
+def _ladder(state: PipelineState) -> list[str]:
+    """Return the quality of the models along the phases; empty if none was measured."""
+    rows: list[tuple[str, ...]] = []
+    for number, phase in enumerate(state.submitted.config.phases, start=1):
+        measured = state.measured_phase(number)
+        if measured is None:
+            continue
+        bits, kept = (measured.figures.get(name) for name in ("bits_per_byte", "cumulative"))
+        if bits and kept and not rows:
+            rows.append(
+                ("the best at the beginning", f"{bits.value * kept.value:.4f}", "100.0 %", "")
+            )
+        rows.append((phase.name, value(bits), percent(kept), _goes_on(state, number)))
+    if not rows:
+        return []
+    says = (
+        "Bits per byte on documents that no phase may choose by; fewer are better. Kept is the quality "
+        "that is left of the best model at the beginning: more than 100 % is a gain."
+    )
+    columns = ("after phase", "bits per byte", "kept", "goes on")
+    return ["", "## Quality along the phases", "", says, "", *table(columns, rows)]
+
+
+def _goes_on(state: PipelineState, number: int) -> str:
+    """Return whether a phase's model goes on, in words."""
+    if number in state.passed:
+        return "no: its input goes on"
+    stopped = any(gate.verdict == "stop" for gate in state.gates.get(number, ()))
+    return "no: a gate stops it" if stopped and number not in state.overridden else "yes"
+
+
+def _checking(state: PipelineState) -> list[str]:
+    """Return the commands that check what the report says, and the digests that it stands on."""
+    lines = [
+        "Every number above is in the log, which is a chain of hashes.",
+        "",
+        f"    forge verify {state.run} --origins",
+        f"    forge lineage {state.run}",
+        *([f"    forge verify {state.submitted.output_dir}"] if _written(state) else []),
+        "",
+        "The first derives every verdict again, compares every phase with its run, and follows the "
+        "models back to the text that they were trained on.",
+        "",
+    ]
+    if state.completed:
+        lines.append(f"Lineage digest: `{state.completed.lineage_digest}`")
+    return [*lines, f"Chain head: `{state.head}`"]
+
+
+def _written(state: PipelineState) -> bool:
+    """Return True if a folder was asked for whose name a shell takes as it is."""
+    folder = state.submitted.output_dir
+    return bool(state.completed and folder and re.fullmatch(r"[\w./-]+", folder))
+
+
+def _name(state: PipelineState, number: int) -> str:
+    return state.submitted.config.phase(number).name

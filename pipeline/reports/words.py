@@ -1,0 +1,56 @@
+"""Words and tables of the report: foreign text, figures, weights. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from runs.event_types import Figure, MadeModel
+from runs.system.plain_text import visible
+
+
+def plain(text: str) -> str:
+    """Return foreign text in one line, its Markdown shown and not obeyed."""
+    return re.sub(r"([\\`*_\[\]<>|#&])", r"\\\1", visible(" ".join(text.split())))
+
+
+def code(text: str) -> str:
+    """Return foreign text in one line as code, which Markdown shows as it is."""
+    return f"`{visible(' '.join(text.split())).replace('`', chr(39))}`"
+
+
+def weights(model: MadeModel) -> str:
+    """Return a model's weights by the beginning of their digest."""
+    return f"weights {code(model.digest[:12])}"
+
+
+def value(figure: Figure | None) -> str:
+    """Return a figure with its interval; a dash if there is none."""
+    if figure is None:
+        return "–"
+    between = "" if figure.low is None else f" ({figure.low:.4f} to {figure.high:.4f})"
+    return f"{figure.value:.4f}{between}"
+
+
+def percent(figure: Figure | None) -> str:
+    """Return a share in percent with its interval; a dash if there is none."""
+    if figure is None:
+        return "–"
+    between = "" if figure.low is None else f" ({figure.low:.1%} to {figure.high:.1%})"
+    return f"{figure.value:.1%}{between}".replace("%", " %")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+def count(number: int, what: str) -> str:
+    """Return a number of things: "1 phase", "2,000 documents"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def day(recorded_at: str) -> str:
+    """Return a time of the log without its seconds."""
+    return recorded_at[:16].replace("T", " at ") + " UTC"

@@ -1,0 +1,20 @@
+"""Durations and sizes in words, for reports and estimates. Pure."""
+
+from __future__ import annotations
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as "1 h 02 min", "3 min 04 s" or "5.6 s"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
+
+
+def size(count: float) -> str:
+    """Return bytes as "1.2 GB", "3.4 MB" or "5.6 kB"."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6)):
+        if count >= one:
+            return f"{count / one:,.1f} {unit}"
+    return f"{count / 1e3:,.1f} kB"

@@ -1,0 +1,34 @@
+"""Stand-ins: models of a given shape and of no use, to try work on before the real ones exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from runs import keys
+from weights.folders import companions
+from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
+
+#: Standard deviation of the noise, relative to each tensor's own.
+NOISE = 1e-2
+
+
+def write(donor: Path, folder: Path, name: str) -> Path:
+    """Write a copy of a model with noise on its weights; return the folder.
+
+    Other names give other weights, as other trainings do.
+    """
+    folder.mkdir(parents=True)
+    companions.write(donor, folder)
+    (folder / companions.CONFIG).write_bytes((donor / companions.CONFIG).read_bytes())
+    tensors = open_checkpoint(donor).tensors()
+    write_weights(folder, {n: _noisy(t, name, n) for n, t in tensors.items()}, SHARD_BYTES)
+    return folder
+
+
+def _noisy(tensor: torch.Tensor, *named: str) -> torch.Tensor:
+    if not tensor.is_floating_point() or tensor.numel() < 2:
+        return tensor
+    drawn = keys.generator("stand-in", *named).standard_normal(tensor.shape, dtype="float32")
+    return tensor + torch.from_numpy(drawn).to(tensor.dtype) * tensor.std() * NOISE
