@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from evaluation.observing import Observed
 from events import Registry
@@ -46,8 +46,6 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Models, items and profile were pinned."""
 
-    schema_version = 2
-
     #: Every model once, in the order in which it was given.
     sources: tuple[SourceRecord, ...]
     #: Role → recipe ids of `sources`, one for each model that was given.
@@ -57,7 +55,7 @@ class Started(common.Started):
     #: Domain → number of documents that are measured on.
     documents: dict[str, Large]
     profile: Profile
-    #: Recipe id → bytes of the model's tensors; empty in logs of schema 1, which did not record them.
+    #: Recipe id → bytes of the model's tensors.
     bytes: dict[Digest, Large]
 
     @property
@@ -72,13 +70,7 @@ class Completed(common.Completed):
     figures: dict[str, Figure]
 
 
-def _without_bytes(data: dict[str, Any]) -> dict[str, Any]:
-    return {**data, "bytes": {}}
-
-
-REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, Observed, Completed), {(Started.type, 1): _without_bytes}
-)
+REGISTRY: Registry = common.registry((Submitted, Forked, Started, Observed, Completed))
 
 
 @dataclass

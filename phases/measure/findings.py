@@ -79,10 +79,8 @@ def figures(state: MeasureState) -> dict[str, Figure]:
 
 
 def _sizes(state: MeasureState, id_: str) -> dict[str, Figure]:
-    """Return the figures of the model's size; none for a log that has no bytes."""
+    """Return the figures of the model's size."""
     known = state.started.bytes
-    if id_ not in known:
-        return {}
     told = {"bytes": Figure(value=known[id_])}
     if others := [known[one] for one in state.started.roles.get("against", ())]:
         told["size"] = Figure(value=known[id_] / max(others))

@@ -21,7 +21,7 @@ from runs.panels.panels import Panel
 
 @dataclass(frozen=True)
 class Family:
-    """What a model was made from, run by run; shown as text."""
+    """The runs that a model went through, with its ancestors in each; shown as text."""
 
     runs: tuple[Generation, ...]
 

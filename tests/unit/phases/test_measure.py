@@ -130,14 +130,6 @@ def test_without_others_there_is_nothing_to_compare() -> None:
     assert set(findings.figures(state)) == {"bits_per_byte", "bytes"}
 
 
-def test_a_log_that_recorded_no_bytes_gives_none() -> None:
-    """Its recorded figures are then what the audit derives again."""
-    state = world(model="1")
-    state.started = state.started.model_copy(update={"bytes": {}})
-    measure(state, even("1", 1.0, 2.0))
-    assert set(findings.figures(state)) == {"bits_per_byte"}
-
-
 def test_every_model_is_measured_once_and_then_the_run_ends() -> None:
     state = world(model="1", against="12", first="2")
     tasks = KIND.due(state).tasks
