@@ -66,6 +66,7 @@ def measurement(documents: dict[str, int] | None = None, **roles: str) -> Measur
             roles={role: tuple(x * 64 for x in letters) for role, letters in roles.items()},
             data_digest="0" * 64,
             documents=documents or {"a": 2},
+            bytes={x * 64: 36 for x in every},
             profile=profile,
         )
     )
