@@ -40,6 +40,7 @@ MARKS = {
     "running": "◔o",
     "paused": "‖=",
     "ended": "✓+",
+    "reused": "↺r",
     "passed unchanged": "⤳>",
     "gate stopped": "✗X",
     "overridden": "!!",

@@ -54,6 +54,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
     standing, at_work = _standing(state, number, runs)
     if children is None and number in _open(state):
         standing = "running"
+    taken = (ended.child,) if (ended := state.ended_phase(number)) and ended.reused else ()
     return Stage(
         number=number,
         name=phase.name,
@@ -62,7 +63,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         inside=_inside(at_work) if at_work and standing == "running" else None,
         gate=_gate(state, number),
         figure=_figure(state, number),
-        runs=tuple(child.run for child in runs),
+        runs=(*taken, *(child.run for child in runs)),
     )
 
 
@@ -91,7 +92,8 @@ def _standing(
     troubles = state.troubles(number, "measure" if state.ended_phase(number) else "phase")
     if troubles and state.measured_phase(number) is None:
         return ("cancelled" if troubles[-1].status == "cancelled" else "failed"), None
-    return ("ended" if state.ended_phase(number) else "waiting"), None
+    ended = state.ended_phase(number)
+    return ("waiting" if ended is None else "reused" if ended.reused else "ended"), None
 
 
 def _open(state: PipelineState) -> set[int]:

@@ -14,6 +14,7 @@ Standing = Literal[
     "running",
     "paused",
     "ended",
+    "reused",
     "passed unchanged",
     "gate stopped",
     "overridden",

@@ -509,7 +509,7 @@ def test_every_command_has_help_with_an_example(name: str, tmp_path) -> None:
         assert result.exit_code == 0
         assert "Example:" in result.output
         assert f"forge {' '.join(words)}" in result.output
-        data = name not in ("up", "worker", "serve", "completion") and not (
+        data = name not in ("up", "worker", "serve", "mcp", "completion") and not (
             subcommands and words == [name]
         )
         assert ("--json" in result.output) == data

@@ -15,6 +15,7 @@ from agent_forge import PipelineOrchestrator
 from cli.main import forge
 from events import Context, Envelope, canonical_json
 from pipeline.events import PipelineState
+from runs import kinds
 from runs.errors import ForgeError
 from runs.history import archive as run_archive
 from runs.history import audit, children, repository, reuse
@@ -22,6 +23,7 @@ from runs.history.archive import ArchivedLog
 from runs.history.run_cache import RunCache
 from runs.home import Home
 from runs.kinds.tasks import Start
+from runs.panels.stages import Strip
 from runs.record import user_events
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
@@ -80,7 +82,8 @@ def test_equal_phases_take_the_ended_runs_and_nothing_is_begun(
     assert json.loads(verified.output)["origins"] == ["p.1-first", "p.2-second"]
     shown = called(ended, "show", "q").output
     assert shown.count("reused") == 2
-    assert "p.2-second" in shown
+    (strip,) = [p for p in kinds.of("pipeline").panels(state) if isinstance(p, Strip)]
+    assert [stage.runs for stage in strip.stages] == [("p.1-first",), ("p.2-second",)]
 
 
 def test_without_being_asked_a_pipeline_runs_its_phases(ended: Home) -> None:

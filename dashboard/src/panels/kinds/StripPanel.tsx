@@ -9,6 +9,7 @@ const MARKS: Record<Stage["state"], string> = {
   running: "◔",
   paused: "‖",
   ended: "✓",
+  reused: "↺",
   "passed unchanged": "⤳",
   "gate stopped": "✗",
   overridden: "!",
