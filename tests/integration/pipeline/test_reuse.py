@@ -81,9 +81,10 @@ def test_equal_phases_take_the_ended_runs_and_nothing_is_begun(
     verified = called(ended, "verify", "q", "--origins", "--json")
     assert json.loads(verified.output)["origins"] == ["p.1-first", "p.2-second"]
     shown = called(ended, "show", "q").output
-    assert shown.count("reused") == 2
+    assert "reused" in shown
     (strip,) = [p for p in kinds.of("pipeline").panels(state) if isinstance(p, Strip)]
     assert [stage.runs for stage in strip.stages] == [("p.1-first",), ("p.2-second",)]
+    assert {stage.state for stage in strip.stages} == {"reused"}
 
 
 def test_without_being_asked_a_pipeline_runs_its_phases(ended: Home) -> None:
