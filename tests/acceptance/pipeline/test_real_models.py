@@ -18,6 +18,7 @@ from runs import kinds
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from testing.services.cluster import Cluster, kill
 from testing.worlds import cognate_runs, pipeline_runs
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
@@ -105,6 +106,31 @@ def test_killed_at_forty_random_moments_pipelines_end_with_the_same_digests(
             process.kill()
             process.communicate(60)
         assert finished(other).lineage_digest() == digest
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+def test_two_workers_that_die_at_forty_random_moments_make_the_same_models(
+    finished_training: FinishedTraining, tmp_path: Path
+) -> None:
+    """Eight pipelines of five kills each, beside one that a single process carries undisturbed."""
+    quiet, rng = finished_training(), random.Random(11)
+    home = cognate_runs.share_text(quiet, Home(tmp_path / "home"))
+    pipeline_runs.submit(home)  # of the same name: names of runs are those of the models in them
+    digest = finished(home).lineage_digest()
+    for number in range(8):
+        cluster = Cluster(tmp_path / f"cluster-{number}")
+        with closing(cluster):
+            cognate_runs.share_text(quiet, cluster.home)
+            cluster.worker()
+            cluster.worker()
+            pipeline_runs.submit(cluster.home)
+            for _ in range(5):
+                time.sleep(rng.uniform(1.0, 12.0))
+                kill(cluster.workers.pop(rng.randrange(2)))
+                cluster.worker()
+            cluster.wait(lambda home=cluster.home: cognate_runs.state(home, "p").ended, 600, 0.5)
+        assert finished(cluster.home).lineage_digest() == digest
 
 
 @pytest.mark.slow
