@@ -1,1 +1,1 @@
-"""What a pipeline shows."""
+"""Views of a pipeline, as plain functions of its log."""
