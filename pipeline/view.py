@@ -123,7 +123,8 @@ class PipelineView(View[PipelineState]):
         if gates := _gates(state):
             told = ", ".join(f"{gate.name}: {gate.verdict}" for gate in gates)
             found.append(Gates(name="gates", title="Gates", says=f"{told}.", gates=tuple(gates)))
-        if (times := timeline(children, stages.names(state, children))) is not None:
+        begun = [child for child in children if not child.reused]
+        if (times := timeline(begun, stages.names(state, begun))) is not None:
             found.append(times)
         found.append(self._table(state, strip, known is not None))
         family = lineage.lineage(state, children)

@@ -1,4 +1,4 @@
-"""Fixtures that everybody may use. Models are made once a session and never written to."""
+"""Fixtures for all tests. Models are made once a session and never written to."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ def moments(desk: Desk, run: str, after: int, limit: int) -> tuple[list[dict[str
     They are in the order of the log, from behind the position `after`. Raises NotFoundError.
     """
     with desk.state(run) as state, desk.journals.children(state) as children:
-        every = [(run, desk.journals.lines(run)), *((c.run, c.lines) for c in children)]
+        own = [(child.run, child.lines) for child in children if not child.reused]
+        every = [(run, desk.journals.lines(run)), *own]
     rows = merge(
         *(_newer(name, lines, after) for name, lines in every), key=lambda row: row[1].position
     )

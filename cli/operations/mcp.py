@@ -63,7 +63,7 @@ def _check_installed() -> None:
     from runs.errors import UnavailableError
 
     found = find_spec("mcp")
-    if found is None or found.origin is None:  # a mere folder named mcp is not the package
+    if found is None or found.origin is None:  # a folder of that name is not the package
         raise UnavailableError("MCP needs the package mcp: pip install 'agent-forge[mcp]'.")
 
 

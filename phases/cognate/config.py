@@ -83,8 +83,8 @@ class CognateConfig(BaseModel):
     )
     sharded: bool = Field(
         False,
-        description="Each process holds only a part of weights and optimiser (FSDP): for a model that "
-        "one device cannot hold.",
+        description="Each process trains with a part of weights, gradients and optimiser only (FSDP). "
+        "To load, save and measure a model, each has whole weights.",
     )
     max_hours: Positive | None = Field(None, description="Hours by the clock after which it ends.")
     max_device_hours: Positive | None = Field(
@@ -111,6 +111,8 @@ class CognateConfig(BaseModel):
     def _shardable(self) -> Self:
         if self.sharded and self.processes == 1:
             raise ValueError("sharded needs two processes or more: set processes")
+        if self.sharded and self.precision != "float32":
+            raise ValueError(f"sharded computes in float32: leave out {self.precision}")
         if self.sharded and self.optimiser == "mugrokfast":
             raise ValueError(
                 "QK-Clip of mugrokfast needs whole weights: take muon or adamw, or leave out sharded"

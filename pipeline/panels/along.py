@@ -18,7 +18,7 @@ from runs.record.journal import Child
 
 BITS, RETENTION, BYTES, SIZE = "bits_per_byte", "retention", "bytes", "size"
 PHASE = Axis(name="phase", whole=True)
-#: Bytes that are so many times others are told apart on a logarithmic axis.
+#: Bytes stand on a logarithmic axis if the largest are at least this many times the smallest.
 FAR = 10
 
 

@@ -63,7 +63,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         inside=_inside(at_work) if at_work and standing == "running" else None,
         gate=_gate(state, number),
         figure=_figure(state, number),
-        runs=(*taken, *(child.run for child in runs)),
+        runs=tuple(dict.fromkeys((*taken, *(child.run for child in runs)))),
     )
 
 

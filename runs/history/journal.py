@@ -77,7 +77,8 @@ class Journals:
                 place = len(lines) if upto is None else place_at(lines, upto)
                 if place:
                     child = held.enter_context(self._runs.reading(run, place))
-                    found.append(Child(task, child, lines[:place]))
+                    reused = bool(getattr(state.answers.get(task), "reused", None))
+                    found.append(Child(task, child, lines[:place], reused))
             yield found
 
     def _delegated(self, state: State) -> dict[str, str]:

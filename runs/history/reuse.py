@@ -26,6 +26,10 @@ _UNFIT = {
 }
 
 
+#: Settings that may end a run by the clock: its result then depends on how busy the machine was.
+_BY_THE_CLOCK = ("max_hours", "max_device_hours", "budget_hours")
+
+
 def identity(state: State, version: str) -> str:
     """Return the digest of what equal runs have in common; `version` is that of the program."""
     settings = state.submitted.config.model_dump(mode="json")
@@ -57,6 +61,8 @@ def wrong(rows: Sequence[Envelope], state: State, reused: str) -> str | None:
     """Return why a run with these rows is not the one that `reused` was recorded of; None if it is."""
     if (why := unfit(rows)) is not None:
         return f"it cannot have been taken for an equal one: {why}"
+    if any(getattr(state.submitted.config, name, None) is not None for name in _BY_THE_CLOCK):
+        return "it cannot have been taken for an equal one: its settings limit it by the clock"
     if identity(state, rows[0].code_version) != reused:
         return "it is not equal to the run that it was taken for"
     return None

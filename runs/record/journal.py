@@ -41,6 +41,8 @@ class Child:
     state: Any
     #: Its events until that moment; there is one at least.
     lines: Sequence[Line]
+    #: True if it had ended before, and was taken in the place of an equal run.
+    reused: bool = False
 
     @property
     def run(self) -> str:

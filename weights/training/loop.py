@@ -140,6 +140,7 @@ class Training:
         if recipe.checkpointing:
             modules.checkpoint_activations(self.module)
         if sharded:
+            sharding.check(recipe)
             sharding.shard(self.module, group, self._device)
         objective, chosen = objectives.of(recipe.objective), optimisers.of(recipe.optimiser.name)
         settings = check_complete(chosen.Settings, recipe.optimiser.params, recipe.optimiser.name)

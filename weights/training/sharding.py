@@ -15,6 +15,20 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from runs.errors import ConfigError
+from weights.recipes import Train
+
+
+def check(recipe: Train) -> None:
+    """Raise ConfigError for a training that needs whole weights, or that would keep copies of them."""
+    if recipe.optimiser.params.get("tau") is not None:
+        raise ConfigError("QK-Clip scales whole weights: a sharded training needs tau None")
+    if recipe.precision != "float32":
+        raise ConfigError(
+            f"a sharded training computes in float32, not {recipe.precision}: casts would keep a copy "
+            "of all weights in every process"
+        )
+
 
 def shard(module: Any, group: Any, device: torch.device) -> None:
     """Split a module's parameters over the group, block by block, and move the parts to `device`."""

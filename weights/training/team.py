@@ -170,6 +170,8 @@ def _group(folder: Path, device: str, rank: int, processes: int) -> Any:
     """Join the group of all processes for the block."""
     meeting = f"file://{folder / MEETING}"
     backend = BACKENDS[device.partition(":")[0]]
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)  # what shards weights takes the present device of the process
     distributed.init_process_group(backend, meeting, rank=rank, world_size=processes, timeout=WAIT)
     try:
         yield distributed.group.WORLD

@@ -14,6 +14,7 @@ from runs.errors import ConfigError, ConflictError, NotFoundError
 from runs.history import repository
 from runs.lists import model_registry
 from runs.system import plain_text
+from weights.folders.sources import ALIASES
 from weights.storage import model_origin
 from worker.append import actor
 
@@ -123,7 +124,7 @@ def _named(folder: Path, name: str | None) -> str:
     plain_text.check(name, "the model's name")
     if not name or len(name) > 200:
         raise ConfigError("a model's name has 1 to 200 characters.")
-    if re.fullmatch(rf"[0-9a-f]{{{model_registry.DIGITS}}}", name):
+    if re.match(rf"[0-9a-f]{{{model_registry.DIGITS}}}", name):
         raise ConfigError(f"{name} looks like a model's id: give another name.")
     return name
 
@@ -142,14 +143,16 @@ def rename(store: EventStore, model: str, name: str, by: str | None = None) -> d
     """Record another name of a model; return its entry before.
 
     `model` is an id, a name, or RUN and RUN:MODEL for a result of a run. The name stands wherever a
-    model does. Raises ConfigError, ConflictError, NotFoundError, SourceError.
+    model does. Raises ConfigError, ConflictError, NotFoundError, SourceError;
+    ConcurrencyError if the registry changed meanwhile.
     """
     name = _named(Path(), name)
-    if re.search(r"[:/@\s]", name) or name.startswith((".", "~")):
+    if re.search(r"[:/@,\s]", name) or name.startswith((".", "~")) or name in ALIASES:
         raise ConfigError(
-            f"{name!r} could not stand for a model: a name has no blanks, colons, slashes and @, and "
-            "does not begin with a dot."
+            f"{name!r} could not stand for a model: a name has no blanks, commas, colons, slashes and "
+            f"@, does not begin with a dot, and is none of {', '.join(sorted(ALIASES))}."
         )
+    version = store.version(model_registry.STREAM)
     if repository.stream_of(store, name) is not None:
         raise ConflictError(f"{name} is the name of a run, which means its result.")
     origin = model_origin.find(store, model)
@@ -160,7 +163,7 @@ def rename(store: EventStore, model: str, name: str, by: str | None = None) -> d
         other = model_registry.find(store, name)
         if other["name"] == name and other["id"] != found["id"]:
             raise ConflictError(f"model {other['id']} is called {name} already: rename it first.")
-    _append(store, model_registry.ModelRenamed(id=found["id"], name=name), by)
+    _append(store, model_registry.ModelRenamed(id=found["id"], name=name), by, version)
     return found
 
 

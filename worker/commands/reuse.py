@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def equal(store: EventStore, cache: Artifacts, wanted: Submitted, kind: str) -> Iterator[Any]:
-    """Yield (state, identity) of each run that is equal to one submitted so, the oldest first."""
+    """Yield (state, identity) of the runs equal to the one that `wanted` would begin, oldest first."""
     found = reuse.alike(store, wanted, kind)
     alike = [rows for rows in found if rows[0].code_version == CODE_VERSION]
     own = _begun(cache, wanted, kind) if alike else None

@@ -41,6 +41,9 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     seconds = opening + steps * stepping / STEPS + passes * scoring
     models = _stand_ins(context, initial, folder)
     numbers, text = state.started.parameters, _bytes(context.text.folder)
+    config = state.submitted.config
+    copies = 1 if config.sharded else config.processes
+    shared = f" in each of {copies} processes" if copies > 1 else ""
     return Forecast(
         Amount(
             seconds,
@@ -54,8 +57,9 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             "on the way are removed",
         ),
         Amount(
-            numbers * TRAINED,
-            "counted: weights, gradients and two moments of one training; activations come on top",
+            numbers * TRAINED * copies,
+            f"counted: weights, gradients and two moments of one training{shared}; activations "
+            "come on top",
         ),
         models,
         context.text.folder / ITEMS,

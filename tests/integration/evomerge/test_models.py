@@ -93,6 +93,9 @@ def test_a_model_is_called_as_its_user_wants(store: EventStore, toys: Toys) -> N
         (RUN, ConflictError),
         ("a:b", ConfigError),
         ("a/b", ConfigError),
+        ("a,b", ConfigError),
+        ("qwen2", ConfigError),
+        ("0123456789abcdef-1", ConfigError),
         ("", ConfigError),
     ):
         with pytest.raises(error):

@@ -6,12 +6,15 @@ import json
 import shutil
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from agent_forge import PipelineOrchestrator
+from api.state import children as api_children
+from api.state.run_cache import Desk as Desk_
 from cli.main import forge
 from events import Context, Envelope, canonical_json
 from pipeline.events import PipelineState
@@ -24,6 +27,7 @@ from runs.history.run_cache import RunCache
 from runs.home import Home
 from runs.kinds.tasks import Start
 from runs.panels.stages import Strip
+from runs.panels.timeline import Timeline
 from runs.record import user_events
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
@@ -97,6 +101,34 @@ def test_a_run_that_was_no_phase_is_taken_and_only_where_it_is_equal(home: Home)
     toy_runs.submit(home, "alone", seed=1)
     toy_runs.finish(home, "alone")
     assert reused(home) == ["alone", "q.2-second"]
+
+
+def test_what_is_shown_of_a_reused_phase_is_no_work_of_this_pipeline(ended: Home) -> None:
+    """Its run is named once, and neither timeline nor slider begin with another pipeline's past."""
+    reused(ended)
+    desk = Desk_(ended)
+    try:
+        seen, _ = api_children.overview(desk, "q", None, None)
+        moments, total = api_children.moments(desk, "q", 0, 1000)
+    finally:
+        desk.close()
+    (strip,) = [panel for panel in seen.panels if isinstance(panel, Strip)]
+    assert [stage.runs for stage in strip.stages] == [("p.1-first",), ("p.2-second",)]
+    assert not [panel for panel in seen.panels if isinstance(panel, Timeline)]
+    assert total == len(toy_runs.rows(ended, "q"))
+    assert {moment["run"] for moment in moments} == {"q"}
+
+
+def test_a_run_that_the_clock_may_have_ended_is_not_taken(home: Home) -> None:
+    """Its result depends on how busy the machine was."""
+    toy_runs.submit(home, "r", seed=1)
+    state = toy_runs.finish(home, "r")
+    rows = toy_runs.rows(home, "r")
+    own = reuse.identity(state, rows[0].code_version)
+    assert reuse.wrong(rows, state, own) is None
+    config = SimpleNamespace(max_hours=1.0)
+    state.submitted = state.submitted.model_copy(update={"config": config})
+    assert "by the clock" in str(reuse.wrong(rows, state, own))
 
 
 def test_of_several_equal_runs_the_oldest_is_taken(home: Home) -> None:

@@ -167,6 +167,14 @@ def test_a_sharded_training_that_is_cut_has_the_same_bits(
         assert (cut["weights"], cut["optimiser"]) == (whole["weights"], whole["optimiser"])
 
 
+def test_what_needs_whole_weights_cannot_be_sharded() -> None:
+    """QK-Clip would scale a part of a head; casts would keep a copy of all weights."""
+    clipped = recipe(optimiser="mugrokfast@1")
+    for wrong, what in ((clipped, "QK-Clip"), (recipe(precision="bfloat16"), "float32")):
+        with pytest.raises(ConfigError, match=what):
+            segment(wrong, model(), None, streams(), 0, 8, group=object(), sharded=True)
+
+
 def test_rows_that_cannot_be_shared_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
