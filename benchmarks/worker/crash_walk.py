@@ -3,6 +3,7 @@
     python -m benchmarks.worker.crash_walk [--points 60] [--moments 40] [--generations 8]
     python -m benchmarks.worker.crash_walk --strategy auto …
     python -m benchmarks.worker.crash_walk --kind cognate …          a training in miniature
+    python -m benchmarks.worker.crash_walk --kind pipeline …         that and a merging run in a row
     python -m benchmarks.worker.crash_walk --database postgresql [--server-kills 25] …
 
 There are two passes. In the first the cache survives. In the second it is emptied at each restart,
@@ -33,7 +34,7 @@ from runs.home import Home
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.services.servers import Postgres
-from testing.worlds import cognate_runs, runs
+from testing.worlds import cognate_runs, pipeline_runs, runs
 
 #: Submits the run to a home.
 Submit = Callable[[Home], object]
@@ -164,7 +165,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--moments", type=int, default=40)
     parser.add_argument("--at", help="these failpoints instead, as name:k,name:k")
-    parser.add_argument("--kind", choices=["evomerge", "cognate"], default="evomerge")
+    parser.add_argument("--kind", choices=["evomerge", "cognate", "pipeline"], default="evomerge")
     parser.add_argument("--generations", type=int, default=8)
     parser.add_argument("--strategy", default="elite-loser")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
@@ -222,6 +223,8 @@ def _submitter(where: Path, given: argparse.Namespace) -> Submit:
     if given.kind == "cognate":
         os.environ.setdefault("FORGE_SEGMENT_SECONDS", "0.5")  # several segments a training
         return cognate_runs.submit
+    if given.kind == "pipeline":
+        return lambda home: pipeline_runs.submit(home, run="r")
     process = _FORK.Process(target=_make, args=(where,))
     process.start()
     process.join()
