@@ -1,11 +1,13 @@
 """Speed of the training loop against a bare torch loop.
 
-    python -m benchmarks.phases.training [--preset tiny] [--precision float32]
+    python -m benchmarks.phases.training [--preset tiny] [--precision float32] [--device cpu]
 
 Tokens/s of `weights.training.loop` over those of a bare torch loop with the same model, precision,
-batch and optimiser, in alternating turns of one process; the goal is 0.97. The same by processor
-seconds, which other programs disturb less than they disturb the clock. Then the share of the wall
-time that snapshots cost if a segment takes a minute: copies, synced files, the next segment's start.
+batch and optimiser, in turns of one process; the goal is 0.97. A second bare loop has torch's flags
+pinned as trainings have them: what it is slower than the first is the price of bits that come again.
+The same by processor seconds, which other programs disturb less than they disturb the clock. Then the
+share of the wall time that snapshots cost if a segment takes a minute: copies, synced files, the next
+segment's start.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -67,10 +70,13 @@ def recipe(preset: Preset, tokens: np.ndarray, precision: Any, steps: int) -> Tr
 class Bare:
     """Loop that does what has to be done and nothing else: no report, no check, no pinned flag."""
 
-    def __init__(self, start: Model, tokens: np.ndarray, preset: Preset, precision: str) -> None:
-        """Build the module and torch's fused AdamW."""
-        self._module = modules.build(start).train()
-        self._tokens = torch.from_numpy(tokens).long()
+    def __init__(
+        self, start: Model, tokens: np.ndarray, preset: Preset, precision: str, device: str
+    ) -> None:
+        """Build the module and torch's fused AdamW; the text lies on the device."""
+        self._module = modules.build(start, device).train()
+        self._tokens = torch.from_numpy(tokens).long().to(device)
+        self._device = device
         self._shape = (preset.batch, preset.context)
         self._bf16 = precision == "bfloat16"
         self._places = torch.Generator().manual_seed(0)
@@ -81,12 +87,13 @@ class Bare:
     def run(self, steps: int) -> None:
         """Do some steps."""
         batch, context = self._shape
-        autocast = torch.autocast("cpu", torch.bfloat16) if self._bf16 else nullcontext()
+        kind = torch.device(self._device).type
+        autocast = torch.autocast(kind, torch.bfloat16) if self._bf16 else nullcontext()
         parameters = list(self._module.parameters())
         last = len(self._tokens) - context - 1
         for _ in range(steps):
             at = torch.randint(last, (batch, 1), generator=self._places)
-            rows = self._tokens[at + torch.arange(context + 1)]
+            rows = self._tokens[(at + torch.arange(context + 1)).to(self._device)]
             with autocast:
                 logits = self._module(input_ids=rows[:, :-1]).logits
                 loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
@@ -99,11 +106,11 @@ class Bare:
 class Ours:
     """The same model in the training loop; a turn has the snapshot's copies of tensors too."""
 
-    def __init__(self, training: Train, start: Model, tokens: np.ndarray) -> None:
+    def __init__(self, training: Train, start: Model, tokens: np.ndarray, device: str) -> None:
         """Build the training."""
         self._step = 0
         with pinned():
-            self._training = Training(training, start, None, {"text": tokens}, {}, "cpu")
+            self._training = Training(training, start, None, {"text": tokens}, {}, device)
 
     def run(self, steps: int) -> None:
         """Do some steps."""
@@ -111,23 +118,37 @@ class Ours:
             self._step = self._training.run(self._step, self._step + steps).step
 
 
-def compare(ours: Ours, bare: Bare, rounds: int, steps: int) -> np.ndarray:
-    """Return [rounds, (ours, bare), (wall, processor)] seconds; the one that begins alternates."""
-    found = np.zeros((rounds + 1, 2, 2))
+class PinnedBare(Bare):
+    """The bare loop with torch's flags pinned as in a training."""
+
+    def run(self, steps: int) -> None:
+        """Do some steps."""
+        with pinned():
+            super().run(steps)
+
+
+def compare(loops: Sequence[Bare | Ours], rounds: int, steps: int) -> np.ndarray:
+    """Return [rounds, loops, (wall, processor)] seconds; who begins a round goes round."""
+    found = np.zeros((rounds + 1, len(loops), 2))
     for number in range(rounds + 1):
-        for place in (0, 1) if number % 2 else (1, 0):
+        for turn in range(len(loops)):
+            place = (number + turn) % len(loops)
             wall, processor = time.perf_counter(), time.process_time()
-            (ours, bare)[place].run(steps)
+            loops[place].run(steps)
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
             taken = time.perf_counter() - wall, time.process_time() - processor
             found[number, place] = taken
     return found[1:]  # the first round warms up
 
 
-def snapshot_seconds(training: Train, start: Model, tokens: np.ndarray, folder: Path) -> float:
+def snapshot_seconds(
+    training: Train, start: Model, tokens: np.ndarray, folder: Path, device: str
+) -> float:
     """Return the seconds around a segment's steps: copies, synced files, reading, a new module."""
     streams = {"text": tokens}
     store = Snapshots(folder)
-    made = segment(training, start, None, streams, 0, 2)
+    made = segment(training, start, None, streams, 0, 2, device=device)
     found = []
     for _ in range(3):
         began = time.perf_counter()
@@ -135,7 +156,9 @@ def snapshot_seconds(training: Train, start: Model, tokens: np.ndarray, folder: 
         read = store.nearest(training)
         assert read is not None
         begun = Model(start.config, read.weights)
-        again = segment(training, begun, read.optimiser, streams, read.step, read.step + 1)
+        again = segment(
+            training, begun, read.optimiser, streams, read.step, read.step + 1, device=device
+        )
         found.append(time.perf_counter() - began - again.seconds)
     return statistics.median(found)
 
@@ -148,6 +171,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--steps", type=int, default=20, help="Steps of a turn.")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     preset = PRESETS[given.preset]
@@ -156,19 +180,24 @@ def main() -> None:
     initial = plan.fresh(CognateConfig.model_validate({"preset": preset.name}))
     start = operations.apply(initial, {})
     training = recipe(preset, tokens, given.precision, (given.rounds + 1) * given.steps)
-    print(f"{preset.name}, {given.precision}, {machine()}, load {os.getloadavg()[0]:.1f}")
-    bare = Bare(start, tokens, preset, training.precision)
-    seconds = compare(Ours(training, start, tokens), bare, given.rounds, given.steps)
+    where = machine() if given.device == "cpu" else torch.cuda.get_device_name(given.device)
+    print(f"{preset.name}, {given.precision}, {where}, load {os.getloadavg()[0]:.1f}")
+    common = (start, tokens, preset, training.precision, given.device)
+    loops = (Ours(training, start, tokens, given.device), Bare(*common), PinnedBare(*common))
+    seconds = compare(loops, given.rounds, given.steps)
     turn = given.steps * preset.batch * preset.context
     for which, unit in enumerate(("wall", "processor")):
-        ours, plain = seconds[:, 0, which], seconds[:, 1, which]
-        print(
-            f"{unit} seconds, {given.rounds} turns each: best {turn / ours.min():,.0f} tokens/s, bare "
-            f"{turn / plain.min():,.0f}, ratio {plain.min() / ours.min():.3f}; median of the rounds' "
-            f"ratios {np.median(plain / ours):.3f}; all turns {plain.sum() / ours.sum():.3f}"
-        )
+        taken = seconds[:, 0, which]
+        print(f"{unit} seconds, {given.rounds} turns each: best {turn / taken.min():,.0f} tokens/s")
+        for place, name in ((1, "bare"), (2, "bare, flags pinned")):
+            plain = seconds[:, place, which]
+            print(
+                f"  {name} {turn / plain.min():,.0f}, ratio {plain.min() / taken.min():.3f}; median of "
+                f"the rounds' ratios {np.median(plain / taken):.3f}; all turns "
+                f"{plain.sum() / taken.sum():.3f}"
+            )
     with tempfile.TemporaryDirectory() as folder:
-        around = snapshot_seconds(training, start, tokens, Path(folder))
+        around = snapshot_seconds(training, start, tokens, Path(folder), given.device)
     share = around / (SEGMENT + around)
     print(f"a segment's start and snapshot {around:.2f} s: {share:.2%} of a minute's segment")
     print(f"load {os.getloadavg()[0]:.1f} at the end")

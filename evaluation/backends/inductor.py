@@ -8,6 +8,7 @@ TorchInductor's caches of pickles are off; generated sources and shared objects 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import shutil
 import stat
@@ -80,20 +81,7 @@ def scorer(module: Any) -> Scorer:
     def whole(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return scored(module(input_ids=ids, use_cache=False).logits, ids)
 
-    compile_: Any = torch.compile  # its types lack `isolate_recompiles`
-    run = compile_(
-        whole,
-        fullgraph=True,
-        dynamic=False,
-        isolate_recompiles=True,
-        # For the instructions that `compiler` names, not for this processor; no choice by timing.
-        options={
-            "fx_graph_cache": False,
-            "compile_threads": 1,
-            "cpp.march": "",
-            "deterministic": True,
-        },
-    )
+    run = _compile(whole, device)
 
     def compiled(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         try:
@@ -105,6 +93,29 @@ def scorer(module: Any) -> Scorer:
             ) from error
 
     return compiled
+
+
+def _compile(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """Return the function as it will be compiled: one shape, no caches of pickles, no timing.
+
+    Raises NotCompiledError if this version of torch cannot leave this processor's own instructions
+    out of compiled code: they are no part of the profile.
+    """
+    from torch._inductor import config
+
+    options: dict[str, Any] = {"fx_graph_cache": False, "compile_threads": 1, "deterministic": True}
+    if device.type == "cpu":
+        if not hasattr(config.cpp, "march"):
+            raise NotCompiledError(
+                f"torch {torch.__version__} compiles for all instructions of this very processor, "
+                "which no profile pins; torch 2.13 can leave them out."
+            )
+        options["cpp.march"] = ""  # the instructions that `compiler` names, and no more
+    further: dict[str, Any] = {}
+    if "isolate_recompiles" in inspect.signature(torch.compile).parameters:  # not in torch 2.11
+        further["isolate_recompiles"] = True
+    compile_: Any = torch.compile  # its types lack `isolate_recompiles`
+    return compile_(function, fullgraph=True, dynamic=False, options=options, **further)
 
 
 @lru_cache

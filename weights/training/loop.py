@@ -197,15 +197,16 @@ class Training:
         Raises TrainingDivergedError before the weights are touched.
         """
         rate = self._schedule.rate(number, self._recipe.steps)
-        loss = self._backward(self._objective.batch(number))
-        norm = self._clip()
+        total = self._backward(self._objective.batch(number))
+        # One transfer of both: the step waits once for a GPU.
+        loss, norm = torch.stack([total, self._clip()]).tolist()
         self._watch.check(number, loss, norm)
         self._optimiser.step(rate)
         for parameter in self._trained:
             parameter.grad = None
         return loss, rate, norm
 
-    def _backward(self, batch: Batch) -> float:
+    def _backward(self, batch: Batch) -> torch.Tensor:
         """Compute the gradients of a step's mean loss, part after part; return the loss."""
         parts = self._recipe.accumulation
         rows = self._recipe.batch // parts
@@ -217,15 +218,14 @@ class Training:
                 loss = self._objective.loss(self._processes.own(part)) / parts
             loss.backward()
             total += loss.detach()
-        return float(self._processes.average(self._trained, total))
+        return self._processes.average(self._trained, total)
 
-    def _clip(self) -> float:
+    def _clip(self) -> torch.Tensor:
         """Clip the gradient if the recipe says so; return its norm before."""
         if self._recipe.clip is None:
             gradients = [p.grad for p in self._trained if p.grad is not None]
-            return float(sharding.whole(torch.nn.utils.get_total_norm(gradients)))
-        norm = torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
-        return float(sharding.whole(norm))
+            return sharding.whole(torch.nn.utils.get_total_norm(gradients))
+        return sharding.whole(torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip))
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of all that the next step depends on beside the weights."""

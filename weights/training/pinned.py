@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from weights.threads import reproducible_products
+
 _matmul = torch.backends.cuda.matmul
 _deterministic: Any = torch.utils.deterministic
 
@@ -74,6 +76,7 @@ def pinned(threads: int | None = None) -> Iterator[None]:
     They are restored after an error too: one process does tasks of several runs in turn.
     """
     before = flags()
+    reproducible_products()
     try:
         for _, write, value in FLAGS.values():
             write(value)
