@@ -268,6 +268,7 @@ def _gates(state: PipelineState) -> list[Gate]:
                     high=figure.high if figure else None,
                     limit=gate.at_least if gate.at_least is not None else gate.at_most,
                     verdict="overridden" if stopped else verdict,
+                    by=state.asked_by.get(override) if stopped and override else None,
                     reason=override.reason if stopped and override else _why(told),
                     about=phase.name if verdict == "stop" and override is None else None,
                 )

@@ -27,7 +27,7 @@ def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[s
     lines += _ladder(state)
     lines.append("")
     for number, phase in enumerate(phases, start=1):
-        lines += section(state, rows, children, number, phase)
+        lines += section(state, children, number, phase)
     lines += ["## How to check this report", "", *_checking(state), ""]
     return "\n".join(lines)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from events import Envelope
 from pipeline import decide, plan
 from pipeline.config import PhaseConfig
 from pipeline.events import GateDecided, PipelineState
@@ -21,7 +20,6 @@ _VERDICTS = {"pass": "passed", "pass unchanged": "input passes on unchanged", "s
 
 def section(
     state: PipelineState,
-    rows: Sequence[Envelope],
     children: Mapping[str, Child],
     number: int,
     phase: PhaseConfig,
@@ -41,7 +39,7 @@ def section(
         child = children.get(ended.child)
         lines += [*_models(ended.models, child), *_figures(state, number, kind)]
         lines += _own_words(child) if child else []
-    return [*lines, *_gates(state, rows, number)]
+    return [*lines, *_gates(state, number)]
 
 
 def _wanted(phase: PhaseConfig) -> list[str]:
@@ -121,20 +119,13 @@ def _own_words(child: Child) -> list[str]:
     return [*told, ""] if told else []
 
 
-def _gates(state: PipelineState, rows: Sequence[Envelope], number: int) -> list[str]:
+def _gates(state: PipelineState, number: int) -> list[str]:
     """Return the verdicts of the phase's gates, and who went on behind one."""
     told = [f"- {_gate(decided)}" for decided in state.gates.get(number, ())]
     if (passed := state.passed.get(number)) is not None:
         told.append(f"- So {code(passed.reference)} goes on in the place of the phase's model.")
     if (override := state.overridden.get(number)) is not None:
-        actor = next(
-            (
-                row.actor
-                for row in rows
-                if row.type == override.type and f'"phase":{number}' in row.data
-            ),
-            "a user",
-        )
+        actor = state.asked_by.get(override, "a user")
         told.append(f"- {plain(actor)} let the pipeline go on: “{plain(override.reason)}”")
     return ["Gates:", "", *told, ""] if told else []
 

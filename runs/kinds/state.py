@@ -74,6 +74,8 @@ class State:
     forgiven_deaths: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, events.TaskQuarantined] = field(default_factory=dict)
     divergences: list[events.DivergenceDetected] = field(default_factory=list)
+    #: What users have asked for → the user who did so last.
+    asked_by: dict[user_events.Wish, str] = field(default_factory=dict)
     #: Events of a newer version that were skipped: such a state is only for display.
     skipped: list[str] = field(default_factory=list)
     #: (idempotency key, type, data) of events that must not depend on luck; a later entry replaces
@@ -168,6 +170,8 @@ class State:
         outside, note = lineage.OUTSIDE | self.outside, self.lineage.append
         for row, event in self.registry.load_each(rows):
             self.take(event, row.recorded_at, row.key)
+            if isinstance(event, user_events.Wish):
+                self.asked_by[event] = row.actor
             if row.type not in outside:
                 note((row.key, row.type, row.data))
             elif isinstance(event, events.Forked) and event.changes:  # as recorded, for ever

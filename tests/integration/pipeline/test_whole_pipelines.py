@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
+from pipeline.kind import Pipeline
 from runs.errors import ConflictError, ForgeError, RunFailedError
 from runs.history import audit, repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from runs.panels.panels import Gates
 from runs.record import user_events
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
@@ -119,6 +121,12 @@ def test_a_gate_stops_the_pipeline_and_a_person_overrides_it_with_a_reason(home:
     ended = toy_runs.finish(home, "p")
     assert ended.completed
     assert audit.audit(toy_runs.rows(home, "p")) == []
+    (gates,) = [p for p in Pipeline().panels(ended) if isinstance(p, Gates)]
+    overridden = gates.gates[0]
+    assert (overridden.verdict, overridden.by, overridden.reason) == (
+        *("overridden", ended.submitted.owner),
+        "good enough",
+    )
 
 
 def test_a_passing_gate_is_not_overridden(honest_home: Home, home: Home) -> None:
