@@ -34,6 +34,7 @@ def settled(client: TestClient, path: str, head: dict[str, str], done: Any) -> d
     raise AssertionError(f"{path} did not get there: {body}")
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_run_from_the_form_to_the_folder(toys: Toys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))

@@ -112,6 +112,7 @@ def test_problems_are_generated_verified_and_recorded(undisturbed) -> None:
     assert state.started.not_run == ""
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_without_a_sandbox_programs_are_left_out_of_the_whole_run(
     toys: Toys, tmp_path, monkeypatch
@@ -137,6 +138,7 @@ def _after_start(store):
     return lambda: any(row.type == "started" for row in store.read("evomerge/r"))
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
     """Scores are those of the domains alone; one that the data lacks fails before any work."""
@@ -158,6 +160,7 @@ def test_weights_of_domains_steer_by_domains(toys: Toys, tmp_path) -> None:
     assert runs.state(home, "wrong").status == "failed"
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkeypatch) -> None:
     """Whoever goes on follows what `started` recorded, and measures as it did."""
@@ -188,7 +191,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("native", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_by_default_a_run_is_measured_in_bfloat16_where_the_processor_has_it(
     toys: Toys, tmp_path, monkeypatch, native: bool
 ) -> None:
@@ -275,6 +278,7 @@ def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
         bench.check_unchanged()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_chosen_batch_is_used_and_bfloat16_changes_scores(toys: Toys, tmp_path) -> None:
     states = {}
@@ -351,6 +355,7 @@ def test_another_seed_gives_another_run(undisturbed, toys: Toys, tmp_path) -> No
     assert runs.finish(home).lineage_digest() != state.lineage_digest()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_cache_deleted_between_two_generations_changes_nothing(
     undisturbed, toys: Toys, tmp_path, monkeypatch
@@ -445,8 +450,8 @@ POINTS = [
     pytest.param("build-computed:7", marks=pytest.mark.smoke),
     soak("build-stored:11"),
     soak("evaluate-loaded:9"),
-    "evaluate-scored:15",
-    "layers-scored:2",
+    soak("evaluate-scored:15"),
+    soak("layers-scored:2"),
     soak("facts-decided:1"),
     soak("facts-appended:2"),
     soak("publish-filled:1"),

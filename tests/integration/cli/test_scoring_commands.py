@@ -84,6 +84,7 @@ def test_options_that_do_not_go_together(toys: Toys, tmp_path, words, what: str)
     assert what in fails(tmp_path, 2, "score", str(toys.base), *words)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_speed_stands_beside_the_first_model(toys: Toys, tmp_path) -> None:
     words = ("score", *map(str, toys.sources[:2]), "--data", str(toys.data), "--speed")

@@ -159,6 +159,7 @@ def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
     ]
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_what_is_read_again_is_what_is_there(tmp_path: Path) -> None:
     """Nothing is kept from a file that was changed since."""

@@ -256,6 +256,7 @@ def test_a_step_that_does_not_fit_is_computed_in_parts(given, tmp_path: Path, mo
 # ---- several processes ---------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_two_processes_share_every_training_and_verify_does_too(given, made, tmp_path) -> None:
     """Other bits than one process gives, by rounding alone; the same ones again."""

@@ -148,7 +148,7 @@ def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", ["probe", 64])
+@pytest.mark.parametrize("given", [pytest.param("probe", marks=pytest.mark.soak), 64])
 def test_what_two_probed_differently_is_no_divergence(late, monkeypatch, given) -> None:
     """Timing is luck, and the first one stands. With a number the two must agree."""
     worker, *_ = late

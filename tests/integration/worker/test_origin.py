@@ -112,6 +112,7 @@ def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys)
     assert (Path(found.path) / "model.safetensors").stat().st_mtime_ns == before, "built once"
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
     """From the terminal, as folders are; the run records a folder and a name, as always."""
@@ -296,6 +297,7 @@ def asked(client: TestClient, path: str, body: dict[str, Any]) -> Any:
     return answer
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_run_of_another_s_champion_is_started_over_the_api(
     client: TestClient, home: Home, state: RunState, toys: Toys, tmp_path: Path

@@ -243,12 +243,12 @@ def forge(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "place",
     [
-        "merge-tensor-written:1",
+        pytest.param("merge-tensor-written:1", marks=pytest.mark.soak),
         "merge-tensor-written:9",
-        "merge-journal-noted:1",
+        pytest.param("merge-journal-noted:1", marks=pytest.mark.soak),
         "merge-journal-noted:4",
-        "merge-weights-written:1",
-        "merge-settled:1",
+        pytest.param("merge-weights-written:1", marks=pytest.mark.soak),
+        pytest.param("merge-settled:1", marks=pytest.mark.soak),
     ],
 )
 def test_a_kill_leaves_no_folder_and_the_same_command_goes_on(
