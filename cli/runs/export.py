@@ -12,31 +12,88 @@ from cli.options import emit, json_option, warn_skipped
 
 @click.command("export")
 @click.argument("run")
-@click.option("--out", type=click.Path(), help="The champion's folder to write.")
+@click.option("--out", type=click.Path(), help="The champion's folder, or the GGUF file, to write.")
 @click.option("--parquet", type=click.Path(), help="A folder for the run's tables; at any time.")
+@click.option("--format", "format_", type=click.Choice(["folder", "gguf"]), default="folder")
+@click.option("--type", "type_", help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_0, …")
 @click.option("--reason", help="Why; it is recorded.")
 @json_option
 def export_command(
-    run: str, out: str | None, parquet: str | None, reason: str | None, as_json: bool
+    run: str,
+    out: str | None,
+    parquet: str | None,
+    format_: str,
+    type_: str | None,
+    reason: str | None,
+    as_json: bool,
 ) -> None:
     """Write a run's champion as a Hugging Face folder, with a report; or its log as tables.
 
     The tables are generations, candidates, evaluations, items and events, as Parquet files.
 
+    With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
+    written as one file for llama.cpp, and nothing is recorded.
+
     \b
     Example:
       forge export 20261121-3fa9c1 --out champion
       forge export 20261121-3fa9c1 --parquet tables
+      forge export 20261121-3fa9c1 --format gguf --type Q8_0 --out champion.gguf
     """
     from runs.errors import ConfigError
     from runs.home import Home
 
+    if format_ == "gguf":
+        _check_gguf(out, parquet, reason)
+        _gguf(run, Path(str(out)), type_ or "F16", as_json)
+        return
+    if type_ is not None:
+        raise ConfigError("--type is of a GGUF file: add --format gguf.")
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
         _champion(home, run, Path(out), reason, as_json, tables)
+
+
+def _check_gguf(out: str | None, parquet: str | None, reason: str | None) -> None:
+    """Raise ConfigError for options that a GGUF file does not have."""
+    from runs.errors import ConfigError
+
+    if out is None:
+        raise ConfigError("nothing to write: give --out FILE.gguf.")
+    if parquet is not None or reason is not None:
+        raise ConfigError(
+            "--parquet and --reason are of a run's folder and tables, not of a GGUF file."
+        )
+
+
+def _gguf(model: str, out: Path, type_: str, as_json: bool) -> None:
+    """Write a model's GGUF file, and say so."""
+    from runs.errors import UnavailableError
+    from runs.home import Home
+
+    try:
+        from worker.exports import gguf_export
+    except ModuleNotFoundError as error:
+        if error.name != "gguf":
+            raise
+        raise UnavailableError(
+            "GGUF files need the package gguf: pip install 'agent-forge[gguf]'."
+        ) from error
+    told = gguf_export.export(
+        Home.default(), model, out, type_, lambda text: click.echo(text, err=True)
+    )
+    if as_json:
+        emit(told)
+        return
+    click.echo(f"model:    {told['file']} ({told['bytes']:,} bytes, {told['type']})")
+    if others := told["other_types"]:
+        click.echo(
+            f"F16:      {len(others)} matrices, whose rows {told['type']} cannot cut into blocks, such "
+            f"as {others[0]}"
+        )
 
 
 def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:

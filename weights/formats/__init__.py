@@ -1,0 +1,1 @@
+"""Formats of other programs that a model folder is written in."""

@@ -1,0 +1,207 @@
+"""GGUF files, which llama.cpp and programs built on it read: metadata, tokenizer, tensors by type.
+
+    MODEL FOLDER → FILE.gguf
+
+Tensor names are those of the package `gguf`. Llama's and Mistral's query and key rows are put into the
+order in which llama.cpp rotates them (pairs of neighbours instead of halves); Qwen2's stay. Vectors
+are F32. A matrix whose rows a quantised type cannot cut into blocks is F16, and named in the result.
+Tensors are read, encoded and written one after the other. Two files of one model have the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Type
+from gguf.quants import quantize
+
+from runs.errors import ConfigError, NotFiniteError, SourceError
+from weights.folders.checkpoint import Checkpoint, sync
+from weights.formats.byte_bpe import Tokens
+
+#: Name of a type → what the package calls a file of it.
+TYPES = {
+    "F32": gguf.LlamaFileType.ALL_F32,
+    "F16": gguf.LlamaFileType.MOSTLY_F16,
+    "BF16": gguf.LlamaFileType.MOSTLY_BF16,
+    "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
+    "Q5_1": gguf.LlamaFileType.MOSTLY_Q5_1,
+    "Q5_0": gguf.LlamaFileType.MOSTLY_Q5_0,
+    "Q4_1": gguf.LlamaFileType.MOSTLY_Q4_1,
+    "Q4_0": gguf.LlamaFileType.MOSTLY_Q4_0,
+}
+#: `model_type` of a config → architecture of GGUF.
+ARCHITECTURES = {
+    "qwen2": gguf.MODEL_ARCH.QWEN2,
+    "llama": gguf.MODEL_ARCH.LLAMA,
+    "mistral": gguf.MODEL_ARCH.LLAMA,
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that was written."""
+
+    bytes: int
+    #: Matrices that have another type than the one asked for, which does not fit their rows.
+    other: tuple[str, ...]
+
+
+def check(checkpoint: Checkpoint, type_: str) -> None:
+    """Raise ConfigError or SourceError for a type or a model that no file can be written of."""
+    if type_ not in TYPES:
+        raise ConfigError(f"GGUF type {type_!r} is not known: use one of {', '.join(TYPES)}.")
+    kind = checkpoint.config.get("model_type")
+    if kind not in ARCHITECTURES:
+        raise SourceError(
+            f"{checkpoint.given}: a model of type {kind!r} cannot be written as GGUF: known are "
+            f"{', '.join(ARCHITECTURES)}."
+        )
+    if (scaling := _rope(checkpoint.config)[1]) not in (None, "default"):
+        raise SourceError(
+            f"{checkpoint.given}: positions are scaled by {scaling!r}; files are written of models "
+            "with plain rotary positions only."
+        )
+    if checkpoint.config.get("use_sliding_window") or (
+        kind == "mistral" and checkpoint.config.get("sliding_window")
+    ):
+        raise SourceError(
+            f"{checkpoint.given}: llama.cpp has no sliding window for this architecture, and would "
+            "compute something else."
+        )
+    for name in checkpoint.shapes:
+        _name(checkpoint.config, name)
+
+
+def write(checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: str) -> Written:
+    """Write a model to a new file, synced; `name` is what the file says that the model is called.
+
+    Raises what `check` raises, and NotFiniteError for NaN or Inf.
+    """
+    check(checkpoint, type_)
+    config = checkpoint.config
+    placed = sorted((_name(config, n), n) for n in checkpoint.shapes if not _second(checkpoint, n))
+    types = {n: _type(checkpoint.shapes[n][1], type_) for _, n in placed}
+    writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[config["model_type"]]])
+    try:
+        _describe(writer, config, name)
+        writer.add_file_type(TYPES[type_])
+        _add_tokens(writer, tokens)
+        for theirs, ours in placed:
+            shape = checkpoint.shapes[ours][1]
+            block, size = gguf.GGML_QUANT_SIZES[types[ours]]
+            count = int(np.prod(shape)) // block * size
+            writer.add_tensor_info(theirs, shape, np.dtype(np.float32), count, types[ours])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        tensors = checkpoint.tensors()
+        for _, ours in placed:
+            values = _values(config, ours, tensors[ours])
+            writer.write_tensor_data(quantize(values, types[ours]))
+    finally:
+        writer.close()
+    sync(file)
+    wanted = Type[type_]
+    other = (n for _, n in placed if len(checkpoint.shapes[n][1]) > 1 and types[n] != wanted)
+    return Written(file.stat().st_size, tuple(other))
+
+
+def _second(checkpoint: Checkpoint, name: str) -> bool:
+    """Return True for the head of a model whose embedding is its head: readers take the embedding."""
+    return name == "lm_head.weight" and bool(checkpoint.config.get("tie_word_embeddings"))
+
+
+def _rope(config: Mapping[str, Any]) -> tuple[float, str | None]:
+    """Return base and kind of rotary positions, as transformers 5 or an older version wrote them."""
+    told = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    base = told.get("rope_theta") or config.get("rope_theta") or 10_000.0
+    return float(base), told.get("rope_type") or told.get("type")
+
+
+def _heads(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the numbers of query heads and of key heads."""
+    heads = config["num_attention_heads"]
+    return heads, config.get("num_key_value_heads") or heads
+
+
+def _describe(writer: gguf.GGUFWriter, config: Mapping[str, Any], name: str) -> None:
+    """Add the architecture's numbers."""
+    heads, kv_heads = _heads(config)
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    writer.add_name(name)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_rope_dimension_count(width)
+    writer.add_rope_freq_base(_rope(config)[0])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+
+
+def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(tokens.split)
+    writer.add_token_list(tokens.tokens)
+    writer.add_token_types(tokens.kinds)
+    writer.add_token_merges(tokens.merges)
+    for name, id_ in tokens.special.items():
+        getattr(writer, f"add_{name}_token_id")(id_)
+    writer.add_add_bos_token(False)
+    if tokens.template:
+        writer.add_chat_template(tokens.template)
+
+
+def _name(config: Mapping[str, Any], name: str) -> str:
+    """Return a tensor's name in the file. Raises SourceError if it has none."""
+    architecture = ARCHITECTURES[config["model_type"]]
+    names = gguf.get_tensor_name_map(architecture, config["num_hidden_layers"])
+    found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+    if found is None:
+        raise SourceError(
+            f"tensor {name} has no place in a GGUF file of architecture "
+            f"{gguf.MODEL_ARCH_NAMES[architecture]}: is this an adapter, or another architecture?"
+        )
+    return found
+
+
+def _type(shape: tuple[int, ...], type_: str) -> Type:
+    """Return the type of a tensor: F32 for vectors, F16 where blocks do not divide a matrix's rows."""
+    if len(shape) < 2:
+        return Type.F32
+    wanted = Type[type_]
+    return wanted if shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0] == 0 else Type.F16
+
+
+def _values(config: Mapping[str, Any], name: str, tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor's values as float32, rows in llama.cpp's order. Raises NotFiniteError."""
+    values = tensor.float().contiguous().numpy()
+    if not np.isfinite(values).all():
+        raise NotFiniteError(f"tensor {name} holds NaN or Inf: no file is written.")
+    heads, kv_heads = _heads(config)
+    if config["model_type"] == "qwen2":
+        return values
+    if "self_attn.q_proj" in name:
+        return _paired(values, heads)
+    return _paired(values, kv_heads) if "self_attn.k_proj" in name else values
+
+
+def _paired(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Return a query or key projection whose halves of each head alternate row by row.
+
+    transformers rotates row i of a head with row i + width/2, llama.cpp row 2i with row 2i + 1.
+    """
+    halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
+    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))
