@@ -42,9 +42,9 @@ class LlamaCpp:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
-    def tokenize(self, text: str) -> list[int]:
-        """Return the ids of a text."""
-        return self._ask("/tokenize", {"content": text, "add_special": False})["tokens"]
+    def tokenize(self, text: str, special: bool = False) -> list[int]:
+        """Return the ids of a text; if `special`, with those that the file adds to every text."""
+        return self._ask("/tokenize", {"content": text, "add_special": special})["tokens"]
 
     def states(self, ids: list[int]) -> np.ndarray:
         """Return [tokens, hidden] float64: states after the last norm."""

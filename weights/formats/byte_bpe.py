@@ -35,6 +35,8 @@ class Tokens:
     merges: tuple[str, ...]
     #: Name of a special token (bos, eos, pad) → its id.
     special: Mapping[str, int]
+    #: True if the tokenizer puts bos before a text.
+    begins: bool
     template: str | None
 
 
@@ -45,6 +47,10 @@ def of(tokenizer: Any, size: int) -> Tokens:
     GGUF has no normaliser: text that is not in the normal form NFC may be cut otherwise there. Raises
     SourceError for a tokenizer that is no byte-level BPE, or splits text in a way without a name.
     """
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        raise SourceError(
+            f"the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json."
+        )
     told = json.loads(tokenizer.backend_tokenizer.to_str())
     model = told["model"]
     if model["type"] != "BPE" or model.get("byte_fallback"):
@@ -65,6 +71,7 @@ def of(tokenizer: Any, size: int) -> Tokens:
         kinds=tuple(_kind(names, added, id_) for id_ in range(size)),
         merges=tuple(merges),
         special={name: id_ for name, id_ in ids.items() if id_ is not None},
+        begins=ids["bos"] is not None and tokenizer("a").input_ids[:1] == [ids["bos"]],
         template=tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None,
     )
 

@@ -42,6 +42,11 @@ ARCHITECTURES = {
     "llama": gguf.MODEL_ARCH.LLAMA,
     "mistral": gguf.MODEL_ARCH.LLAMA,
 }
+#: Numbers of a config that a file needs. transformers has defaults for some; a file is told no default.
+NEEDED = (
+    *("hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads"),
+    *("num_hidden_layers", "rms_norm_eps", "vocab_size"),
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,10 @@ def check(checkpoint: Checkpoint, type_: str) -> None:
         raise SourceError(
             f"{checkpoint.given}: a model of type {kind!r} cannot be written as GGUF: known are "
             f"{', '.join(ARCHITECTURES)}."
+        )
+    if lacking := [name for name in NEEDED if checkpoint.config.get(name) is None]:
+        raise SourceError(
+            f"{checkpoint.given}: config.json lacks {', '.join(lacking)}, which a GGUF file needs."
         )
     if (scaling := _rope(checkpoint.config)[1]) not in (None, "default"):
         raise SourceError(
@@ -159,7 +168,7 @@ def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
     writer.add_token_merges(tokens.merges)
     for name, id_ in tokens.special.items():
         getattr(writer, f"add_{name}_token_id")(id_)
-    writer.add_add_bos_token(False)
+    writer.add_add_bos_token(tokens.begins)
     if tokens.template:
         writer.add_chat_template(tokens.template)
 

@@ -142,6 +142,9 @@ def test_what_cannot_be_written_is_refused_before_any_work(toys: Toys, tmp_path:
     config = json.loads((changed / "config.json").read_text())
     (changed / "config.json").write_text(json.dumps(config | {"model_type": "gpt_neox"}))
     refused(SourceError, "'gpt_neox' cannot be written as GGUF", changed)
+    short = {name: value for name, value in config.items() if name != "rms_norm_eps"}
+    (changed / "config.json").write_text(json.dumps(short))
+    refused(SourceError, "config.json lacks rms_norm_eps", changed)
     scaled = {"rope_theta": 1e4, "rope_type": "yarn", "factor": 2.0}
     (changed / "config.json").write_text(json.dumps(config | {"rope_parameters": scaled}))
     refused(SourceError, "positions are scaled by 'yarn'", changed)
@@ -160,6 +163,24 @@ def test_a_file_that_is_no_gguf_is_never_replaced(toys: Toys, tmp_path: Path) ->
     assert out.read_text() == "mine"
     with pytest.raises(ConfigError, match="is a folder"):
         gguf_export.export(home, str(toys.base), tmp_path, "F16", lambda text: None)
+
+
+def test_a_file_says_if_texts_begin_with_a_token_of_their_own(toys: Toys, tmp_path: Path) -> None:
+    """Llama 3's do: without it llama.cpp would begin another text than transformers."""
+    pytest.importorskip("xllamacpp")
+    from tokenizers.processors import TemplateProcessing
+
+    checkpoint, tokenizer = open_checkpoint(toys.base), load_tokenizer(str(toys.base))
+    assert byte_bpe.of(tokenizer, 320).begins is False
+    bos = (tokenizer.bos_token, tokenizer.bos_token_id)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{bos[0]} $A", special_tokens=[bos]
+    )
+    tokens = byte_bpe.of(tokenizer, 320)
+    gguf_file.write(checkpoint, tokens, tmp_path / "m.gguf", "F32", "toy")
+    ids = tokenizer("some text").input_ids
+    assert ids[0] == bos[1]
+    assert LlamaCpp(tmp_path / "m.gguf").tokenize("some text", special=True) == ids
 
 
 def test_a_tokenizer_without_a_name_is_refused(toys: Toys) -> None:
