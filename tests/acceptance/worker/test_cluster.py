@@ -292,7 +292,6 @@ def test_two_dispatchers_at_once_are_harmless(
     same(cluster, undisturbed)
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
     cluster: Cluster, toys: Toys, undisturbed: RunState
@@ -306,7 +305,6 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
     same(cluster, undisturbed)
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
     cluster: Cluster, toys: Toys, undisturbed: RunState
@@ -383,7 +381,6 @@ def test_on_postgresql_with_clocks_that_disagree_and_a_server_that_restarts(
         server.stop()
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_users_share_by_weight_and_what_no_device_offers_waits(
     cluster: Cluster, toys: Toys, monkeypatch: pytest.MonkeyPatch
@@ -462,7 +459,6 @@ def test_a_machine_without_models_and_data_gets_them_from_the_store(
     assert readable == [not sealed] * len(files)
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_a_worker_that_lacks_the_models_says_so_and_leaves_the_run_to_others(
     cluster: Cluster, toys: Toys, undisturbed: RunState, tmp_path: Path

@@ -237,7 +237,6 @@ def upload(env: dict[str, str], server: Wandb, place: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_a_live_run_is_followed_until_it_has_ended(
     home: Home, env: dict[str, str], server: Wandb

@@ -112,7 +112,6 @@ def test_problems_are_generated_verified_and_recorded(undisturbed) -> None:
     assert state.started.not_run == ""
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_without_a_sandbox_programs_are_left_out_of_the_whole_run(
     toys: Toys, tmp_path, monkeypatch

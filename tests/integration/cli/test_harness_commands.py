@@ -38,7 +38,6 @@ def test_a_merged_folder_is_taken_by_the_harness(toys: Toys, tmp_path: Path) -> 
     assert ours["sums"] == said["acc,none"]
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_a_run_on_a_task(toys: Toys, tmp_path: Path) -> None:
     """Checked, run, and measured again from the pinned documents when the task's file is gone."""

@@ -297,7 +297,6 @@ def asked(client: TestClient, path: str, body: dict[str, Any]) -> Any:
     return answer
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_a_run_of_another_s_champion_is_started_over_the_api(
     client: TestClient, home: Home, state: RunState, toys: Toys, tmp_path: Path

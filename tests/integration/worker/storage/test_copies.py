@@ -198,7 +198,6 @@ def altered_pages(home: Home, out: Path, document: dict[str, Any], weights: Weig
     page.write_bytes(whole)
 
 
-@pytest.mark.soak
 @pytest.mark.slow
 def test_a_folder_of_another_version_is_not_called_forged(
     mine: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
