@@ -1,0 +1,83 @@
+"""Codecs of weight matrices, one a file: a matrix in, few bytes out, and back.
+
+A codec is a class with `Params`, a pydantic model, and:
+
+    encode(matrix, gram, params, seed) -> Coded   deterministic: the same arguments, the same bytes
+    decode(coded) -> Tensor                       [rows, columns] float32: the codec's own definition
+
+`matrix` is [rows, columns] float32, a linear layer's weight (output × input). `gram` is
+[columns, columns] float64, the mean of x xᵀ over inputs x of the layer (GPTQ, arXiv 2210.17323,
+section 3), or None: then errors count alike in every direction. A landed version never changes its
+bytes, its parameters or their defaults. What decodes a file is the codec's name and version, `header`
+and `parts`, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from events import canonical_json
+from weights import algorithms
+
+if TYPE_CHECKING:
+    import torch
+
+#: Name and version of a codec → its class.
+CODECS: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A matrix as a codec wrote it."""
+
+    #: Rows and columns of the matrix.
+    shape: tuple[int, int]
+    #: What else decoding needs, as JSON.
+    header: dict[str, Any] = field(default_factory=dict)
+    #: The bytes: contiguous tensors by name, in the dtypes that a file has.
+    parts: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that a file takes for the matrix: header and parts."""
+        parts = sum(part.numel() * part.element_size() for part in self.parts.values())
+        return parts + len(canonical_json(self.header))
+
+
+class Codec(Protocol):
+    """The interface of a codec."""
+
+    def encode(
+        self, matrix: torch.Tensor, gram: torch.Tensor | None, params: Any, seed: int
+    ) -> Coded:
+        """Return the coded matrix. Raises ConfigError for a shape that the codec does not take."""
+        ...
+
+    def decode(self, coded: Coded) -> torch.Tensor:
+        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        ...
+
+
+def of(name: str) -> Any:
+    """Return the class of a codec. Raises UnknownAlgorithmError."""
+    return algorithms.find(CODECS, name, "codec")
+
+
+def encode(
+    name: str,
+    matrix: torch.Tensor,
+    params: Mapping[str, Any],
+    gram: torch.Tensor | None = None,
+    seed: int = 0,
+) -> Coded:
+    """Encode a matrix by a codec's name and version. Raises ConfigError for other parameters."""
+    codec = of(name)
+    settings = codec.Params.model_validate(algorithms.complete(codec.Params, params, name))
+    return codec().encode(matrix, gram, settings, seed)
+
+
+def decode(name: str, coded: Coded) -> torch.Tensor:
+    """Return what a codec decodes, [rows, columns] float32."""
+    return of(name)().decode(coded)
