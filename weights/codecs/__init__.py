@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     import torch
 
 #: Name and version of a codec → its class.
-CODECS: dict[str, str] = {}
+CODECS: dict[str, str] = {
+    "gptq@1": "weights.codecs.gptq:Gptq",
+    "plain@1": "weights.codecs.plain:Plain",
+    "rtn@1": "weights.codecs.rounding:RoundToNearest",
+    "ternary@1": "weights.codecs.ternary:Ternary",
+    "uniform@1": "weights.codecs.entropy_coded:Uniform",
+}
 
 
 @dataclass(frozen=True)
