@@ -21,6 +21,9 @@ from runs.errors import ConfigError, SourceError, UnavailableError
 MOST_SYMBOLS = 4096
 #: What an escaped value takes, about: four bytes and its symbol.
 ESCAPE_BYTES = 5
+#: Values that a byte of words holds at most: zeros fill up what needs less, so that no file of a few
+#: bytes makes a reader fill memory.
+MOST_VALUES_A_BYTE = 8192
 #: 2^(k/8) for k = 0 … 7, in 256ths: frequency k + 8 e of the table is EIGHTHS[k] · 2^e.
 EIGHTHS = np.array([256, 279, 304, 332, 362, 395, 431, 470], np.int64)
 #: Frequencies of a table: 2^(0/8) to 2^(255/8).
@@ -102,23 +105,33 @@ def _table(counts: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def _coded(symbols: NDArray[np.int32], table: NDArray[np.uint8]) -> torch.Tensor:
-    if table.size == 1:
-        return torch.zeros(0, dtype=torch.uint8)
-    encoder = _package().stream.queue.RangeEncoder()
-    encoder.encode(symbols, _model(table))
-    words = np.asarray(encoder.get_compressed(), np.uint32).astype("<u4")
-    return torch.from_numpy(words.view(np.uint8).copy())
+    words = np.zeros(0, np.uint32)
+    if table.size > 1:
+        encoder = _package().stream.queue.RangeEncoder()
+        encoder.encode(symbols, _model(table))
+        words = np.asarray(encoder.get_compressed(), np.uint32)
+    filled = np.zeros(max(words.size, _least_words(symbols.size)), "<u4")
+    filled[: words.size] = words
+    return torch.from_numpy(filled.view(np.uint8))
+
+
+def _least_words(count: int) -> int:
+    """Return how many words `count` values have at least."""
+    return -(-count // (4 * MOST_VALUES_A_BYTE))
 
 
 def _symbols(table: NDArray[np.uint8], words: NDArray[np.uint8], count: int) -> NDArray[np.int32]:
+    spare = words.size == 4 * _least_words(count)
+    if words.size < 4 * _least_words(count):
+        raise SourceError(f"{words.size:,} bytes of words are too few for {count:,} values")
     if table.size == 1:
-        if words.size:
+        if words.any() or not spare:
             raise SourceError("words of a single symbol, which needs none")
         return np.zeros(count, np.int32)
     coder = _package().stream.queue.RangeDecoder(words.view("<u4").astype(np.uint32))
     try:
         symbols = coder.decode(_model(table), count)
-        if not coder.maybe_exhausted():
+        if not spare and not coder.maybe_exhausted():
             raise SourceError("words are left behind the last symbol")
     except AssertionError as error:
         raise SourceError(f"the words are no coded symbols: {error}") from error

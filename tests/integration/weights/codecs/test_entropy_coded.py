@@ -54,6 +54,16 @@ def test_bits_are_the_entropy_and_little_more() -> None:
     assert entropy(values) < coded * 8 / 100_000 < 1.005 * entropy(values)
 
 
+def test_few_bytes_never_stand_for_memory() -> None:
+    """A million equal values take 124 bytes of zeros; a reader asks for no more than these allow."""
+    for values in (torch.zeros(1_000_000), torch.arange(1_000_000) == 5):
+        low, parts = range_coder.encode(values.long())
+        assert len(parts["words"]) == 124
+        assert torch.equal(range_coder.decode(low, parts, 1_000_000), values.long())
+        with pytest.raises(SourceError, match="too few"):
+            range_coder.decode(low, parts, 2_000_000)
+
+
 def test_a_table_has_a_bound() -> None:
     """Beyond it values are escaped; nothing is lost."""
     values = torch.arange(-5000, 5000).repeat(2)
