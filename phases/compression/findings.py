@@ -182,8 +182,8 @@ def mixed(state: CompressionState) -> list[Point]:
     if not config.mixtures or len(config.settings) < 2:
         return []
     steps, alone = ladder(state), singles(state)
-    sizes = sorted({p.packed.bytes for p in alone if p.packed})
-    rest = max(p.packed.bytes - _matrices(state, p) for p in alone if p.packed)
+    sizes: list[int] = sorted({p.packed.bytes for p in alone if p.packed})
+    rest = max([0, *(_rest(state, p) for p in alone)])
     wanted = sizes[: -1 if len(sizes) > 1 else None]
     wanted = [wanted[i * len(wanted) // config.mixtures] for i in range(config.mixtures)]
     targets = sorted({*wanted, *([config.budget] if config.budget else [])})
@@ -195,11 +195,12 @@ def mixed(state: CompressionState) -> list[Point]:
     return [_point(state, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]
 
 
-def _matrices(state: CompressionState, point: Point) -> int:
-    """Return the bytes of a point's matrices."""
+def _rest(state: CompressionState, point: Point) -> int:
+    """Return the bytes of a point's file beyond its matrices."""
+    assert point.packed is not None
     names = [matrix.name for matrix in state.started.matrices]
     events = (encoded(state, n, s) for n, s in zip(names, point.assignment, strict=True))
-    return sum(event.bytes for event in events if event is not None)
+    return point.packed.bytes - sum(event.bytes for event in events if event is not None)
 
 
 def points(state: CompressionState) -> list[Point]:

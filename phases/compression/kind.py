@@ -24,11 +24,11 @@ from phases.compression.events import (
 from phases.compression.findings import SELECTION, TEST, observe
 from phases.compression.view import CompressionView
 from runs.event_types import Figure, MadeModel
-from runs.kinds.retries import failure
 from runs.home import Home
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
+from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
 from weights.making import making
@@ -235,6 +235,20 @@ class Compression(CompressionView, Kind[CompressionState]):
         from phases.compression.tasks import verify
 
         yield from verify.rebuild(state, cache, ids, tolerance, say)
+
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return the report of a compression's folder; None if it has none."""
+        from phases.compression.tasks import verify
+
+        return verify.document(folder)
+
+    def verify_folder(
+        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
+    ) -> Iterator[Any]:
+        """Decode the file in a folder and compare it with the run's model."""
+        from phases.compression.tasks import verify
+
+        yield from verify.folder(folder, document, state)
 
 
 def _singles(state: CompressionState) -> Decision:

@@ -1,9 +1,9 @@
 """Mixtures: a setting for each matrix, by what its errors cost the model. Pure.
 
-The harm of a mixture is estimated as the sum of its matrices' harms (as by Nagel et al. 2021, arXiv
-2106.08295, section 4.2, for layers quantised one at a time). Then the mixtures that no other beats in
-bytes and harm, but for those between them, are found exactly: each matrix goes along its own lower
-convex hull, and the steps of all matrices are taken by what a byte saves, the best first (Everett 1963).
+The harm of a mixture is estimated as the sum of its matrices' harms (layers quantised one at a time:
+Nagel et al. 2021, arXiv 2106.08295). The mixtures on the lower convex hull of bytes and harm are then
+found exactly: each matrix goes along its own hull, and the steps of all matrices are taken by what a
+byte saves, the best first (Everett 1963).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recipes of a compression: matrices encoded, and models decoded. Pure.
 
-    encode     a matrix at a setting of the menu
-    point      a whole model, with a setting for every matrix, in one file
-    probe      the model with one matrix alone at a setting: what its errors cost
+encode     a matrix at a setting of the menu
+point      a whole model, with a setting for every matrix, in one file
+probe      the model with one matrix alone at a setting: what its errors cost
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def probe(state: CompressionState, matrix: str, setting: str) -> Transform:
 
 def _decoding(state: CompressionState, wanted: Mapping[str, str], rest: str) -> Transform:
     known = encodings(state)
-    inputs = {f"{n:04}": known[name, setting][0] for n, (name, setting) in enumerate(wanted.items())}
+    inputs = {
+        f"{n:04}": known[name, setting][0] for n, (name, setting) in enumerate(wanted.items())
+    }
     return Transform(
         operation="decode@1",
         inputs={"model": source(state.started), **inputs},

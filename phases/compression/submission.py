@@ -59,7 +59,7 @@ def check(plan: Plan) -> Checked:
     model_config.check_predicts_tokens(opened.given, opened.config)
     load_tokenizer(model.path)
     items = load_items(plan.fields["data"], parameters=opened.parameters, needed=NEEDED)
-    counts: dict[str, dict[Slice, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for on in NEEDED:
         for domain, some in texts_of(items, on).items():
             counts.setdefault(domain, {})[on] = len(some)

@@ -66,7 +66,9 @@ def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
         "header": coded.header,
     }
     raw = torch.frombuffer(bytearray(canonical_json(told).encode()), dtype=torch.uint8)
-    return {HEADER: raw, **{f"{PART}{name}": part for name, part in coded.parts.items()}}
+    # A copy has the usual strides also where a dimension is one long.
+    parts = {n: p.clone(memory_format=torch.contiguous_format) for n, p in coded.parts.items()}
+    return {HEADER: raw, **{f"{PART}{name}": part for name, part in parts.items()}}
 
 
 def unpacked(weights: Weights) -> CodedTensor:

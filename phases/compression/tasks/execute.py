@@ -333,6 +333,7 @@ class Context:
         weights = self.model.weights if recipe is None else self.weights(recipe)
         if recipe is not None and task.on == "test":  # the chosen model
             made = self.state.made[recipe.id]
+            assert isinstance(made, Packed)
             self._cache.keep(made.digest, weights, made.seconds)
         model, on = self._resident, task.on
         model.load(weights)
@@ -344,7 +345,9 @@ class Context:
             items[domain] = tuple(rolling.score(model, split))
             sizes[domain] = tuple(one.bytes for one in split)
             if not all(map(math.isfinite, items[domain])):
-                raise SourceError(f"model {task.recipe_id[:12]} gives no finite numbers on {domain}.")
+                raise SourceError(
+                    f"model {task.recipe_id[:12]} gives no finite numbers on {domain}."
+                )
         return answered(task, items, sizes, began)
 
     def _recipe(self, recipe_id: str) -> Transform | None:
