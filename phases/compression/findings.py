@@ -186,7 +186,8 @@ def mixed(state: CompressionState) -> list[Point]:
     rest = max([0, *(_rest(state, p) for p in alone)])
     wanted = sizes[: -1 if len(sizes) > 1 else None]
     wanted = [wanted[i * len(wanted) // config.mixtures] for i in range(config.mixtures)]
-    targets = sorted({*wanted, *([config.budget] if config.budget else [])})
+    asked: list[int] = [] if config.budget is None else [config.budget]
+    targets: list[int] = sorted({*wanted, *asked})
     found: dict[Assignment, None] = {}
     for most in targets:
         if (mixture := mixtures.within(steps, most - rest)) is not None:

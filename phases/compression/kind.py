@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -102,12 +103,6 @@ class Compression(CompressionView, Kind[CompressionState]):
             return wrong_observation(task, event)
         return None
 
-    def agrees(self, state: CompressionState, recorded: Event, found: Event) -> bool:
-        """Return True if a second result does not contradict the recorded one: seconds may differ."""
-        if isinstance(recorded, Encoded) and isinstance(found, Encoded):
-            found = found.model_copy(update={"decoding_seconds": recorded.decoding_seconds})
-        return super().agrees(state, recorded, found)
-
     def wrong_result(self, state: CompressionState) -> Iterator[str]:
         """Yield what `completed` says that the events before it contradict."""
         chosen = findings.choose(state)
@@ -202,6 +197,13 @@ class Compression(CompressionView, Kind[CompressionState]):
 
         set_threads()
         return Context(state, cache)
+
+    def keep(self, state: CompressionState, cache: Any) -> None:
+        """Remove what processes that were killed have left of files."""
+        from phases.compression.tasks.execute import packing
+
+        if state.ended:
+            shutil.rmtree(packing(cache, state.run), ignore_errors=True)
 
     def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
         """Return the files of the chosen model's weights, made again if the cache lacks them."""

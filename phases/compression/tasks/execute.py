@@ -147,7 +147,7 @@ class Context:
         return found
 
     def _calibrated(self) -> tuple[dict[str, torch.Tensor], int]:
-        """Return the grams of all linear layers that are coded, and the tokens that they are of."""
+        """Return the grams of all linear layers but a tied head, and the tokens that they are of."""
         windows, left = [], self.state.submitted.config.calibration
         texts = self.texts("train") or self.texts("search")
         tokenizer = load_tokenizer(str(self.place))
@@ -163,8 +163,12 @@ class Context:
         if not windows:
             return {}, 0
         module = modules.build(self.model, self.device).eval()
-        found = grams(module, windows)
-        return {n: g for n, g in found.items() if n in self.model.weights}, sum(map(len, windows))
+        # The errors of an embedding reach the model by its rows, also if it is the head, too.
+        embedding = module.get_input_embeddings().weight
+        layers = (m for m in module.modules() if isinstance(m, torch.nn.Linear))
+        own = {id(p): name for name, p in module.named_parameters()}
+        names = [own[id(layer.weight)] for layer in layers if layer.weight is not embedding]
+        return grams(module, windows, names), sum(map(len, windows))
 
     # ---- tasks ---------------------------------------------------------------------------------
 
@@ -274,7 +278,7 @@ class Context:
     def _packed(self, recipe: Transform) -> Packed:
         """Write a model's file, measure it, and decode the model; the file is not kept."""
         began = time.monotonic()
-        place = self._cache.folder / "packing"
+        place = packing(self._cache, self.state.run)
         place.mkdir(parents=True, exist_ok=True)
         file = place / f"{recipe.id[:32]}.{os.getpid()}.forge"
         try:
@@ -362,6 +366,11 @@ class Context:
             return made.recipe
         alone = (plan.probe(self.state, m, s) for m, (s, _) in findings.probes(self.state).items())
         return next(recipe for recipe in alone if recipe.id == recipe_id)
+
+
+def packing(cache: Artifacts, run: str) -> Path:
+    """Return the folder for files of a run that are being measured."""
+    return cache.folder / "packing" / run
 
 
 def _check_finite(weights: Weights) -> None:
