@@ -39,11 +39,11 @@ from weights.formats import coded_file
 from weights.tensors import HEADS
 
 CALIBRATION_TOKENS = 32_768
-STEPS = (0.3, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5)
+STEPS = (0.3, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 #: Steps of linear layers and of the embedding, of whole files.
 FILES = (
-    *((0.3, 0.25), (0.75, 0.5), (1.0, 0.5), (1.25, 0.75), (1.5, 0.75)),
-    *((1.75, 0.75), (2.0, 1.0), (2.5, 1.0)),
+    *((0.3, 0.25), (0.75, 0.5), (1.0, 0.5), (1.0, 0.75), (1.25, 0.75), (1.5, 0.75)),
+    *((1.5, 1.0), (1.75, 1.0), (2.0, 1.0), (2.5, 1.25)),
 )
 
 
@@ -125,13 +125,15 @@ def trials(steps: tuple[float, ...]) -> dict[str, Tried]:
         if bits < 8:
             found[f"gptq {bits} bit, groups of 64"] = _codec("gptq@1", {"bits": bits})
     for step in steps:
-        for feedback in (True, False):
-            said = "feedback" if feedback else "plain"
-            params = {"step": step, "feedback": feedback}
-            found[f"uniform, step {step:g}, {said}"] = _codec("uniform@1", params)
+        for said, params in (
+            ("feedback", {}),
+            ("feedback, nearest, in order of columns", {"threshold": 0.5, "ordered": False}),
+            ("no feedback", {"feedback": False}),
+        ):
+            found[f"uniform, step {step:g}, {said}"] = _codec("uniform@1", {"step": step, **params})
     for scale in ("mean", "least-squares", "rms"):
         for feedback in (False, True):
-            said = "feedback" if feedback else "plain"
+            said = "feedback" if feedback else "no feedback"
             params = {"scale": scale, "feedback": feedback}
             found[f"ternary, {scale}, {said}"] = _codec("ternary@1", params)
     params = {"scale": "least-squares", "group": 64}
@@ -189,8 +191,8 @@ def _coded(bench: Bench, linear: float, embedding: float):
     for name, tensor in bench.weights.items():
         gram = bench.grams.get(name)
         if name in HEADS:
-            params = {"step": embedding, "rows": True, "feedback": False}
-            yield coded_file.code(name, tensor, "uniform@1", params)
+            params = {"step": embedding, "rows": True}  # feedback by the inputs of a tied head
+            yield coded_file.code(name, tensor, "uniform@1", params, gram)
         elif gram is not None:
             yield coded_file.code(name, tensor, "uniform@1", {"step": linear}, gram)
         else:
