@@ -1,7 +1,8 @@
 """Codec `uniform@1`: one step size, rounding with error feedback, indices through a range coder.
 
-A weight is index · step; evenly spaced levels of all lengths with entropy coding are within 0.25 bits
-of the best quantiser at high rates (Gish and Pierce 1968), and near it at low ones. Error feedback
+A weight is index · step. Evenly spaced levels of all lengths with entropy coding are within 0.25 bits
+of the best quantiser at high rates (Gish and Pierce 1968); at low ones a dead zone around zero, wider
+than the other cells, comes near it (Sullivan 1996, for Laplacian sources). Error feedback
 (`feedback`) rounds for the layer's outputs instead of its weights. The step is relative to the
 root mean square of the matrix, or of each row; a row's step is a power of 2^(1/8), and range coded.
 """
@@ -32,8 +33,13 @@ class UniformParams(BaseModel):
     step: float = Field(default=1.0, gt=1e-5, le=100.0)
     #: A step for each row, by its own root mean square; otherwise one for the matrix.
     rows: bool = False
+    #: Where between two indices the larger one begins: 0.5 is the nearest; above, there are more small
+    #: ones, which take fewer bits. At equal bits, with a smaller step, the layers' outputs err less.
+    threshold: float = Field(default=0.6, ge=0.5, le=0.9)
     #: Error feedback, where a gram is given.
     feedback: bool = True
+    #: Feedback begins with the column whose inputs are largest.
+    ordered: bool = True
     #: Share of the gram's mean diagonal that is added to its diagonal.
     damping: float = Field(default=0.01, gt=0.0, le=1.0)
 
@@ -52,14 +58,14 @@ class Uniform:
         steps = _row_steps(base, exponents)
         indices = torch.empty(matrix.shape, dtype=torch.int32)
         if gram is None or not params.feedback:
-            indices = _nearest(matrix, steps[:, None])
+            indices = _indices(matrix, steps[:, None], params.threshold)
         else:
 
             def quantise(column: int, ahead: torch.Tensor) -> torch.Tensor:
-                index = indices[:, column] = _nearest(ahead[:, 0], steps)
+                index = indices[:, column] = _indices(ahead[:, 0], steps, params.threshold)
                 return index.float() * steps
 
-            fed_back(matrix, gram, quantise, params.damping)
+            fed_back(matrix, gram, quantise, params.damping, ordered=params.ordered)
         low, parts = range_coder.encode(indices.long())
         header = {"low": low}
         if exponents is not None:
@@ -117,9 +123,13 @@ def _row_steps(base: torch.Tensor, exponents: torch.Tensor | None) -> torch.Tens
     return torch.ldexp(base.double() * eighths[within.long()], octaves).float()
 
 
-def _nearest(values: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
-    """Return the nearest indices, int32. Raises ConfigError if 32 bits do not hold them."""
-    indices = (values / steps).round()
+def _indices(values: torch.Tensor, steps: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Return the indices, int32: sizes rounded up from `threshold` on, signs kept.
+
+    Raises ConfigError if 32 bits do not hold them.
+    """
+    scaled = values / steps
+    indices = scaled.sign() * (scaled.abs() + (1.0 - threshold)).floor()
     if not float(indices.abs().max()) < MOST_VALUE - 128:
         raise ConfigError("an index has more than 32 bits: choose a larger step")
     return indices.int()

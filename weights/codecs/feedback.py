@@ -20,7 +20,7 @@ BLOCK = 128
 #: How often damping is made ten times larger if the gram cannot be inverted.
 TRIES = 3
 
-#: (column's number in the matrix, [rows, ≥ 1] columns of its block from it on, as they are now) →
+#: (column's number in the matrix, [rows, ≥ 1] columns of its block that are left, itself first) →
 #: the column's quantised values, [rows] float32.
 Quantise = Callable[[int, torch.Tensor], torch.Tensor]
 
@@ -52,12 +52,19 @@ def fed_back(
     quantise: Quantise,
     damping: float = 0.01,
     block: int = BLOCK,
+    ordered: bool = False,
 ) -> torch.Tensor:
-    """Return what `quantise` made of the columns, [rows, columns] float32, in their order.
+    """Return what `quantise` made of the columns, [rows, columns] float32.
 
-    `quantise` is called for each column once, from the first to the last; it keeps its codes itself.
-    Raises ConfigError.
+    `quantise` is called for each column once, and keeps its codes itself: from the first to the last
+    or, if `ordered`, from the column with the largest inputs to that with the smallest, so that the
+    errors that matter most have the most columns left to answer them. Raises ConfigError.
     """
+    if ordered:
+        order = torch.sort(gram.diagonal(), descending=True, stable=True).indices
+        within = matrix[:, order], gram[order][:, order]
+        found = fed_back(*within, lambda j, ahead: quantise(int(order[j]), ahead), damping, block)
+        return found[:, order.argsort()]
     factor = inverse_factor(gram, damping).float()
     left, done = matrix.clone(), torch.empty_like(matrix)
     columns = matrix.shape[1]

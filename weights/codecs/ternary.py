@@ -67,7 +67,7 @@ class Ternary:
                 quantise(column, matrix[:, column:])
         else:
             block = group * max(1, BLOCK // group) if params.group else BLOCK
-            fed_back(matrix, gram, quantise, params.damping, block)
+            fed_back(matrix, gram, quantise, params.damping, block, ordered=not params.group)
         held = torch.stack(scales, 1) if params.group else scales[0][:1]
         parts = {"trits": pack_trits(trits), "scale": held.contiguous().clone()}
         header = {"exponent": exponent, **({"group": group} if params.group else {})}

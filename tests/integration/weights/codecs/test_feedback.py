@@ -58,6 +58,22 @@ def test_feedback_errs_less_in_what_the_layer_puts_out() -> None:
     assert fed.norm() > plain.norm()
 
 
+def test_in_order_the_largest_inputs_come_first() -> None:
+    """The same as with columns that were put into that order by hand, and put back."""
+    weights, h = matrix(6, 21), gram(21)
+    order = sorted(range(21), key=lambda j: -float(h[j, j]))
+    seen = []
+
+    def quantise(column: int, ahead: torch.Tensor) -> torch.Tensor:
+        seen.append(column)
+        return rounded(ahead[:, 0])
+
+    found = fed_back(weights, h, quantise, ordered=True)
+    assert seen == order
+    by_hand = slowly(weights[:, order], h[order][:, order], 0.01)
+    assert torch.allclose(found[:, order], by_hand, atol=1e-6)
+
+
 def test_without_dependence_feedback_is_plain_rounding() -> None:
     """Columns that do not depend on one another have no answer to give; nor has a gram of zeros."""
     weights = matrix(5, 9)
