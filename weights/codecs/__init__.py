@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     import torch
 
 #: Name and version of a codec → its class.
-CODECS: dict[str, str] = {}
+CODECS: dict[str, str] = {
+    "seedlm@1": "weights.codecs.seedlm:SeedLM",
+}
 
 
 @dataclass(frozen=True)

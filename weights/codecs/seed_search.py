@@ -1,0 +1,400 @@
+"""Exact search for the best seed of a block of weights (SeedLM, arXiv 2410.10714, section 3.3).
+
+Of all 2^K − 1 seeds, `search` returns the seed whose quantised reconstruction is nearest to the
+block, the lowest of several equally near ones: the result of trying all, in a fraction of the time.
+
+Bound. A reconstruction lies in the span of the columns of U(s), so its squared error is at least
+‖w‖² − ‖Qᵀw‖² with Q an orthonormal basis of the span. Seeds are ranked by that energy ‖Qᵀw‖², and
+only those whose bound is below the best error found are quantised: about six of a block.
+
+Energies. U(s) is a window of one sequence, row by row: its column j is column 0 of the window j
+places later. So one product of `C` numbers per place gives d_j = u_jᵀw of every seed, and with the
+Cholesky factor of UᵀU = RᵀR (from U = QR) Qᵀw = R⁻ᵀd: 8 + 6 multiplications a seed for C = 8, P = 3,
+where the projection itself takes 24. They run in float32, over tiles of places that stay in the
+cache, and only the largest energy of every group of places is kept.
+
+Margin. In float32, whose unit roundoff is u, with ‖w‖ = 1 and κ² = Σ_i (Σ_j |R⁻ᵀ_ij| ‖u_j‖)²,
+‖δ(Qᵀw)‖ ≤ (C + P + 3) u κ to first order, so an energy is off by at most 2 (C + P + 3) u κ +
+(P + 1) u. `MARGIN` has twice that for κ ≤ `LARGEST`. The few seeds of larger κ, whose columns are
+nearly parallel, are projected by Q itself, for which κ² ≤ P C. A seed is left out only if its energy
+is more than the margin below what it needs, therefore no rounding can lose the best.
+
+Ties. A reconstruction is an integer times 2^e / (2^(K−1) − 1), so equal reconstructions of different
+seeds have the same bits, and so have their errors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weights.codecs import lfsr
+from weights.codecs.compiler import compiled, compiled_fast
+
+#: Range of the 4-bit mantissas and of the 4-bit exponent (section 3.2).
+LOW, HIGH = -8, 7
+#: Places of a tile, groups of a tile, blocks that use a tile before the next one is loaded.
+TILE, GROUPS, BATCH = 1024, 32, 16
+#: The largest κ of seeds that are ranked by R⁻ᵀ.
+LARGEST = 32.0
+#: How far energies in float32 may be off, as a part of ‖w‖²: twice 2 (12 + 4 + 3) 2⁻²⁴ κ.
+MARGIN = 2 * (2 * 19 * LARGEST + 5) * 2.0**-24
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Tables of all seeds of one geometry; "place" is the index in the cycle of U's first entry."""
+
+    #: C, values of a block; P, coefficients; K, bits of a seed.
+    block: int
+    coefficients: int
+    bits: int
+    #: [places + …] float32 entries in [−1, 1] and int64 numerators, around the end of the cycle.
+    entries: NDArray[np.float32]
+    numerators: NDArray[np.int64]
+    #: [places] int64 the seed whose matrix begins at a place.
+    seeds: NDArray[np.int64]
+    #: [P (P + 1) / 2, padded places] float32 R⁻ᵀ by rows; zeros for `hard` places.
+    whitening: NDArray[np.float32]
+    #: [places, P, C] float64 pseudoinverses.
+    inverses: NDArray[np.float64]
+    #: [hard] int64 the places of large κ, and [P · C, hard] float32 their orthonormal bases.
+    hard: NDArray[np.int64]
+    hard_bases: NDArray[np.float32]
+
+
+@cache
+def bases(block: int, coefficients: int, bits: int) -> Bases:
+    """Return the tables of C = `block`, P = `coefficients` (3 or 4), K = `bits`."""
+    order = lfsr.cycle(bits)
+    padded = -(-order.size // TILE) * TILE
+    around = padded + block * coefficients + coefficients
+    numerators = np.resize(order, around) - (1 << (bits - 1))
+    exact = numerators / ((1 << (bits - 1)) - 1)
+    factors, orthonormal, inverses, spread = _decompose(exact, order.size, block, coefficients)
+    hard = np.flatnonzero(~(spread <= LARGEST))
+    factors[hard] = 0.0
+    whitening = np.zeros((factors.shape[1], padded), np.float32)
+    whitening[:, : order.size] = factors.T
+    return Bases(
+        block,
+        coefficients,
+        bits,
+        exact.astype(np.float32),
+        numerators,
+        np.roll(order, 1),
+        whitening,
+        inverses,
+        hard,
+        np.ascontiguousarray(
+            orthonormal[hard].reshape(hard.size, block * coefficients).T, dtype=np.float32
+        ),
+    )
+
+
+@compiled
+def _decompose(exact, places, block, coefficients):  # pyright: ignore
+    """Return R⁻ᵀ by rows, Qᵀ, the pseudoinverse and κ of every place, in float64.
+
+    U = QR by Gram and Schmidt, twice, which is as accurate as a singular value decomposition unless
+    a column lies in the span of those before it: then its coefficient is 0.
+    """
+    factors = np.zeros((places, coefficients * (coefficients + 1) // 2))
+    q = np.zeros((places, coefficients, block))
+    inverses = np.zeros((places, coefficients, block))
+    spread = np.zeros(places)
+    r = np.zeros((coefficients, coefficients))
+    lower = np.zeros((coefficients, coefficients))
+    lengths = np.zeros(coefficients)
+    for place in range(places):
+        r[:] = 0.0
+        lower[:] = 0.0
+        for j in range(coefficients):
+            total = 0.0
+            for c in range(block):
+                q[place, j, c] = exact[place + c * coefficients + j]
+                total += q[place, j, c] ** 2
+            lengths[j] = math.sqrt(total)
+            for _ in range(2):
+                for i in range(j):
+                    dot = 0.0
+                    for c in range(block):
+                        dot += q[place, i, c] * q[place, j, c]
+                    for c in range(block):
+                        q[place, j, c] -= dot * q[place, i, c]
+                    r[i, j] += dot
+            total = 0.0
+            for c in range(block):
+                total += q[place, j, c] ** 2
+            r[j, j] = math.sqrt(total)
+            keep = r[j, j] > 1e-12 * lengths[j]
+            for c in range(block):
+                q[place, j, c] = q[place, j, c] / r[j, j] if keep else 0.0
+            # Row j of the lower triangular R⁻ᵀ: R⁻ᵀ Rᵀ = 1.
+            for i in range(j + 1):
+                total = 1.0 if i == j else 0.0
+                for k in range(i, j):
+                    total -= r[k, j] * lower[k, i]
+                lower[j, i] = total / r[j, j] if keep else 0.0
+        at = 0
+        for i in range(coefficients):
+            row = 0.0
+            for j in range(i + 1):
+                factors[place, at] = lower[i, j]
+                at += 1
+                row += abs(lower[i, j]) * lengths[j]
+                for c in range(block):
+                    inverses[place, j, c] += lower[i, j] * q[place, i, c]
+            spread[place] += row * row
+        spread[place] = math.sqrt(spread[place])
+    return factors, q, inverses, spread
+
+
+@compiled_fast
+def _dots(entries, weights, block, stride, start, dots):  # pyright: ignore
+    """Fill `dots` with Σ_c entries[start + n + c · stride] w_c; `block` is a multiple of 4."""
+    count = dots.size
+    for c in range(0, block, 4):
+        first, second, third, fourth = weights[c], weights[c + 1], weights[c + 2], weights[c + 3]
+        a = entries[start + c * stride : start + c * stride + count]
+        b = entries[start + (c + 1) * stride : start + (c + 1) * stride + count]
+        d = entries[start + (c + 2) * stride : start + (c + 2) * stride + count]
+        e = entries[start + (c + 3) * stride : start + (c + 3) * stride + count]
+        if c == 0:
+            for n in range(count):
+                dots[n] = a[n] * first + b[n] * second + d[n] * third + e[n] * fourth
+        else:
+            for n in range(count):
+                dots[n] += a[n] * first + b[n] * second + d[n] * third + e[n] * fourth
+
+
+@compiled_fast
+def _energies(dots, whitening, start, out):  # pyright: ignore
+    """Fill `out` with ‖R⁻ᵀd‖² of the places from `start` on; `dots` are from `start` on too."""
+    count = out.size
+    stop = start + count
+    a = whitening[0, start:stop]
+    b, c = whitening[1, start:stop], whitening[2, start:stop]
+    d, e, f = whitening[3, start:stop], whitening[4, start:stop], whitening[5, start:stop]
+    for n in range(count):
+        p, q, r = dots[n], dots[n + 1], dots[n + 2]
+        x = a[n] * p
+        y = b[n] * p + c[n] * q
+        z = d[n] * p + e[n] * q + f[n] * r
+        out[n] = x * x + y * y + z * z
+    if whitening.shape[0] == 10:
+        g, h = whitening[6, start:stop], whitening[7, start:stop]
+        i, j = whitening[8, start:stop], whitening[9, start:stop]
+        for n in range(count):
+            x = g[n] * dots[n] + h[n] * dots[n + 1] + i[n] * dots[n + 2] + j[n] * dots[n + 3]
+            out[n] += x * x
+
+
+@compiled_fast
+def _keep_larger(kept, others):  # pyright: ignore
+    """Replace `kept` by the larger of the two at each place."""
+    for n in range(kept.size):
+        kept[n] = others[n] if others[n] > kept[n] else kept[n]
+
+
+@compiled_fast
+def _rank(entries, whitening, weights, block, stride, tops):  # pyright: ignore
+    """Fill `tops` [batch, groups] with the largest energy of each group of places.
+
+    Group g of a tile has the places g, g + GROUPS, g + 2 GROUPS, … of the tile.
+    """
+    dots = np.empty(TILE + stride - 1, np.float32)
+    energies = np.empty(TILE, np.float32)
+    for tile in range(whitening.shape[1] // TILE):
+        for b in range(weights.shape[0]):
+            _dots(entries, weights[b], block, stride, tile * TILE, dots)
+            _energies(dots, whitening, tile * TILE, energies)
+            half = TILE // 2
+            while half >= GROUPS:
+                _keep_larger(energies[:half], energies[half : 2 * half])
+                half //= 2
+            tops[b, tile * GROUPS : (tile + 1) * GROUPS] = energies[:GROUPS]
+
+
+@compiled_fast
+def _hard_energies(hard_bases, weights, block, out):  # pyright: ignore
+    """Fill `out` [hard] with ‖Qᵀw‖² of the hard places."""
+    count = out.size
+    dots = np.empty(count, np.float32)
+    out[:] = 0.0
+    for p in range(hard_bases.shape[0] // block):
+        dots[:] = 0.0
+        for c in range(block):
+            row = hard_bases[p * block + c]
+            weight = weights[c]
+            for n in range(count):
+                dots[n] += row[n] * weight
+        for n in range(count):
+            out[n] += dots[n] * dots[n]
+
+
+@compiled
+def quantise(numerators, inverses, unit, place, block, mantissas):  # pyright: ignore
+    """Return the squared error of a block at a place, and the exponent; fill its mantissas.
+
+    t = U⁺w; e = ⌈log2(max |t| / 7.5)⌉ in −8 … 7; q = t / 2^e rounded to the nearest, to even at
+    halves, in −8 … 7; the reconstruction is U q 2^e. `block` is [C] float64; `unit` is 2^(K−1) − 1.
+    """
+    size, count = block.size, mantissas.size
+    largest = 0.0
+    for p in range(count):
+        total = 0.0
+        for c in range(size):
+            total += inverses[place, p, c] * block[c]
+        mantissas[p] = total
+        largest = max(largest, abs(total))
+    exponent = LOW
+    if largest > 0.0:
+        fraction, exponent = math.frexp(largest / 7.5)
+        if fraction == 0.5:
+            exponent -= 1
+        exponent = min(max(exponent, LOW), HIGH)
+    scale = math.ldexp(1.0, exponent)
+    for p in range(count):
+        mantissas[p] = min(max(np.rint(mantissas[p] / scale), LOW), HIGH)
+    error = 0.0
+    for c in range(size):
+        whole = 0
+        for p in range(count):
+            whole += numerators[place + c * count + p] * np.int64(mantissas[p])
+        error += (block[c] - whole / unit * scale) ** 2
+    return error, exponent
+
+
+@compiled
+def _try(tables, block, place, mantissas, best, lowest):  # pyright: ignore
+    """Quantise a block at a place; return the lowest error, and keep what reaches it in `best`."""
+    numerators, seeds, inverses, unit = tables
+    error, exponent = quantise(numerators, inverses, unit, place, block, mantissas)
+    if error < lowest or (error == lowest and seeds[place] < best[0]):
+        best[0], best[1] = seeds[place], exponent
+        for p in range(mantissas.size):
+            best[2 + p] = np.int64(mantissas[p])
+        return error
+    return lowest
+
+
+@compiled_fast
+def _energy(entries, whitening, weights, place, scratch):  # pyright: ignore
+    """Return ‖R⁻ᵀd‖² of one place, in float32; `scratch` has P numbers."""
+    stride = scratch.size
+    scratch[:] = 0.0
+    for j in range(stride):
+        dot = np.float32(0.0)
+        for c in range(weights.size):
+            dot += entries[place + c * stride + j] * weights[c]
+        for i in range(j, stride):
+            scratch[i] += whitening[i * (i + 1) // 2 + j, place] * dot
+    total = np.float32(0.0)
+    for i in range(stride):
+        total += scratch[i] * scratch[i]
+    return total
+
+
+@compiled
+def _try_group(  # pyright: ignore
+    tables, ranking, block, shrunk, group, mantissas, scratch, best, lowest, norm
+):
+    """Quantise a block at the places of a group whose energy is enough; return the lowest error."""
+    entries, whitening = ranking
+    seeds = tables[1]
+    needed = np.float32(1.0 - lowest / norm - MARGIN)
+    start = group // GROUPS * TILE + group % GROUPS
+    for k in range(TILE // GROUPS):
+        place = start + k * GROUPS
+        if place >= seeds.size:
+            break
+        if _energy(entries, whitening, shrunk, place, scratch) >= needed:
+            lowest = _try(tables, block, place, mantissas, best, lowest)
+            needed = np.float32(1.0 - lowest / norm - MARGIN)
+    return lowest
+
+
+@compiled
+def _choose(tables, ranking, block, shrunk, tops, hard, hard_energies, best):  # pyright: ignore
+    """Fill `best` with the seed, the exponent and the mantissas of a block other than zero.
+
+    The group with the most energy goes first, which sets the bound for all others.
+    """
+    norm = np.sum(block * block)
+    mantissas = np.zeros(best.size - 2)
+    scratch = np.zeros(mantissas.size, np.float32)
+    best[0] = 1 << 62
+    first = 0
+    for group in range(tops.size):
+        if tops[group] > tops[first]:
+            first = group
+    lowest = _try_group(
+        tables, ranking, block, shrunk, first, mantissas, scratch, best, np.inf, norm
+    )
+    needed = np.float32(1.0 - lowest / norm - MARGIN)
+    for group in range(tops.size):
+        if tops[group] >= needed and group != first:
+            lowest = _try_group(
+                tables, ranking, block, shrunk, group, mantissas, scratch, best, lowest, norm
+            )
+            needed = np.float32(1.0 - lowest / norm - MARGIN)
+    for n in range(hard.size):
+        if hard_energies[n] >= needed:
+            lowest = _try(tables, block, hard[n], mantissas, best, lowest)
+            needed = np.float32(1.0 - lowest / norm - MARGIN)
+
+
+@compiled
+def _search(tables, ranking, hard, hard_bases, blocks, found):  # pyright: ignore
+    """Fill `found` [blocks, 2 + P] with seed, exponent and mantissas; zeros take seed 1."""
+    size, count = blocks.shape[1], found.shape[1] - 2
+    entries, whitening = ranking
+    shrunk = np.empty((BATCH, size), np.float32)
+    tops = np.empty((BATCH, whitening.shape[1] // TILE * GROUPS), np.float32)
+    energies = np.empty(hard.size, np.float32)
+    for start in range(0, blocks.shape[0], BATCH):
+        taken = min(BATCH, blocks.shape[0] - start)
+        for b in range(taken):
+            norm = math.sqrt(np.sum(blocks[start + b] ** 2))
+            for c in range(size):
+                shrunk[b, c] = blocks[start + b, c] / norm if norm > 0.0 else 0.0
+        _rank(entries, whitening, shrunk[:taken], size, count, tops[:taken])
+        for b in range(taken):
+            if np.any(blocks[start + b]):
+                _hard_energies(hard_bases, shrunk[b], size, energies)
+                _choose(
+                    tables,
+                    ranking,
+                    blocks[start + b],
+                    shrunk[b],
+                    tops[b],
+                    hard,
+                    energies,
+                    found[start + b],
+                )
+            else:
+                found[start + b, :] = 0
+                found[start + b, 0], found[start + b, 1] = 1, LOW
+
+
+def search(table: Bases, blocks: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return [blocks, 2 + P] the seed, the exponent and the mantissas of each block, int64.
+
+    `blocks` is [blocks, C] float64, finite.
+    """
+    found = np.zeros((blocks.shape[0], 2 + table.coefficients), np.int64)
+    unit = float((1 << (table.bits - 1)) - 1)
+    _search(
+        (table.numerators, table.seeds, table.inverses, unit),
+        (table.entries, table.whitening),
+        table.hard,
+        table.hard_bases,
+        np.ascontiguousarray(blocks),
+        found,
+    )
+    return found
