@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 #: Name and version of a codec → its class.
 CODECS: dict[str, str] = {
+    "chain@1": "weights.codecs.chain:Chain",
+    "hyper@1": "weights.codecs.hyper:Hyper",
     "seedlm@1": "weights.codecs.seedlm:SeedLM",
+    "vptq@1": "weights.codecs.vector:Vptq",
 }
 
 

@@ -1,10 +1,13 @@
-"""What every codec asks of a matrix and of a Gram matrix, before any work."""
+"""Checks of a matrix and of a coded one, and the scale of a matrix, shared by codecs."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from runs.errors import ConfigError, NotFiniteError, SourceError
 
@@ -40,6 +43,24 @@ def _finite(values: torch.Tensor, what: str) -> None:
             f"{what} has {values[row, column].item()} at row {row}, column {column}; "
             f"{len(wrong)} of {values.numel()} values are not finite numbers."
         )
+
+
+def scaled(matrix: torch.Tensor) -> tuple[NDArray[np.float64], int]:
+    """Return the matrix divided by 2^exponent, float64, and the exponent.
+
+    2^exponent is the power of two nearest to the root mean square, 1 for zeros: the division is exact.
+    """
+    values = matrix.contiguous().numpy().astype(np.float64)
+    square = float(np.sum(values * values)) / values.size
+    exponent = 0 if square == 0.0 else round(math.log2(square) / 2)
+    return np.ldexp(values, -exponent), exponent
+
+
+def unscaled(values: NDArray[np.floating], exponent: int) -> torch.Tensor:
+    """Return `values` · 2^exponent as contiguous float32; beyond its range, the largest number."""
+    most = float(np.finfo(np.float32).max)
+    wide = np.ldexp(values.astype(np.float64), exponent).clip(-most, most)
+    return torch.from_numpy(wide.astype(np.float32, order="C"))
 
 
 def whole(header: dict[str, Any], name: str, low: int, high: int) -> int:

@@ -2,10 +2,10 @@
 
 A block w of C weights, contiguous in a row-major matrix, becomes a seed s of 16 bits and P
 coefficients of 4 bits with a common exponent of 4 bits: w ≈ U(s) q 2^e. U(s), [C, P] row by row, has
-the C · P states of the register (`lfsr.py`) that follow the seed, as (state − 2^15) / (2^15 − 1) in
-[−1, 1] (section 3.2). Of all seeds the one whose quantised block is nearest is kept, the lowest of
-equals (`seed_search.py`). A block takes 16 + 4 + 4 P bits: 4 bits a weight by C = 8, P = 3, and 3 bits
-by C = 12, P = 4 (table 1).
+the C · P states of the register (`search/lfsr.py`) that follow the seed, as
+(state − 2^15) / (2^15 − 1) in [−1, 1] (section 3.2). Of all seeds the one whose quantised block is
+nearest is kept, the lowest of equals (`search/seeds.py`). A block takes 16 + 4 + 4 P bits: 4 bits a
+weight by C = 8, P = 3, and 3 bits by C = 12, P = 4 (table 1).
 
 What differs from the paper: the exponent is ⌈log2(max |t| / 7.5)⌉, because the printed ⌊log2 max |t|⌋
 uses 5 of 16 mantissas (relative error 0.191 where the paper's results need 0.123; replication
@@ -29,7 +29,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from runs.errors import SourceError
-from weights.codecs import Coded, bits, lfsr, matrices, seed_search
+from weights.codecs import Coded, bits, matrices
+from weights.codecs.search import lfsr, seed_tables
+from weights.codecs.search import seeds as seed_search
 
 #: Bits a weight → (C weights of a block, P coefficients).
 GEOMETRY = {4: (8, 3), 3: (12, 4)}
@@ -59,8 +61,9 @@ class SeedLM:
         """Return the coded matrix. Raises ConfigError or NotFiniteError by `matrices.check`."""
         matrices.check(matrix)
         size, coefficients = GEOMETRY[params.bits]
-        blocks, exponent = _blocks(matrix, size)
-        found = seed_search.search(seed_search.bases(size, coefficients, SEED), blocks)
+        values, exponent = matrices.scaled(matrix)
+        table = seed_tables.bases(size, coefficients, SEED)
+        found = seed_search.search(table, _blocks(values, size))
         return Coded(
             shape=(matrix.shape[0], matrix.shape[1]),
             header={"bits": params.bits, "exponent": exponent},
@@ -83,22 +86,19 @@ class SeedLM:
         mantissas = _values(coded, "mantissas", MANTISSA, blocks * coefficients) + seed_search.LOW
         if not seeds.all():
             raise SourceError(f"block {int(np.argmin(seeds))} has seed 0, which no register has.")
-        values = np.empty((blocks, size), np.float32)
+        values = np.empty((blocks, size))
         mantissas = mantissas.reshape(blocks, coefficients)
         for start in range(0, blocks, _PART):
             some = slice(start, start + _PART)
-            values[some] = rebuilt(seeds[some], exponents[some] + exponent, mantissas[some], size)
-        return torch.from_numpy(values.reshape(-1)[:count].reshape(coded.shape))
+            values[some] = _rebuilt(seeds[some], exponents[some], mantissas[some], size)
+        return matrices.unscaled(values.reshape(-1)[:count].reshape(coded.shape), exponent)
 
 
-def _blocks(matrix: torch.Tensor, size: int) -> tuple[NDArray[np.float64], int]:
-    """Return [blocks, size] float64, the matrix divided by 2^exponent, and the exponent."""
-    flat = matrix.contiguous().numpy().astype(np.float64).reshape(-1)
-    square = float(np.sum(flat * flat)) / flat.size
-    exponent = 0 if square == 0.0 else round(math.log2(square) / 2)
-    padded = np.zeros(-(-flat.size // size) * size)
-    padded[: flat.size] = np.ldexp(flat, -exponent)
-    return padded.reshape(-1, size), exponent
+def _blocks(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """Return [blocks, size] a matrix row by row, filled up with zeros."""
+    padded = np.zeros(-(-values.size // size) * size)
+    padded[: values.size] = values.reshape(-1)
+    return padded.reshape(-1, size)
 
 
 def _values(coded: Coded, name: str, width: int, count: int) -> NDArray[np.int64]:
@@ -107,7 +107,7 @@ def _values(coded: Coded, name: str, width: int, count: int) -> NDArray[np.int64
     return bits.unpack(stored, width, count).numpy()
 
 
-def rebuilt(
+def _rebuilt(
     seeds: NDArray[np.int64],
     exponents: NDArray[np.int64],
     mantissas: NDArray[np.int64],

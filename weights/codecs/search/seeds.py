@@ -26,132 +26,19 @@ seeds have the same bits, and so have their errors.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.codecs import lfsr
-from weights.codecs.compiler import compiled, compiled_fast
+from weights.codecs.search.compiler import compiled, compiled_fast
+from weights.codecs.search.seed_tables import LARGEST, TILE, Bases
 
 #: Range of the 4-bit mantissas and of the 4-bit exponent (section 3.2).
 LOW, HIGH = -8, 7
-#: Places of a tile, groups of a tile, blocks that use a tile before the next one is loaded.
-TILE, GROUPS, BATCH = 1024, 32, 16
-#: The largest κ of seeds that are ranked by R⁻ᵀ.
-LARGEST = 32.0
+#: Groups of a tile, blocks that use a tile before the next one is loaded.
+GROUPS, BATCH = 32, 16
 #: How far energies in float32 may be off, as a part of ‖w‖²: twice 2 (12 + 4 + 3) 2⁻²⁴ κ.
 MARGIN = 2 * (2 * 19 * LARGEST + 5) * 2.0**-24
-
-
-@dataclass(frozen=True)
-class Bases:
-    """Tables of all seeds of one geometry; "place" is the index in the cycle of U's first entry."""
-
-    #: C, values of a block; P, coefficients; K, bits of a seed.
-    block: int
-    coefficients: int
-    bits: int
-    #: [places + …] float32 entries in [−1, 1] and int64 numerators, around the end of the cycle.
-    entries: NDArray[np.float32]
-    numerators: NDArray[np.int64]
-    #: [places] int64 the seed whose matrix begins at a place.
-    seeds: NDArray[np.int64]
-    #: [P (P + 1) / 2, padded places] float32 R⁻ᵀ by rows; zeros for `hard` places.
-    whitening: NDArray[np.float32]
-    #: [places, P, C] float64 pseudoinverses.
-    inverses: NDArray[np.float64]
-    #: [hard] int64 the places of large κ, and [P · C, hard] float32 their orthonormal bases.
-    hard: NDArray[np.int64]
-    hard_bases: NDArray[np.float32]
-
-
-@cache
-def bases(block: int, coefficients: int, bits: int) -> Bases:
-    """Return the tables of C = `block`, P = `coefficients` (3 or 4), K = `bits`."""
-    order = lfsr.cycle(bits)
-    padded = -(-order.size // TILE) * TILE
-    around = padded + block * coefficients + coefficients
-    numerators = np.resize(order, around) - (1 << (bits - 1))
-    exact = numerators / ((1 << (bits - 1)) - 1)
-    factors, orthonormal, inverses, spread = _decompose(exact, order.size, block, coefficients)
-    hard = np.flatnonzero(~(spread <= LARGEST))
-    factors[hard] = 0.0
-    whitening = np.zeros((factors.shape[1], padded), np.float32)
-    whitening[:, : order.size] = factors.T
-    return Bases(
-        block,
-        coefficients,
-        bits,
-        exact.astype(np.float32),
-        numerators,
-        np.roll(order, 1),
-        whitening,
-        inverses,
-        hard,
-        np.ascontiguousarray(
-            orthonormal[hard].reshape(hard.size, block * coefficients).T, dtype=np.float32
-        ),
-    )
-
-
-@compiled
-def _decompose(exact, places, block, coefficients):  # pyright: ignore
-    """Return R⁻ᵀ by rows, Qᵀ, the pseudoinverse and κ of every place, in float64.
-
-    U = QR by Gram and Schmidt, twice, which is as accurate as a singular value decomposition unless
-    a column lies in the span of those before it: then its coefficient is 0.
-    """
-    factors = np.zeros((places, coefficients * (coefficients + 1) // 2))
-    q = np.zeros((places, coefficients, block))
-    inverses = np.zeros((places, coefficients, block))
-    spread = np.zeros(places)
-    r = np.zeros((coefficients, coefficients))
-    lower = np.zeros((coefficients, coefficients))
-    lengths = np.zeros(coefficients)
-    for place in range(places):
-        r[:] = 0.0
-        lower[:] = 0.0
-        for j in range(coefficients):
-            total = 0.0
-            for c in range(block):
-                q[place, j, c] = exact[place + c * coefficients + j]
-                total += q[place, j, c] ** 2
-            lengths[j] = math.sqrt(total)
-            for _ in range(2):
-                for i in range(j):
-                    dot = 0.0
-                    for c in range(block):
-                        dot += q[place, i, c] * q[place, j, c]
-                    for c in range(block):
-                        q[place, j, c] -= dot * q[place, i, c]
-                    r[i, j] += dot
-            total = 0.0
-            for c in range(block):
-                total += q[place, j, c] ** 2
-            r[j, j] = math.sqrt(total)
-            keep = r[j, j] > 1e-12 * lengths[j]
-            for c in range(block):
-                q[place, j, c] = q[place, j, c] / r[j, j] if keep else 0.0
-            # Row j of the lower triangular R⁻ᵀ: R⁻ᵀ Rᵀ = 1.
-            for i in range(j + 1):
-                total = 1.0 if i == j else 0.0
-                for k in range(i, j):
-                    total -= r[k, j] * lower[k, i]
-                lower[j, i] = total / r[j, j] if keep else 0.0
-        at = 0
-        for i in range(coefficients):
-            row = 0.0
-            for j in range(i + 1):
-                factors[place, at] = lower[i, j]
-                at += 1
-                row += abs(lower[i, j]) * lengths[j]
-                for c in range(block):
-                    inverses[place, j, c] += lower[i, j] * q[place, i, c]
-            spread[place] += row * row
-        spread[place] = math.sqrt(spread[place])
-    return factors, q, inverses, spread
 
 
 @compiled_fast
