@@ -4,9 +4,10 @@ A vector is `vector` weights of one column (one input channel), of consecutive r
 index of its nearest centre of a codebook, which k-means finds (`search/kmeans.py`), weighted by the
 diagonal of H, the Gram matrix of the layer's inputs: every element of a vector has the weight of its
 column. With `residual_bits` a second codebook codes what the first leaves. With `outliers` the columns
-of the largest diagonal have a codebook of their own, with its own width. Because a vector never leaves its column, columns are quantised one
-after the other, and the error of each is fed forward to the columns that follow, by the inverse of H as
-in GPTQ: the paper's channel-independent second-order optimisation.
+of the largest diagonal have a codebook of their own, with its own width. Because a vector never leaves
+its column, columns are quantised one after the other, and the error of each is fed forward to the
+columns that follow, by the inverse of H as in GPTQ: the paper's channel-independent second-order
+optimisation.
 
 A weight takes bits / vector + residual_bits / vector bits, and the codebooks 16 bits a number.
 
