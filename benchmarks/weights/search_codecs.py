@@ -8,8 +8,8 @@
 relative error ‖decoded − weights‖ / ‖weights‖ at 512 × 512. `model`: the base of `forge cognate` tiny,
 trained as `benchmarks.phases.mugrokfast` trains it and kept in FOLDER; every linear layer's matrix is
 coded and decoded, the rest stays float32; bits per byte of held-out windows, mean of the domains. Gram
-matrices are of 32,768 tokens of the training text. "rounding" is the plainest codec: a float16 scale for each
-row, the best of 24 clips, and rounding to 2^bits levels. Set OMP_NUM_THREADS=1.
+matrices are of 32,768 tokens of the training text. "rounding" is the plainest codec: a float16 scale
+for each row, the best of 24 clips, and rounding to 2^bits levels. Set OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
