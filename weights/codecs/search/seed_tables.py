@@ -31,7 +31,8 @@ class Bases:
     numerators: NDArray[np.int64]
     #: [places] int64 the seed whose matrix begins at a place.
     seeds: NDArray[np.int64]
-    #: [P (P + 1) / 2, padded places] float32 R⁻ᵀ by rows; zeros for `hard` places.
+    #: [tiles, P (P + 1) / 2 · TILE] float32 R⁻ᵀ by rows, each for all places of a tile; zeros for
+    #: `hard` places.
     whitening: NDArray[np.float32]
     #: [places, P, C] float64 pseudoinverses.
     inverses: NDArray[np.float64]
@@ -42,7 +43,7 @@ class Bases:
 
 @cache
 def bases(block: int, coefficients: int, bits: int) -> Bases:
-    """Return the tables of C = `block`, P = `coefficients` (3 or 4), K = `bits`."""
+    """Return the tables of C = `block`, P = `coefficients`, K = `bits`; (C, P) is (8, 3) or (12, 4)."""
     order = lfsr.cycle(bits)
     padded = -(-order.size // TILE) * TILE
     around = padded + block * coefficients + coefficients
@@ -51,8 +52,9 @@ def bases(block: int, coefficients: int, bits: int) -> Bases:
     factors, orthonormal, inverses, spread = _decompose(exact, order.size, block, coefficients)
     hard = np.flatnonzero(~(spread <= LARGEST))
     factors[hard] = 0.0
-    whitening = np.zeros((factors.shape[1], padded), np.float32)
-    whitening[:, : order.size] = factors.T
+    whitening = np.zeros((padded, factors.shape[1]), np.float32)
+    whitening[: order.size] = factors
+    whitening = whitening.reshape(padded // TILE, TILE, -1).transpose(0, 2, 1)
     return Bases(
         block,
         coefficients,
@@ -60,7 +62,7 @@ def bases(block: int, coefficients: int, bits: int) -> Bases:
         exact.astype(np.float32),
         numerators,
         np.roll(order, 1),
-        whitening,
+        np.ascontiguousarray(whitening).reshape(padded // TILE, -1),
         inverses,
         hard,
         np.ascontiguousarray(

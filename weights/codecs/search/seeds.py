@@ -42,43 +42,45 @@ MARGIN = 2 * (2 * 19 * LARGEST + 5) * 2.0**-24
 
 
 @compiled_fast
-def _dots(entries, weights, block, stride, start, dots):  # pyright: ignore
-    """Fill `dots` with Σ_c entries[start + n + c · stride] w_c; `block` is a multiple of 4."""
-    count = dots.size
-    for c in range(0, block, 4):
-        first, second, third, fourth = weights[c], weights[c + 1], weights[c + 2], weights[c + 3]
-        a = entries[start + c * stride : start + c * stride + count]
-        b = entries[start + (c + 1) * stride : start + (c + 1) * stride + count]
-        d = entries[start + (c + 2) * stride : start + (c + 2) * stride + count]
-        e = entries[start + (c + 3) * stride : start + (c + 3) * stride + count]
-        if c == 0:
-            for n in range(count):
-                dots[n] = a[n] * first + b[n] * second + d[n] * third + e[n] * fourth
-        else:
-            for n in range(count):
-                dots[n] += a[n] * first + b[n] * second + d[n] * third + e[n] * fourth
+def _energies_of_8(entries, whitening, w, dots, out):  # pyright: ignore
+    """Fill `out` with ‖R⁻ᵀd‖² of a tile's places for C = 8, P = 3, and `dots` with d.
+
+    `entries` and `whitening` begin at the tile. Offsets are written out, and slices of one array are
+    not taken apart: so the compiler sees that the loops may be done several places at a time.
+    """
+    a, b, c, d, e, f, g, h = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
+    for n in range(TILE + 2):
+        near = entries[n] * a + entries[n + 3] * b + entries[n + 6] * c + entries[n + 9] * d
+        far = entries[n + 12] * e + entries[n + 15] * f + entries[n + 18] * g + entries[n + 21] * h
+        dots[n] = near + far
+    for n in range(TILE):
+        p, q, r = dots[n], dots[n + 1], dots[n + 2]
+        x = whitening[n] * p
+        y = whitening[n + TILE] * p + whitening[n + 2 * TILE] * q
+        z = whitening[n + 3 * TILE] * p + whitening[n + 4 * TILE] * q + whitening[n + 5 * TILE] * r
+        out[n] = x * x + y * y + z * z
 
 
 @compiled_fast
-def _energies(dots, whitening, start, out):  # pyright: ignore
-    """Fill `out` with ‖R⁻ᵀd‖² of the places from `start` on; `dots` are from `start` on too."""
-    count = out.size
-    stop = start + count
-    a = whitening[0, start:stop]
-    b, c = whitening[1, start:stop], whitening[2, start:stop]
-    d, e, f = whitening[3, start:stop], whitening[4, start:stop], whitening[5, start:stop]
-    for n in range(count):
-        p, q, r = dots[n], dots[n + 1], dots[n + 2]
-        x = a[n] * p
-        y = b[n] * p + c[n] * q
-        z = d[n] * p + e[n] * q + f[n] * r
-        out[n] = x * x + y * y + z * z
-    if whitening.shape[0] == 10:
-        g, h = whitening[6, start:stop], whitening[7, start:stop]
-        i, j = whitening[8, start:stop], whitening[9, start:stop]
-        for n in range(count):
-            x = g[n] * dots[n] + h[n] * dots[n + 1] + i[n] * dots[n + 2] + j[n] * dots[n + 3]
-            out[n] += x * x
+def _energies_of_12(entries, whitening, w, dots, out):  # pyright: ignore
+    """Fill `out` with ‖R⁻ᵀd‖² of a tile's places for C = 12, P = 4, and `dots` with d."""
+    a, b, c, d, e, f, g, h = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
+    for n in range(TILE + 3):
+        near = entries[n] * a + entries[n + 4] * b + entries[n + 8] * c + entries[n + 12] * d
+        far = entries[n + 16] * e + entries[n + 20] * f + entries[n + 24] * g + entries[n + 28] * h
+        dots[n] = near + far
+    a, b, c, d = w[8], w[9], w[10], w[11]
+    for n in range(TILE + 3):
+        rest = entries[n + 32] * a + entries[n + 36] * b + entries[n + 40] * c + entries[n + 44] * d
+        dots[n] += rest
+    for n in range(TILE):
+        p, q, r, s = dots[n], dots[n + 1], dots[n + 2], dots[n + 3]
+        x = whitening[n] * p
+        y = whitening[n + TILE] * p + whitening[n + 2 * TILE] * q
+        z = whitening[n + 3 * TILE] * p + whitening[n + 4 * TILE] * q + whitening[n + 5 * TILE] * r
+        first = whitening[n + 6 * TILE] * p + whitening[n + 7 * TILE] * q
+        v = first + whitening[n + 8 * TILE] * r + whitening[n + 9 * TILE] * s
+        out[n] = x * x + y * y + z * z + v * v
 
 
 @compiled_fast
@@ -89,17 +91,20 @@ def _keep_larger(kept, others):  # pyright: ignore
 
 
 @compiled_fast
-def _rank(entries, whitening, weights, block, stride, tops):  # pyright: ignore
+def _rank(entries, whitening, weights, tops):  # pyright: ignore
     """Fill `tops` [batch, groups] with the largest energy of each group of places.
 
     Group g of a tile has the places g, g + GROUPS, g + 2 GROUPS, … of the tile.
     """
-    dots = np.empty(TILE + stride - 1, np.float32)
+    dots = np.empty(TILE + 4, np.float32)
     energies = np.empty(TILE, np.float32)
-    for tile in range(whitening.shape[1] // TILE):
+    for tile in range(whitening.shape[0]):
+        some, white = entries[tile * TILE :], whitening[tile]
         for b in range(weights.shape[0]):
-            _dots(entries, weights[b], block, stride, tile * TILE, dots)
-            _energies(dots, whitening, tile * TILE, energies)
+            if weights.shape[1] == 8:
+                _energies_of_8(some, white, weights[b], dots, energies)
+            else:
+                _energies_of_12(some, white, weights[b], dots, energies)
             half = TILE // 2
             while half >= GROUPS:
                 _keep_larger(energies[:half], energies[half : 2 * half])
@@ -174,13 +179,14 @@ def _try(tables, block, place, mantissas, best, lowest):  # pyright: ignore
 def _energy(entries, whitening, weights, place, scratch):  # pyright: ignore
     """Return ‖R⁻ᵀd‖² of one place, in float32; `scratch` has P numbers."""
     stride = scratch.size
+    tile, n = place // TILE, place % TILE
     scratch[:] = 0.0
     for j in range(stride):
         dot = np.float32(0.0)
         for c in range(weights.size):
             dot += entries[place + c * stride + j] * weights[c]
         for i in range(j, stride):
-            scratch[i] += whitening[i * (i + 1) // 2 + j, place] * dot
+            scratch[i] += whitening[tile, (i * (i + 1) // 2 + j) * TILE + n] * dot
     total = np.float32(0.0)
     for i in range(stride):
         total += scratch[i] * scratch[i]
@@ -239,10 +245,10 @@ def _choose(tables, ranking, block, shrunk, tops, hard, hard_energies, best):  #
 @compiled
 def _search(tables, ranking, hard, hard_bases, blocks, found):  # pyright: ignore
     """Fill `found` [blocks, 2 + P] with seed, exponent and mantissas; zeros take seed 1."""
-    size, count = blocks.shape[1], found.shape[1] - 2
+    size = blocks.shape[1]
     entries, whitening = ranking
     shrunk = np.empty((BATCH, size), np.float32)
-    tops = np.empty((BATCH, whitening.shape[1] // TILE * GROUPS), np.float32)
+    tops = np.empty((BATCH, whitening.shape[0] * GROUPS), np.float32)
     energies = np.empty(hard.size, np.float32)
     for start in range(0, blocks.shape[0], BATCH):
         taken = min(BATCH, blocks.shape[0] - start)
@@ -250,7 +256,7 @@ def _search(tables, ranking, hard, hard_bases, blocks, found):  # pyright: ignor
             norm = math.sqrt(np.sum(blocks[start + b] ** 2))
             for c in range(size):
                 shrunk[b, c] = blocks[start + b, c] / norm if norm > 0.0 else 0.0
-        _rank(entries, whitening, shrunk[:taken], size, count, tops[:taken])
+        _rank(entries, whitening, shrunk[:taken], tops[:taken])
         for b in range(taken):
             if np.any(blocks[start + b]):
                 _hard_energies(hard_bases, shrunk[b], size, energies)

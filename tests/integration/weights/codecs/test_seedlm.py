@@ -121,11 +121,13 @@ def test_no_rounding_exceeds_the_margin(size: int, count: int) -> None:
     inverses = table.inverses
     u = matrices(size, count, 16)[table.seeds - 1]
     exact = np.einsum("scp,spd,d->sc", u, inverses, block) @ block
-    padded = table.whitening.shape[1]
-    energies = np.empty(padded, np.float32)
-    dots = np.empty(padded + count - 1, np.float32)
-    seed_search._dots(table.entries, block.astype(np.float32), size, count, 0, dots)
-    seed_search._energies(dots, table.whitening, 0, energies)
+    tile, found = seed_tables.TILE, []
+    energies_of = seed_search._energies_of_8 if size == 8 else seed_search._energies_of_12
+    dots = np.empty(tile + count, np.float32)
+    for start, whitening in zip(range(0, 65535, tile), table.whitening, strict=True):
+        found.append(np.empty(tile, np.float32))
+        energies_of(table.entries[start:], whitening, block.astype(np.float32), dots, found[-1])
+    energies = np.concatenate(found)
     easy = np.ones(65535, dtype=bool)
     easy[table.hard] = False
     off = np.abs(energies[:65535] - exact)
