@@ -125,9 +125,9 @@ def gaussian() -> Iterator[str]:
     matrix = torch.from_numpy(values).float() * 0.02
     yield "| codec | bits a weight | relative error |"
     yield "|---|---|---|"
-    for name, (codec, params, informed) in ARMS.items():
-        if informed and params.get("feedback", True) and codec == "vptq@1":
-            continue  # feedback and weights need a layer's inputs
+    for name, (codec, params, _) in ARMS.items():
+        if codec == "vptq@1" and (params.get("feedback", True) or params.get("weighted", True)):
+            continue  # both need a layer's inputs
         decoded, size = coded(codec, matrix, params, None)
         error = (decoded - matrix).norm() / matrix.norm()
         yield f"| {name} | {size * 8 / matrix.numel():.3f} | {error:.4f} |"
