@@ -94,6 +94,8 @@ def _gguf(model: str, out: Path, type_: str, as_json: bool) -> None:
             f"F16:      {len(others)} matrices, whose rows {told['type']} cannot cut into blocks, such "
             f"as {others[0]}"
         )
+    for note in told["notes"]:
+        click.echo(f"note:     {note}")
 
 
 def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:

@@ -101,11 +101,17 @@ def _second(checkpoint: Checkpoint, name: str) -> bool:
 
 
 def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
-    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_model(tokens.model)
     writer.add_tokenizer_pre(tokens.split)
     writer.add_token_list(tokens.tokens)
     writer.add_token_types(tokens.kinds)
-    writer.add_token_merges(tokens.merges)
+    if tokens.scores:
+        writer.add_token_scores(tokens.scores)
+    else:
+        writer.add_token_merges(tokens.merges)
+    if tokens.space_prefix is not None:
+        writer.add_add_space_prefix(tokens.space_prefix)
+        writer.add_add_eos_token(tokens.ends)
     for name, id_ in tokens.special.items():
         getattr(writer, f"add_{name}_token_id")(id_)
     writer.add_add_bos_token(tokens.begins)

@@ -13,7 +13,7 @@ from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
 from weights.folders.checkpoint import open_checkpoint, sync
 from weights.folders.sources import resolve
-from weights.formats import byte_bpe, gguf_file
+from weights.formats import gguf_file, gguf_tokens
 from weights.storage.model_origin import finder
 
 #: First bytes of a GGUF file.
@@ -34,7 +34,7 @@ def export(
     checkpoint = open_checkpoint(Path(given.path))
     gguf_file.check(checkpoint, type_)
     rows = checkpoint.config["vocab_size"]
-    tokens = byte_bpe.of(load_tokenizer(given.path), rows)
+    tokens = gguf_tokens.of(load_tokenizer(given.path), rows)
     hidden = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         written = gguf_file.write(checkpoint, tokens, hidden, type_, given.name)
@@ -54,6 +54,7 @@ def export(
         "type": type_,
         "bytes": written.bytes,
         "other_types": list(written.other),
+        "notes": list(tokens.notes),
     }
 
 
