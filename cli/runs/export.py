@@ -16,6 +16,7 @@ from cli.options import emit, json_option, warn_skipped
 @click.option("--parquet", type=click.Path(), help="A folder for the run's tables; at any time.")
 @click.option("--format", "format_", type=click.Choice(["folder", "gguf"]), default="folder")
 @click.option("--type", "type_", help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_0, …")
+@click.option("--ollama", is_flag=True, help="Write a Modelfile beside the GGUF file.")
 @click.option("--reason", help="Why; it is recorded.")
 @json_option
 def export_command(
@@ -24,6 +25,7 @@ def export_command(
     parquet: str | None,
     format_: str,
     type_: str | None,
+    ollama: bool,
     reason: str | None,
     as_json: bool,
 ) -> None:
@@ -45,10 +47,12 @@ def export_command(
 
     if format_ == "gguf":
         _check_gguf(out, parquet, reason)
-        _gguf(run, Path(str(out)), type_ or "F16", as_json)
+        _gguf(run, Path(str(out)), type_ or "F16", ollama, as_json)
         return
-    if type_ is not None:
-        raise ConfigError("--type is of a GGUF file: add --format gguf.")
+    if type_ is not None or ollama:
+        raise ConfigError(
+            f"--{'type' if type_ else 'ollama'} is of a GGUF file: add --format gguf."
+        )
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
     home = Home.default()
@@ -69,21 +73,13 @@ def _check_gguf(out: str | None, parquet: str | None, reason: str | None) -> Non
         )
 
 
-def _gguf(model: str, out: Path, type_: str, as_json: bool) -> None:
+def _gguf(model: str, out: Path, type_: str, ollama: bool, as_json: bool) -> None:
     """Write a model's GGUF file, and say so."""
-    from runs.errors import UnavailableError
     from runs.home import Home
+    from worker.exports import gguf_export
 
-    try:
-        from worker.exports import gguf_export
-    except ModuleNotFoundError as error:
-        if error.name != "gguf":
-            raise
-        raise UnavailableError(
-            "GGUF files need the package gguf: pip install 'agent-forge[gguf]'."
-        ) from error
     told = gguf_export.export(
-        Home.default(), model, out, type_, lambda text: click.echo(text, err=True)
+        Home.default(), model, out, type_, lambda text: click.echo(text, err=True), ollama
     )
     if as_json:
         emit(told)
@@ -94,6 +90,9 @@ def _gguf(model: str, out: Path, type_: str, as_json: bool) -> None:
             f"F16:      {len(others)} matrices, whose rows {told['type']} cannot cut into blocks, such "
             f"as {others[0]}"
         )
+    if "modelfile" in told:
+        click.echo(f"ollama:   ollama create NAME -f {told['modelfile']}")
+        click.echo(f"template: {told['template']}")
     for note in told["notes"]:
         click.echo(f"note:     {note}")
 
