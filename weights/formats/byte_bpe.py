@@ -38,42 +38,83 @@ class Tokens:
     #: True if the tokenizer puts bos before a text.
     begins: bool
     template: str | None
+    #: Name of the algorithm in GGUF.
+    model: str = "gpt2"
+    #: For algorithms with scores instead of merges: one a token.
+    scores: tuple[float, ...] = ()
+    #: True if a text gets a space in front; None if the algorithm has none.
+    space_prefix: bool | None = None
+    #: True if the tokenizer puts eos after a text.
+    ends: bool = False
+    #: Sentences: text that llama.cpp cuts otherwise.
+    notes: tuple[str, ...] = ()
 
 
 def of(tokenizer: Any, size: int) -> Tokens:
-    """Return a fast tokenizer of transformers for a model whose embedding has `size` rows.
+    """Return a tokenizer of transformers for a model whose embedding has `size` rows.
 
-    It is taken as transformers has loaded it, which may have replaced what its file says of splitting.
     GGUF has no normaliser: text that is not in the normal form NFC may be cut otherwise there. Raises
     SourceError for a tokenizer that is no byte-level BPE, or splits text in a way without a name.
+    """
+    told = file_of(tokenizer)
+    model = told["model"]
+    if model["type"] != "BPE" or model.get("byte_fallback"):
+        raise SourceError(f"the tokenizer is {model['type']}: GGUF files are written of BPE only.")
+    names, kinds = base(told, size)
+    merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
+    special = special_ids(tokenizer)
+    return Tokens(
+        split=_split(told["pre_tokenizer"]),
+        tokens=names,
+        kinds=kinds,
+        merges=tuple(merges),
+        special=special,
+        begins="bos" in special and tokenizer("a").input_ids[:1] == [special["bos"]],
+        template=chat_template(tokenizer),
+    )
+
+
+def file_of(tokenizer: Any) -> dict[str, Any]:
+    """Return the tokenizer.json of a tokenizer as transformers has loaded it.
+
+    Loading may have replaced what the file says of splitting. Raises SourceError if it has none.
     """
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise SourceError(
             f"the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json."
         )
-    told = json.loads(tokenizer.backend_tokenizer.to_str())
-    model = told["model"]
-    if model["type"] != "BPE" or model.get("byte_fallback"):
-        how = " with byte fallback" if model.get("byte_fallback") else ""
-        raise SourceError(
-            f"the tokenizer is {model['type']}{how}: GGUF files are written of byte-level BPE only."
-        )
+    return json.loads(tokenizer.backend_tokenizer.to_str())
+
+
+def base(told: Mapping[str, Any], size: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return tokens and their kinds by id, of a tokenizer.json; ids without a token are not used.
+
+    Raises SourceError for an id that the embedding lacks, and for tokens that take spaces with them.
+    """
     added = {row["id"]: row for row in told["added_tokens"]}
-    names = {id_: name for name, id_ in model["vocab"].items()}
+    for row in added.values():
+        if row["lstrip"] or row["rstrip"] or row["single_word"]:
+            raise SourceError(
+                f"token {row['content']!r} is found with the spaces beside it, or as a whole word; "
+                "llama.cpp finds it anywhere, alone."
+            )
+    names = {id_: name for name, id_ in told["model"]["vocab"].items()}
     names |= {id_: row["content"] for id_, row in added.items()}
     if names and max(names) >= size:
         raise SourceError(f"the tokenizer has token {max(names)}, and the embedding {size} rows.")
-    merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
-    ids = {name: getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
-    return Tokens(
-        split=_split(told["pre_tokenizer"]),
-        tokens=tuple(names.get(id_, f"[PAD{id_}]") for id_ in range(size)),
-        kinds=tuple(_kind(names, added, id_) for id_ in range(size)),
-        merges=tuple(merges),
-        special={name: id_ for name, id_ in ids.items() if id_ is not None},
-        begins=ids["bos"] is not None and tokenizer("a").input_ids[:1] == [ids["bos"]],
-        template=tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None,
-    )
+    tokens = tuple(names.get(id_, f"[PAD{id_}]") for id_ in range(size))
+    return tokens, tuple(_kind(names, added, id_) for id_ in range(size))
+
+
+def special_ids(tokenizer: Any, *more: str) -> dict[str, int]:
+    """Return the ids of bos, eos, pad and `more`, of those that the tokenizer has."""
+    ids = {name: getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", *more)}
+    return {name: id_ for name, id_ in ids.items() if id_ is not None}
+
+
+def chat_template(tokenizer: Any) -> str | None:
+    """Return the chat template if there is exactly one."""
+    return tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None
 
 
 def _kind(names: Mapping[int, str], added: Mapping[int, Mapping[str, Any]], id_: int) -> int:

@@ -2,10 +2,10 @@
 
     MODEL FOLDER → FILE.gguf
 
-Tensor names are those of the package `gguf`. Llama's and Mistral's query and key rows are put into the
-order in which llama.cpp rotates them (pairs of neighbours instead of halves); Qwen2's stay. Vectors
-are F32. A matrix whose rows a quantised type cannot cut into blocks is F16, and named in the result.
-Tensors are read, encoded and written one after the other. Two files of one model have the same bytes.
+Tensor names are those of the package `gguf`; `gguf_architectures.py` has what else an architecture
+needs. Vectors are F32. A matrix whose rows a quantised type cannot cut into blocks is F16, and named in
+the result. Tensors are read, encoded and written one after the other. Two files of one model have the
+same bytes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from gguf.quants import quantize
 
-from runs.errors import ConfigError, NotFiniteError, SourceError
+from runs.errors import ConfigError, NotFiniteError
 from weights.folders.checkpoint import Checkpoint, sync
+from weights.formats import gguf_architectures as architectures
 from weights.formats.byte_bpe import Tokens
 
 #: Name of a type → what the package calls a file of it.
@@ -36,17 +37,6 @@ TYPES = {
     "Q4_1": gguf.LlamaFileType.MOSTLY_Q4_1,
     "Q4_0": gguf.LlamaFileType.MOSTLY_Q4_0,
 }
-#: `model_type` of a config → architecture of GGUF.
-ARCHITECTURES = {
-    "qwen2": gguf.MODEL_ARCH.QWEN2,
-    "llama": gguf.MODEL_ARCH.LLAMA,
-    "mistral": gguf.MODEL_ARCH.LLAMA,
-}
-#: Numbers of a config that a file needs. transformers has defaults for some; a file is told no default.
-NEEDED = (
-    *("hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads"),
-    *("num_hidden_layers", "rms_norm_eps", "vocab_size"),
-)
 
 
 @dataclass(frozen=True)
@@ -62,30 +52,9 @@ def check(checkpoint: Checkpoint, type_: str) -> None:
     """Raise ConfigError or SourceError for a type or a model that no file can be written of."""
     if type_ not in TYPES:
         raise ConfigError(f"GGUF type {type_!r} is not known: use one of {', '.join(TYPES)}.")
-    kind = checkpoint.config.get("model_type")
-    if kind not in ARCHITECTURES:
-        raise SourceError(
-            f"{checkpoint.given}: a model of type {kind!r} cannot be written as GGUF: known are "
-            f"{', '.join(ARCHITECTURES)}."
-        )
-    if lacking := [name for name in NEEDED if checkpoint.config.get(name) is None]:
-        raise SourceError(
-            f"{checkpoint.given}: config.json lacks {', '.join(lacking)}, which a GGUF file needs."
-        )
-    if (scaling := _rope(checkpoint.config)[1]) not in (None, "default"):
-        raise SourceError(
-            f"{checkpoint.given}: positions are scaled by {scaling!r}; files are written of models "
-            "with plain rotary positions only."
-        )
-    if checkpoint.config.get("use_sliding_window") or (
-        kind == "mistral" and checkpoint.config.get("sliding_window")
-    ):
-        raise SourceError(
-            f"{checkpoint.given}: llama.cpp has no sliding window for this architecture, and would "
-            "compute something else."
-        )
+    architectures.check(checkpoint.config, checkpoint.given)
     for name in checkpoint.shapes:
-        _name(checkpoint.config, name)
+        architectures.tensor_name(checkpoint.config, name)
 
 
 def write(checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: str) -> Written:
@@ -95,11 +64,15 @@ def write(checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: 
     """
     check(checkpoint, type_)
     config = checkpoint.config
-    placed = sorted((_name(config, n), n) for n in checkpoint.shapes if not _second(checkpoint, n))
+    placed = sorted(
+        (architectures.tensor_name(config, n), n)
+        for n in checkpoint.shapes
+        if not _second(checkpoint, n)
+    )
     types = {n: _type(checkpoint.shapes[n][1], type_) for _, n in placed}
-    writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[config["model_type"]]])
+    writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architectures.of(config).gguf])
     try:
-        _describe(writer, config, name)
+        architectures.describe(writer, config, name)
         writer.add_file_type(TYPES[type_])
         _add_tokens(writer, tokens)
         for theirs, ours in placed:
@@ -124,66 +97,26 @@ def write(checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: 
 
 def _second(checkpoint: Checkpoint, name: str) -> bool:
     """Return True for the head of a model whose embedding is its head: readers take the embedding."""
-    return name == "lm_head.weight" and bool(checkpoint.config.get("tie_word_embeddings"))
-
-
-def _rope(config: Mapping[str, Any]) -> tuple[float, str | None]:
-    """Return base and kind of rotary positions, as transformers 5 or an older version wrote them."""
-    told = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    base = told.get("rope_theta") or config.get("rope_theta") or 10_000.0
-    return float(base), told.get("rope_type") or told.get("type")
-
-
-def _heads(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the numbers of query heads and of key heads."""
-    heads = config["num_attention_heads"]
-    return heads, config.get("num_key_value_heads") or heads
-
-
-def _describe(writer: gguf.GGUFWriter, config: Mapping[str, Any], name: str) -> None:
-    """Add the architecture's numbers."""
-    heads, kv_heads = _heads(config)
-    width = config.get("head_dim") or config["hidden_size"] // heads
-    writer.add_name(name)
-    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
-    writer.add_key_length(width)
-    writer.add_value_length(width)
-    writer.add_rope_dimension_count(width)
-    writer.add_rope_freq_base(_rope(config)[0])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_vocab_size(config["vocab_size"])
+    return name == "lm_head.weight" and architectures.tied(checkpoint.config)
 
 
 def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
-    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_model(tokens.model)
     writer.add_tokenizer_pre(tokens.split)
     writer.add_token_list(tokens.tokens)
     writer.add_token_types(tokens.kinds)
-    writer.add_token_merges(tokens.merges)
+    if tokens.scores:
+        writer.add_token_scores(tokens.scores)
+    else:
+        writer.add_token_merges(tokens.merges)
+    if tokens.space_prefix is not None:
+        writer.add_add_space_prefix(tokens.space_prefix)
+        writer.add_add_eos_token(tokens.ends)
     for name, id_ in tokens.special.items():
         getattr(writer, f"add_{name}_token_id")(id_)
     writer.add_add_bos_token(tokens.begins)
     if tokens.template:
         writer.add_chat_template(tokens.template)
-
-
-def _name(config: Mapping[str, Any], name: str) -> str:
-    """Return a tensor's name in the file. Raises SourceError if it has none."""
-    architecture = ARCHITECTURES[config["model_type"]]
-    names = gguf.get_tensor_name_map(architecture, config["num_hidden_layers"])
-    found = names.get_name(name, try_suffixes=(".weight", ".bias"))
-    if found is None:
-        raise SourceError(
-            f"tensor {name} has no place in a GGUF file of architecture "
-            f"{gguf.MODEL_ARCH_NAMES[architecture]}: is this an adapter, or another architecture?"
-        )
-    return found
 
 
 def _type(shape: tuple[int, ...], type_: str) -> Type:
@@ -195,22 +128,8 @@ def _type(shape: tuple[int, ...], type_: str) -> Type:
 
 
 def _values(config: Mapping[str, Any], name: str, tensor: torch.Tensor) -> np.ndarray:
-    """Return a tensor's values as float32, rows in llama.cpp's order. Raises NotFiniteError."""
+    """Return a tensor's values as float32, as llama.cpp has them. Raises NotFiniteError."""
     values = tensor.float().contiguous().numpy()
     if not np.isfinite(values).all():
         raise NotFiniteError(f"tensor {name} holds NaN or Inf: no file is written.")
-    heads, kv_heads = _heads(config)
-    if config["model_type"] == "qwen2":
-        return values
-    if "self_attn.q_proj" in name:
-        return _paired(values, heads)
-    return _paired(values, kv_heads) if "self_attn.k_proj" in name else values
-
-
-def _paired(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Return a query or key projection whose halves of each head alternate row by row.
-
-    transformers rotates row i of a head with row i + width/2, llama.cpp row 2i with row 2i + 1.
-    """
-    halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
-    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))
+    return architectures.values(config, name, values)

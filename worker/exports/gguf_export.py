@@ -6,40 +6,76 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from evaluation.loading import load_tokenizer
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
 from weights.folders.checkpoint import open_checkpoint, sync
 from weights.folders.sources import resolve
-from weights.formats import byte_bpe, gguf_file
+from weights.formats import gguf_file, gguf_tokens
 from weights.storage.model_origin import finder
+from worker.exports import modelfile
+
+Result = TypeVar("Result")
 
 #: First bytes of a GGUF file.
 MAGIC = b"GGUF"
 
 
 def export(
-    home: Home, model: str, out: Path, type_: str, tell: Callable[[str], None]
+    home: Home,
+    model: str,
+    out: Path,
+    type_: str,
+    tell: Callable[[str], None],
+    ollama: bool = False,
 ) -> dict[str, Any]:
     """Write a model as a GGUF file; return what was written, as JSON has it.
 
     `model` is what other commands take: a folder, a Hub id, RUN (its champion), RUN:ROLE, a registered
-    name. An earlier GGUF file at `out` is replaced, and stays if anything goes wrong. Raises
+    name. An earlier GGUF file at `out` is replaced, and stays if anything goes wrong. `ollama` writes a
+    Modelfile beside it. Raises
     ConfigError, ConflictError, NotFiniteError, SourceError, UnavailableError.
     """
     place = _target(out)
+    beside = _modelfile(place) if ollama else None
     given = resolve(model, named=finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
     gguf_file.check(checkpoint, type_)
     rows = checkpoint.config["vocab_size"]
-    tokens = byte_bpe.of(load_tokenizer(given.path), rows)
+    tokenizer = load_tokenizer(given.path)
+    tokens = gguf_tokens.of(tokenizer, rows)
+    more: dict[str, Any] = {}
+
+    def fill(hidden: Path) -> gguf_file.Written:
+        return gguf_file.write(checkpoint, tokens, hidden, type_, given.name)
+
+    written = _placed(place, fill)
+    if beside is not None:
+        positions = checkpoint.config["max_position_embeddings"]
+        told = modelfile.of(tokenizer, place.name, positions, tokens.begins)
+        _placed(beside, lambda hidden: hidden.write_text(told.text, "utf-8"))
+        more = {"modelfile": str(beside), "template": told.note}
+    return {
+        "model": given.name,
+        "file": str(place),
+        "type": type_,
+        "bytes": written.bytes,
+        "other_types": list(written.other),
+        "notes": list(tokens.notes),
+        **more,
+    }
+
+
+def _placed(place: Path, fill: Callable[[Path], Result]) -> Result:
+    """Return what `fill` returns; it writes a hidden file, which is then renamed to `place`."""
     hidden = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        written = gguf_file.write(checkpoint, tokens, hidden, type_, given.name)
+        result = fill(hidden)
         os.replace(hidden, place)
         sync(place.parent)
+        return result
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
@@ -48,13 +84,6 @@ def export(
         ) from error
     finally:
         hidden.unlink(missing_ok=True)
-    return {
-        "model": given.name,
-        "file": str(place),
-        "type": type_,
-        "bytes": written.bytes,
-        "other_types": list(written.other),
-    }
 
 
 def _target(out: Path) -> Path:
@@ -69,3 +98,15 @@ def _target(out: Path) -> Path:
             if file.read(len(MAGIC)) != MAGIC:
                 raise ConflictError(f"{out} is there and no GGUF file: choose another name.")
     return place
+
+
+def _modelfile(place: Path) -> Path:
+    """Return the Modelfile beside a file if it may be written."""
+    beside = place.with_name("Modelfile")
+    if beside.exists() and not (
+        beside.is_file() and beside.read_text("utf-8", "replace").startswith(modelfile.FIRST + "\n")
+    ):
+        raise ConflictError(f"{beside} is there and was not written here: move it away.")
+    if any(sign in place.name for sign in '"\n\r') or place.name != place.name.strip():
+        raise ConfigError(f"{place.name!r} cannot be named in a Modelfile: choose another name.")
+    return beside

@@ -19,7 +19,7 @@ from runs.home import Home
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
 from weights.folders.checkpoint import open_checkpoint
-from weights.formats import byte_bpe, gguf_file
+from weights.formats import gguf_file, gguf_tokens
 from worker.exports import gguf_export
 
 IDS = list(range(1, 41))
@@ -29,7 +29,7 @@ QUANTISED = ("Q8_0", "Q5_1", "Q4_0")
 
 def written(folder: Path, file: Path, type_: str) -> gguf_file.Written:
     checkpoint = open_checkpoint(folder)
-    tokens = byte_bpe.of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
+    tokens = gguf_tokens.of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
     return gguf_file.write(checkpoint, tokens, file, type_, "toy")
 
 
@@ -171,12 +171,12 @@ def test_a_file_says_if_texts_begin_with_a_token_of_their_own(toys: Toys, tmp_pa
     from tokenizers.processors import TemplateProcessing
 
     checkpoint, tokenizer = open_checkpoint(toys.base), load_tokenizer(str(toys.base))
-    assert byte_bpe.of(tokenizer, 320).begins is False
+    assert gguf_tokens.of(tokenizer, 320).begins is False
     bos = (tokenizer.bos_token, tokenizer.bos_token_id)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{bos[0]} $A", special_tokens=[bos]
     )
-    tokens = byte_bpe.of(tokenizer, 320)
+    tokens = gguf_tokens.of(tokenizer, 320)
     gguf_file.write(checkpoint, tokens, tmp_path / "m.gguf", "F32", "toy")
     ids = tokenizer("some text").input_ids
     assert ids[0] == bos[1]
@@ -189,4 +189,4 @@ def test_a_tokenizer_without_a_name_is_refused(toys: Toys) -> None:
 
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(SourceError, match="has no name in"):
-        byte_bpe.of(tokenizer, 320)
+        gguf_tokens.of(tokenizer, 320)
