@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from phases.compression.menu import MENU
+from phases.compression.menu import MENU, WHOLE
 
 #: Bytes of a unit.
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -32,7 +32,7 @@ class CompressionConfig(BaseModel):
         "the input over the model's own, on the selection slice.",
     )
     settings: tuple[str, ...] = Field(
-        tuple(MENU),
+        tuple(name for name in MENU if name != WHOLE),
         min_length=1,
         description="Codecs at a rate, each tried on every matrix. Mixtures choose among them.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -46,10 +46,22 @@ class MatrixRecord(Part):
     layer: bool
 
 
+class SettingRecord(Part):
+    """A codec at a rate, with every parameter written out."""
+
+    name: str
+    codec: str
+    params: dict[str, Any]
+    #: Parameters for a matrix whose inputs are not known.
+    lone: dict[str, Any]
+
+
 class Started(common.Started):
     """Model, items and profile were pinned, and the inputs of layers read."""
 
     source: SourceRecord
+    #: What is tried on every matrix, in order. A later menu changes nothing of the run.
+    settings: tuple[SettingRecord, ...]
     #: In order of name: what codecs are tried on. All other tensors stay as they are, in 16 bits.
     matrices: tuple[MatrixRecord, ...]
     #: BLAKE3 of the grams of all layers; None without calibration.

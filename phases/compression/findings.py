@@ -1,4 +1,4 @@
-"""What a compression finds: points, sensitivities, mixtures, the choice and its figures. Pure."""
+"""Findings of a compression: points, sensitivities, mixtures, the choice and its figures. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from evaluation.data.slices import Slice
 from evaluation.observing import Observe, Observed
 from phases.compression import mixtures, plan
 from phases.compression.events import Chosen, CompressionState, Encoded, Packed
-from phases.compression.menu import MENU, PLAIN
 from phases.compression.mixtures import Mixture, Option
 from phases.compression.plan import Assignment
 from runs.event_types import Figure
@@ -100,8 +99,8 @@ def singles(state: CompressionState) -> list[Point]:
     """Return the points with one setting for all matrices, in the order of the menu."""
     count = len(state.started.matrices)
     return [
-        _point(state, name, MENU[name].codec.partition("@")[0], (name,) * count)
-        for name in plan.settings(state.submitted.config)
+        _point(state, one.name, one.codec.partition("@")[0], (one.name,) * count)
+        for one in state.started.settings
     ]
 
 
@@ -122,7 +121,7 @@ def probed(state: CompressionState) -> dict[str, str]:
     for matrix in state.started.matrices:
         errors = {
             name: squared_error(event)
-            for name in plan.settings(state.submitted.config)
+            for name in plan.settings(state)
             if (event := encoded(state, matrix.name, name)) is not None
         }
         found[matrix.name] = min(sorted(errors), key=lambda name: _distance(errors[name]))
@@ -165,7 +164,7 @@ def ladder(state: CompressionState) -> list[Mixture]:
     for matrix in state.started.matrices:
         events = {
             name: event
-            for name in plan.settings(state.submitted.config)
+            for name in plan.settings(state)
             if (event := encoded(state, matrix.name, name)) is not None
         }
         errors = {name: squared_error(event) for name, event in events.items()}
@@ -315,5 +314,5 @@ def fallbacks(state: CompressionState) -> dict[str, str]:
     return {
         f"{matrix} at {name}": state.refused[id_].reason
         for (matrix, name), (id_, _) in plan.encodings(state).items()
-        if id_ in state.refused and name != PLAIN
+        if id_ in state.refused
     }

@@ -23,9 +23,11 @@ class Setting:
 #: Steps of the entropy-coded codec, in root mean squares of a matrix, or of each row of an embedding.
 STEPS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0)
 
-#: Name → setting. `plain-16` is what a matrix falls back to that a codec does not take.
-PLAIN = "plain-16"
+#: What a matrix falls back to that a codec does not take, and if a weight is too large for 16 bits.
+PLAIN, WHOLE = "plain-16", "plain-32"
+#: Name → setting.
 MENU: Mapping[str, Setting] = {
+    WHOLE: Setting("plain@1", {"dtype": "float32"}),
     PLAIN: Setting("plain@1", {"dtype": "float16"}),
     **{f"rtn-{bits}": Setting("rtn@1", {"bits": bits}) for bits in (8, 4, 3, 2)},
     **{f"gptq-{bits}": Setting("gptq@1", {"bits": bits}) for bits in (4, 3, 2)},

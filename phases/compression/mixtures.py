@@ -76,7 +76,7 @@ def _mixture(hulls: Sequence[Sequence[Option]], place: Sequence[int]) -> Mixture
 
 
 def within(mixtures: Sequence[Mixture], most: int) -> Mixture | None:
-    """Return the last mixture of a ladder that takes at most so many bytes; None if none does."""
+    """Return the last mixture of a ladder that takes at most `most` bytes; None if none does."""
     return next((m for m in reversed(mixtures) if m.bytes <= most), None)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from events import canonical_json
 from phases.compression.config import CompressionConfig
-from phases.compression.events import CompressionState, MatrixRecord, Started
-from phases.compression.menu import MENU, PLAIN
+from phases.compression.events import CompressionState, MatrixRecord, SettingRecord, Started
+from phases.compression.menu import MENU, PLAIN, WHOLE
 from runs.kinds.tasks import Decision
 from weights.making.making import Make
 from weights.recipes import Source, Transform
@@ -27,47 +27,58 @@ TOGETHER = 256
 Assignment = tuple[str, ...]
 
 
-def settings(config: CompressionConfig) -> tuple[str, ...]:
-    """Return the settings that are tried; matrices that a codec does not take need 16 bits."""
-    return tuple(dict.fromkeys((*config.settings, PLAIN)))
+def tried(config: CompressionConfig) -> tuple[SettingRecord, ...]:
+    """Return the settings that a run tries; what a codec does not take falls back to plain ones."""
+    names = dict.fromkeys((*config.settings, PLAIN, WHOLE))
+    return tuple(_record(name) for name in names)
+
+
+def _record(name: str) -> SettingRecord:
+    """Return a setting of the menu with every default parameter written out."""
+    from weights import algorithms, codecs
+
+    setting = MENU[name]
+    params = codecs.of(setting.codec).Params
+    given, lone = dict(setting.params), {**setting.params, **setting.lone}
+    return SettingRecord(
+        name=name,
+        codec=setting.codec,
+        params=algorithms.complete(params, given, name),
+        lone=algorithms.complete(params, lone, name),
+    )
+
+
+def settings(state: CompressionState) -> tuple[str, ...]:
+    """Return the names of the settings that are tried."""
+    return tuple(one.name for one in state.started.settings)
+
+
+#: A setting as text: name, codec, parameters, and those without known inputs.
+Told = tuple[str, str, str, str]
 
 
 @lru_cache(maxsize=8)
 def _encodings(
-    source: str, grams: str | None, matrices: tuple[MatrixRecord, ...], names: Assignment, seed: int
+    source: str,
+    grams: str | None,
+    matrices: tuple[MatrixRecord, ...],
+    told: tuple[Told, ...],
+    seed: int,
 ) -> dict[tuple[str, str], tuple[str, Transform]]:
     """Return (matrix, setting) → (id, recipe). The ids are hashes: they are made once."""
     found = {}
     for matrix in matrices:
-        for name in names:
-            recipe = _encoding(source, grams, matrix, name, seed)
+        known = matrix.layer and grams is not None
+        inputs = {"model": source} | ({"grams": grams} if known and grams else {})
+        for name, codec, params, lone in told:
+            encoding = {
+                "tensor": matrix.name,
+                "codec": codec,
+                "params": json.loads(params if known else lone),
+            }
+            recipe = Transform(operation="encode@1", inputs=inputs, params=encoding, seed=seed)
             found[matrix.name, name] = recipe.id, recipe
     return found
-
-
-def _encoding(
-    source: str, grams: str | None, matrix: MatrixRecord, name: str, seed: int
-) -> Transform:
-    setting = MENU[name]
-    lone = {} if matrix.layer and grams else setting.lone
-    params = _complete(setting.codec, canonical_json({**setting.params, **lone}))
-    inputs = {"model": source} | ({"grams": grams} if matrix.layer and grams else {})
-    return Transform(
-        operation="encode@1",
-        inputs=inputs,
-        params={"tensor": matrix.name, "codec": setting.codec, "params": json.loads(params)},
-        seed=seed,
-    )
-
-
-@lru_cache(maxsize=256)
-def _complete(codec: str, params: str) -> str:
-    """Return a codec's parameters with every default written out, as JSON."""
-    from weights import algorithms, codecs
-
-    return canonical_json(
-        algorithms.complete(codecs.of(codec).Params, json.loads(params), f"codec {codec}")
-    )
 
 
 def source(started: Started) -> str:
@@ -82,9 +93,13 @@ def grams(started: Started) -> str | None:
 
 def encodings(state: CompressionState) -> dict[tuple[str, str], tuple[str, Transform]]:
     """Return (matrix, setting) → (id, recipe) of everything that is encoded."""
-    config, started = state.submitted.config, state.started
+    started = state.started
+    told = tuple(
+        (one.name, one.codec, canonical_json(one.params), canonical_json(one.lone))
+        for one in started.settings
+    )
     return _encodings(
-        source(started), grams(started), started.matrices, settings(config), config.seed
+        source(started), grams(started), started.matrices, told, state.submitted.config.seed
     )
 
 
@@ -99,10 +114,14 @@ def unencoded(state: CompressionState) -> Decision:
 
 
 def taken(state: CompressionState, assignment: Sequence[str]) -> Assignment:
-    """Return an assignment with 16 bits for the matrices that a codec does not take."""
+    """Return an assignment with plain weights for the matrices that a codec does not take."""
     known, matrices = encodings(state), state.started.matrices
-    pairs = zip(matrices, assignment, strict=True)
-    return tuple(PLAIN if known[m.name, s][0] in state.refused else s for m, s in pairs)
+
+    def usable(matrix: str, setting: str) -> str:
+        order = (setting, PLAIN, WHOLE)
+        return next(name for name in order if known[matrix, name][0] not in state.refused)
+
+    return tuple(usable(m.name, s) for m, s in zip(matrices, assignment, strict=True))
 
 
 def point(state: CompressionState, assignment: Sequence[str]) -> Transform:

@@ -83,7 +83,7 @@ class CompressionView(View[CompressionState]):
         done = len(state.made) + len(state.refused)
         done += sum(isinstance(event, Observed) for event in state.answers.values())
         config = state.submitted.config
-        points = len(plan.settings(config))
+        points = len(plan.settings(state))
         total = len(plan.encodings(state)) + 2 * points + 3
         if config.mixtures and len(config.settings) > 1:
             total += len(state.started.matrices) + 2 * config.mixtures

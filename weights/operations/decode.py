@@ -19,7 +19,7 @@ Rest = Literal["own", "float16"]
 
 
 class Decoding(BaseModel):
-    """Which tensors are decoded, in the order of the inputs "0000", "0001", …; and all others."""
+    """The tensors that are decoded, in the order of the inputs "0000", "0001", …; and the others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -25,7 +25,7 @@ PART = "part/"
 
 
 class Encoding(BaseModel):
-    """Which tensor, and the codec with its parameters, all of them written out."""
+    """A tensor by name, and the codec with its parameters, all of them written out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

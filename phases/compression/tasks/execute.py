@@ -215,6 +215,7 @@ class Context:
         return Started(
             warnings=(),
             source=self._record(given.name, found),
+            settings=plan.tried(self.state.submitted.config),
             matrices=matrices,
             grams=digest(layers) if layers else None,
             calibrated=tokens,

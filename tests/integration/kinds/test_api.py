@@ -171,7 +171,7 @@ def test_the_documents_paths_serve_every_kind(client: TestClient) -> None:
     """Status and results of the newest run, or of one of that kind; `phases` has them all."""
     told = got(client, "/phases/status")
     assert told["phases"] == {
-        **dict.fromkeys(("cognate", "evomerge", "measure", "pipeline")),
+        **dict.fromkeys(("cognate", "compression", "evomerge", "measure", "pipeline")),
         "toy": told["phases"]["toy"],
     }
     assert (told["phase"], told["run"], told["percent"]) == ("toy", "r", 100.0)
@@ -180,7 +180,7 @@ def test_the_documents_paths_serve_every_kind(client: TestClient) -> None:
     assert got(client, "/phases/toy/results?run=r")["success"] is True
     assert "no runs yet" in got(client, "/phases/evomerge/status", 404)["detail"]
     assert (
-        "there are cognate, evomerge, measure, pipeline, toy"
+        "there are cognate, compression, evomerge, measure, pipeline, toy"
         in got(client, "/phases/poetry/status", 404)["detail"]
     )
     for path in ("status", "results"):

@@ -3,60 +3,34 @@
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from agent_forge import load_coded
 from cli.main import forge
 from phases.compression import findings, plan
-from phases.compression.events import CompressionState, Encoded, Packed
+from phases.compression.events import Encoded, Packed
 from runs.errors import ConfigError, DataError, NotFiniteError, RunFailedError
-from runs.history import audit, repository
+from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
 from testing.models.toys import Toys
+from testing.worlds import compression_runs
+from testing.worlds.compression_runs import SETTINGS, TEXTS, finish, state, submit
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
 from worker.commands import validate
-from worker.tasks import runner
-
-TEXTS = [
-    {"id": f"{domain}{n}{on}", "domain": domain, "slice": on, "text": f"{word} é {n} " * (8 * n)}
-    for domain, word in (("animals", "a cat and a dog"), ("numbers", "one and two"))
-    for on in ("train", "selection", "test")
-    for n in (1, 2, 3)
-]
-SETTINGS = {"settings": ["rtn-4", "gptq-2", "uniform-1"], "mixtures": 4, "context": 16}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("compressed") / "texts.jsonl"
-    file.write_text("".join(json.dumps(text) + "\n" for text in TEXTS), "utf-8")
-    return file
-
-
-def submit(home: Home, model: Path, data: Path, run: str = "c", **changes: object) -> None:
-    wanted = Asked("compression", {**SETTINGS, **changes}, {"model": [str(model)]}, [str(data)])
-    asked = validate.plan(wanted)
-    validate.check(asked)
-    with closing(home.open_store()) as store:
-        commands_submit.submit(store, asked, run)
-
-
-def finish(home: Home, run: str = "c") -> CompressionState:
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+    return compression_runs.data(tmp_path_factory.mktemp("compressed"))
 
 
 @pytest.fixture(scope="module")
@@ -68,24 +42,19 @@ def home(toys: Toys, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ho
     return made
 
 
-def state(home: Home, run: str = "c") -> CompressionState:
-    with closing(home.open_store()) as store:
-        return repository.load(store, run)
-
-
 def call(home: Home, *words: str) -> Result:
     return CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
 
 
 def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(home: Home) -> None:
     done = state(home)
-    names = [*plan.settings(done.submitted.config)]
-    assert names == ["rtn-4", "gptq-2", "uniform-1", "plain-16"]
+    names = [*plan.settings(done)]
+    assert names == ["rtn-4", "gptq-2", "uniform-1", "plain-16", "plain-32"]
     matrices = [m.name for m in done.started.matrices]
     assert "model.embed_tokens.weight" in matrices
     assert not any("norm" in name for name in matrices)
     encoded = [e for e in done.made.values() if isinstance(e, Encoded)]
-    assert len(encoded) == 4 * len(matrices)
+    assert len(encoded) == 5 * len(matrices)
     mixed = [p for p in findings.points(done) if p.series == "mixture"]
     assert mixed
     for point in mixed:
@@ -140,8 +109,7 @@ def test_a_run_that_goes_on_with_the_chosen_model(home: Home, toys: Toys) -> Non
 )
 def test_forged_bytes_and_figures_are_found(home: Home, forgery, what: str) -> None:
     """Without a model: the choice no longer follows from the events."""
-    with closing(home.open_store()) as store:
-        rows = list(repository.history(store, "c"))
+    rows = compression_runs.rows(home)
     found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
     assert any(what in one for one in found), found
     assert found
@@ -172,29 +140,20 @@ def test_a_budget_chooses_the_best_within_it_and_one_that_nothing_meets_names_th
         finish(home, "tiny")
 
 
-def test_a_codec_that_does_not_take_a_matrix_leaves_it_in_16_bits(
-    toys: Toys, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_codec_that_does_not_take_a_matrix_leaves_it_plain(
+    toys: Toys, data: Path, tmp_path: Path
 ) -> None:
-    from weights.codecs.rounding import RoundToNearest
-
-    honest = RoundToNearest.encode
-
-    def choosy(self, matrix, gram, params, seed):
-        if matrix.shape[0] == matrix.shape[1]:
-            raise ConfigError("no square matrices")
-        return honest(self, matrix, gram, params, seed)
-
-    monkeypatch.setattr(RoundToNearest, "encode", choosy)
+    """A weight of 100,000 is beyond float16: that matrix has 32 bits where others have 16."""
+    large = compression_runs.with_weight(toys.sources[0], tmp_path / "large", "q_proj", 1e5)
     home = Home(tmp_path / "home")
-    submit(home, toys.sources[0], data, settings=["rtn-4"], mixtures=0)
+    submit(home, large, data, settings=["rtn-4"], mixtures=0)
     done = finish(home)
-    refused = findings.fallbacks(done)
-    assert refused
-    assert all("no square matrices" in why for why in refused.values())
-    (point,) = [p for p in findings.points(done) if p.name == "rtn-4"]
-    assert set(point.assignment) == {"rtn-4", "plain-16"}
-    with closing(home.open_store()) as store:
-        assert audit.audit(list(repository.history(store, "c"))) == []
+    (refused,) = findings.fallbacks(done).items()
+    assert refused[0].endswith("q_proj.weight at plain-16")
+    assert "too large for float16" in refused[1]
+    (point,) = [p for p in findings.points(done) if p.name == "plain-16"]
+    assert sorted(point.assignment).count("plain-32") == 1
+    assert audit.audit(compression_runs.rows(home)) == []
 
 
 @pytest.mark.slow
@@ -218,8 +177,7 @@ def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
     done = finish(other)
     assert set(before.made) <= set(done.made)
     assert done.lineage_digest() == state(home).lineage_digest()
-    with closing(other.open_store()) as store:
-        assert audit.audit(list(repository.history(store, "c"))) == []
+    assert audit.audit(compression_runs.rows(other)) == []
     assert not (other.artifacts / "packing" / "c").exists()
 
 
@@ -241,11 +199,8 @@ def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Pa
 def test_a_model_with_a_number_that_is_none_is_refused(
     toys: Toys, data: Path, tmp_path: Path
 ) -> None:
-    broken = Path(shutil.copytree(toys.sources[0], tmp_path / "broken"))
-    weights = load_file(broken / "model.safetensors")
-    name = next(n for n in weights if "down_proj" in n)
-    weights[name][0, 0] = float("nan")
-    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    nan = float("nan")
+    broken = compression_runs.with_weight(toys.sources[0], tmp_path / "broken", "down_proj", nan)
     home = Home(tmp_path / "home")
     submit(home, broken, data)
     with pytest.raises((NotFiniteError, RunFailedError), match="down_proj"):

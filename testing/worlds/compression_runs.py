@@ -1,0 +1,72 @@
+"""Compressions of toy models: the machinery is real, the models have random weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from events import Envelope
+from phases.compression.events import CompressionState
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+TEXTS = [
+    {"id": f"{domain}{n}{on}", "domain": domain, "slice": on, "text": f"{word} é {n} " * (8 * n)}
+    for domain, word in (("animals", "a cat and a dog"), ("numbers", "one and two"))
+    for on in ("train", "selection", "test")
+    for n in (1, 2, 3)
+]
+SETTINGS = {"settings": ["rtn-4", "gptq-2", "uniform-1"], "mixtures": 4, "context": 16}
+
+
+def data(folder: Path) -> Path:
+    """Write the items; return their file."""
+    file = folder / "texts.jsonl"
+    file.write_text("".join(json.dumps(text) + "\n" for text in TEXTS), "utf-8")
+    return file
+
+
+def with_weight(model: Path, folder: Path, part: str, value: float) -> Path:
+    """Copy a model into a folder, with another first weight in the first matrix named so."""
+    made = Path(shutil.copytree(model, folder))
+    weights = load_file(made / "model.safetensors")
+    name = next(n for n in sorted(weights) if part in n and weights[n].dim() == 2)
+    weights[name][0, 0] = value
+    save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
+    return made
+
+
+def submit(home: Home, model: Path, items: Path, run: str = "c", **changes: object) -> None:
+    """Submit a compression."""
+    wanted = Asked("compression", {**SETTINGS, **changes}, {"model": [str(model)]}, [str(items)])
+    plan = validate.plan(wanted)
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "c") -> CompressionState:
+    """Carry a run to its end in this process. Raises RunFailedError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def state(home: Home, run: str = "c") -> CompressionState:
+    """Return a run's state."""
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+def rows(home: Home, run: str = "c") -> list[Envelope]:
+    """Return the rows of a run's history."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))
